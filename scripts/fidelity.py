@@ -5,7 +5,7 @@
     python scripts/fidelity.py x.whl y.whl             # only these
     python scripts/fidelity.py --bindings --cache DIR  # bindings of symbols as well
     python scripts/fidelity.py --python PATH --cache DIR
-    python scripts/fidelity.py --random 3000 [--libc glibc|musl] [--first SEED]
+    python scripts/fidelity.py --random 3000 [--libc glibc|musl] [--first SEED] [--from-disk]
 
 Each wheel is installed into a virtual environment. Then every ELF object is opened in a process
 of its own under LD_DEBUG, programs are only loaded and not run, and the model is asked the same.
@@ -33,7 +33,7 @@ from pathlib import Path
 from random_installations.compare import compare_steps, outcome
 from random_installations.dice import random_case
 from random_installations.observe import observe
-from random_installations.predict import predict
+from random_installations.predict import predict, read_from_disk
 from random_installations.programs import programs_for
 from real_wheels.listed import read_corpus
 from real_wheels.programs import fetch as fetch_wheel
@@ -51,7 +51,8 @@ def main() -> int:
     """Compare, print a table and the differences, and return the exit code."""
     options = parse_arguments()
     if options.random:
-        return random_installations(Libc(options.libc), options.first, options.random)
+        seeds = range(options.first, options.first + options.random)
+        return random_installations(Libc(options.libc), seeds, from_disk=options.from_disk)
     wheels = list(options.wheels)
     if options.fetch:
         fetch(options.cache)
@@ -106,6 +107,11 @@ def parse_arguments() -> argparse.Namespace:
         default=Libc.GLIBC,
         help="C library of the random installations",
     )
+    parser.add_argument(
+        "--from-disk",
+        action="store_true",
+        help="read the files of the random installations, as for `--site`",
+    )
     parser.add_argument("--json", type=Path, help="also write all results to this file")
     options = parser.parse_args()
     if options.fetch and options.cache is None:
@@ -152,7 +158,7 @@ def explanation(each: Comparison) -> str:
     return "\n".join(lines)
 
 
-def random_installations(libc: Libc, first: int, number: int) -> int:
+def random_installations(libc: Libc, seeds: range, *, from_disk: bool) -> int:
     """Compare random installations, and print the figures; return the exit code."""
     began = time.monotonic()
     counts = Counter[str]()
@@ -161,10 +167,12 @@ def random_installations(libc: Libc, first: int, number: int) -> int:
         if isinstance(programs, str):
             print(programs, file=sys.stderr)
             return 2
-        for seed in range(first, first + number):
+        for seed in seeds:
             root = Path(folder, "case")
             root.mkdir()
             case = random_case(seed, root, libc, programs)
+            if from_disk:
+                case = read_from_disk(case)
             predicted = predict(case)
             wrong = compare_steps(case, observe(case), predicted)
             for line in wrong:
@@ -175,7 +183,7 @@ def random_installations(libc: Libc, first: int, number: int) -> int:
                 counts["symbols bound"] += len(step.binding.bound) if step.binding else 0
             shutil.rmtree(root)
     said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    print(f"{libc}: {number} installations: {said}, {time.monotonic() - began:.0f} s")
+    print(f"{libc}: {len(seeds)} installations: {said}, {time.monotonic() - began:.0f} s")
     return int(counts["differences"] > 0)
 
 

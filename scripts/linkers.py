@@ -6,7 +6,11 @@ underlinked, and an object that refers to some of these. The DT_NEEDED entries t
 writes with `--as-needed`. GNU ld keeps an entry for an underlinked library's sake; gold and lld do
 not.
 
-Then the object is pruned in place and read again: its DT_VERNEED and undefined symbols must be
+A repair then drops what is unused of all objects of the graph, and the loader must bind every
+symbol to the same file as before, also an object's own symbols; only weak references of an object
+may become null with its entry.
+
+Last, the object is pruned in place and read again: its DT_VERNEED and undefined symbols must be
 those of the relinked object, and the loader must bind every symbol of both to the same file. Two
 differences are allowed: a weak reference whose first definer is dropped loses its version, though a
 later definer may have one (the loader finds it all the same); and in a program GNU ld resolves to
@@ -22,7 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from link_graphs.compare import difference
+from link_graphs.compare import difference, rebinding
 from link_graphs.linking import Bench
 from link_graphs.loading import load
 from wheelfix.elf.reader import read_elf
@@ -49,6 +53,9 @@ def main() -> int:
             if (found := difference(seed, bench)) is not None:
                 differing += 1
                 print(found)
+            if linker == LINKERS["bfd"] and (found := _rebinding(seed)) is not None:
+                differing += 1
+                print(found)
             made = Path(folder, "pruned.so")
             loaded = load(made, read_elf(made.read_bytes(), made.name))
             loading += loaded.complete
@@ -57,6 +64,12 @@ def main() -> int:
     print(f"{linker}: {options.n} graphs, {differing} differ, {seconds:.0f} s")
     print(f"{loading} of the pruned objects load with everything bound, {bound} bindings")
     return 1 if differing else 0
+
+
+def _rebinding(seed: int) -> str | None:
+    """Prune the graph of `seed` as a repair does, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return rebinding(seed, Bench(folder=Path(folder)))
 
 
 if __name__ == "__main__":

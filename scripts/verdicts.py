@@ -20,9 +20,8 @@ from typing import Any
 
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement
-from wheelfix.analysis.policy_verdict import judge
+from wheelfix.analysis.policy_verdict import judge_zip
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
 _COMPARED = ("overall_tag", "pyfpe", "ucs2", "unsupported_isa")
@@ -56,7 +55,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = _as_json(judge(wheel, Settings(), policies))
+    ours = _as_json(judge_zip(wheel, policies))
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()

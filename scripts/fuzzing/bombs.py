@@ -271,6 +271,14 @@ def needed_x_rpath_many() -> Files:
     return {f"{n}.so": made for n in range(30)}
 
 
+@bomb
+def needed_x_zip_path() -> Files:
+    """Make 100 objects with 900 DT_NEEDED and 900 directories, which are in the zip."""
+    path = ":".join(f"$ORIGIN/{n}" for n in range(900))
+    made = library([f"l{n}" for n in range(900)], runpath=path)
+    return {f"{n}.so": made for n in range(100)} | {f"{n}/x.txt": "" for n in range(900)}
+
+
 def _chain(count: int) -> Files:
     return {
         f"p/l{n}.so": library([f"l{n + 1}.so"], soname=f"l{n}.so", rpath="$ORIGIN")
@@ -413,6 +421,12 @@ def record_of_missing() -> Files:
 def record_broken_rows() -> Files:
     """Make 500,000 rows of RECORD that are none."""
     return {f"{INFO}/RECORD": "a\n" * 500_000}
+
+
+@bomb
+def record_of_empty_rows() -> Files:
+    """Make 1,000,000 empty rows of RECORD."""
+    return {f"{INFO}/RECORD": "\n" * 1_000_000}
 
 
 @bomb

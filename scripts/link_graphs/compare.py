@@ -1,17 +1,27 @@
-"""Differences between a pruned object and one linked with `--as-needed`."""
+"""Differences between a pruned object and one linked with `--as-needed`, or not pruned."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from link_graphs.graphs import Graph, random_graph
+from link_graphs.graphs import Graph, loadable, random_graph
 from link_graphs.linking import Bench
 from link_graphs.loading import Load, load
+from wheelfix.analysis.symbol_scopes import ALLOCATOR, LoadedWheel
+from wheelfix.analysis.unused_needed import judge_needed
+from wheelfix.budget import Budget
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.exports import lazy_exports, read_symbol_tables
-from wheelfix.elf.model import Undefined, without_needed
+from wheelfix.elf.model import Libc, Undefined, without_needed
 from wheelfix.elf.reader import read_elf
+from wheelfix.grouping import values_by_key
+from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
+from wheelfix.loader.load_values import Environment
+from wheelfix.loader.search import load as search
+from wheelfix.loader.symbols import SymbolIndex, undefined_names
+from wheelfix.settings import Settings
 
 ForeignSymbol = tuple[str, str | None, str | None, bool]
 """Name, version, library of the version, and whether weak, of a symbol defined elsewhere."""
@@ -48,6 +58,70 @@ def difference(seed: int, bench: Bench) -> str | None:
         f"seed {seed}: {bench.linker} {wanted.unlike(said)}\n"
         f"  we {said.unlike(wanted)}\n  {graph}\n  {ours}"
     )
+
+
+def rebinding(seed: int, bench: Bench) -> str | None:
+    """Link a random graph, and prune all of its objects as a repair does; say what binds otherwise.
+
+    Only a weak reference of the object that lost the entry may become null.
+    """
+    graph = loadable(random_graph(seed))
+    full, relinked = bench.link(graph)
+    relinked.unlink()
+    libraries = {path.name: library(path) for path in full.parent.glob("*.so")}
+    loaded = _loaded(libraries)
+    before = {name: load(Path(lib.path), lib.elf) for name, lib in libraries.items()}
+    unused = judge_needed(loaded, Settings(), _NoStrings()).unused
+    drops = [(entry.member, entry.name) for entry in unused if not entry.kept]
+    for name, names in values_by_key(drops).items():
+        prune(full.with_name(name), full.with_name(name), set(names))
+    environment = loaded.without_needed(drops)
+    for name, was in before.items():
+        path = full.with_name(name)
+        inside = {_own(Path(file).name, name) for file in search(str(path), environment).objects}
+        null = {
+            (_own(file, name), symbol.name)
+            for file, _ in drops
+            for symbol in libraries[file].elf.undefined
+            if symbol.weak
+        }
+        kept = {
+            binding for binding in was.bindings if binding[0] in inside and binding[:2] not in null
+        }
+        now = load(path, environment.files[str(path)])
+        if was.complete and not kept <= now.bindings <= was.bindings:
+            lost, new = kept - now.bindings, now.bindings - was.bindings
+            return f"seed {seed}: {name} without {drops} binds {new}, not {lost}\n  {graph}"
+    return None
+
+
+def _own(file: str, root: str) -> str:
+    """Return the name of a file in the `bindings` of the load of `root`."""
+    return "" if file == root else file
+
+
+def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
+    """Return libraries of one folder as those of a wheel, by file name."""
+    by_path = {lib.path: lib for lib in libraries.values()}
+    return LoadedWheel(
+        environment=Environment(
+            libc=Libc.GLIBC, files={path: lib.elf for path, lib in by_path.items()}
+        ),
+        paths={name: lib.path for name, lib in libraries.items()},
+        index=SymbolIndex(by_path, ALLOCATOR | undefined_names(by_path)),
+        budget=Budget.of_files(),
+    )
+
+
+class _NoStrings(GivenLibraries):
+    """Definitions of objects that contain no names of libraries."""
+
+    def __init__(self) -> None:
+        """Make definitions that have no archive."""
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return none."""
+        return dict.fromkeys(names, ())
 
 
 def prune(full: Path, pruned: Path, names: set[str]) -> None:

@@ -62,22 +62,36 @@ def random_graph(seed: int) -> Graph:
     program = dice.random() < 0.2
     if program:  # the linker refuses undefined symbols there
         defined = {name for each in libraries for name in each.code.defines}
-        objects = [
-            replace(code, refers=tuple(name for name in code.refers if name in defined))
-            for code in objects
-        ]
+        objects = [_referring_to(code, defined) for code in objects]
     return Graph(libraries=tuple(libraries), objects=tuple(objects), order=order, program=program)
 
 
+def loadable(graph: Graph) -> Graph:
+    """Leave out the references of libraries to what none of them defines."""
+    defined = {name for library in graph.libraries for name in library.code.defines}
+    return replace(
+        graph,
+        libraries=tuple(
+            replace(library, code=_referring_to(library.code, defined))
+            for library in graph.libraries
+        ),
+    )
+
+
+def _referring_to(code: Code, defined: set[str]) -> Code:
+    return replace(code, refers=tuple(name for name in code.refers if name in defined))
+
+
 def _random_code(dice: random.Random, *, most: int) -> Code:
-    """Define up to `most` symbols, and refer to some of the others."""
+    """Define up to `most` symbols, and refer to some of the others and of its own."""
     symbols = dice.sample(SYMBOLS, len(SYMBOLS))
     defines, rest = symbols[: dice.randint(0, most)], symbols[most:]
     refers = rest[: dice.randint(0, 3)]
+    weak = rest[len(refers) : len(refers) + dice.randint(0, 2)]
     return Code(
         defines=tuple(defines),
         weakly=tuple(each for each in defines if dice.random() < 0.2),
         old=tuple(each for each in defines if dice.random() < 0.2),
-        refers=tuple(refers),
-        refers_weakly=tuple(rest[len(refers) : len(refers) + dice.randint(0, 2)]),
+        refers=(*refers, *(name for name in defines if dice.random() < 0.7)),
+        refers_weakly=tuple(weak),
     )

@@ -5,7 +5,7 @@ from its start: each lookup in the loader's order and in the object's scope at t
 STB_GNU_UNIQUE symbols, copies and PLT entries, up to the first symbol that is not defined.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,6 +96,8 @@ class ProcessBinder:
         self._global: dict[str, None] = {}
         self._relocated: set[str] = set()
         self._names: dict[str, str | None] = {}
+        self._given: frozenset[tuple[str, str | None]] = frozenset()
+        """Each name and a file that it led to: another object may get the name later."""
         self._unique: dict[str, str] = {}
         self._main: str | None = None
 
@@ -122,13 +124,14 @@ class ProcessBinder:
         new = [path for path in load.objects if path not in self._relocated]
         names = dict(self._names)
         for request in load.requests:
-            names.setdefault(request.name, request.result)
+            names[request.name] = request.result  # the last: filtees change the load order
+        given = self._given.union((r.name, r.result) for r in load.requests)
         glibc = self._libc is Libc.GLIBC
         unique = dict(self._unique)
         scopes = _Scopes(dict.fromkeys(scope), self._symbols, self._libc, unique)
         binding = LoadBindings(
             lookups=tuple(
-                self._lookup(path, lookup, scopes, names, deep=deep)
+                self._lookup(path, lookup, scopes, given, deep=deep)
                 for path in self._relocation_order(load, new)
                 for lookup in self._ordered(self._symbols.lookups(path))
             ),
@@ -137,6 +140,7 @@ class ProcessBinder:
         if binding.failure is None:
             self._relocated.update(new)
             self._names = names
+            self._given = given
             self._unique = unique
         return binding
 
@@ -155,7 +159,7 @@ class ProcessBinder:
         path: str,
         lookup: Lookup,
         scopes: "_Scopes",
-        names: Mapping[str, str | None],
+        given: Container[tuple[str, str | None]],
         *,
         deep: bool,
     ) -> Bound:
@@ -166,7 +170,7 @@ class ProcessBinder:
             definer is not None
             and self._libc is Libc.GLIBC
             and lookup.file is not None
-            and names.get(lookup.file) == definer
+            and (lookup.file, definer) in given
             and scopes.is_unversioned(definer, lookup)
         )
         return Bound(path, lookup.name, lookup.version, provider, lookup.weak, aborts, lookup.copy)
@@ -257,13 +261,17 @@ class _Scopes:
 
 
 def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
-    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`)."""
+    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`).
+
+    The opened object comes last; what it needs is not yet noted. Filtees come before it in scope.
+    """
+    opened = load.root if load.root == load.objects[0] else load.requests[0].result
     edges: dict[str, list[str]] = {path: [] for path in new}
     for request in load.requests:
-        if request.requester in edges and request.result in edges:
-            edges[request.requester].append(request.result)
-    root = load.objects[0]
-    visited = {root}
+        source = request.requester
+        if source in edges and source != opened and request.result in edges:
+            edges[source].append(request.result)
+    visited: set[str] = set()
     for start in reversed(new):
         stack = [(start, iter(edges[start]))] if start not in visited else []
         visited.add(start)
@@ -276,6 +284,7 @@ def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
                     break
             else:
                 stack.pop()
-                yield path
-    if root in edges:
-        yield root
+                if path != opened:
+                    yield path
+    if opened in edges:
+        yield opened

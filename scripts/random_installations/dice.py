@@ -9,9 +9,36 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from random_installations.case import DIRECTORIES, NAMES, SYMBOLS, Case, Step, write_files
-from random_installations.objects import GNU_HASH, JUMP_SLOT, LIBRARY, Code, Symbol
-from wheelfix.elf.model import Elf, ElfType, Libc, Machine
+from random_installations.cache import (
+    AVX512_1,
+    HASWELL,
+    HWCAPS,
+    TLS,
+    USABLE,
+    X86_64,
+    Entry,
+    named,
+)
+from random_installations.case import (
+    CWD,
+    DIRECTORIES,
+    NAMES,
+    SYMBOLS,
+    SYSTEM,
+    Case,
+    Step,
+    write_files,
+)
+from random_installations.objects import (
+    GNU_HASH,
+    INVALID_BYTES,
+    JUMP_SLOT,
+    LIBRARY,
+    Code,
+    Symbol,
+)
+from wheelfix.elf.constants import DF_1_NODEFLIB
+from wheelfix.elf.model import Elf, ElfType, Filtee, Libc, Machine
 from wheelfix.host.reachable_files import read_process
 from wheelfix.loader.load_values import Environment, SearchOutcome
 
@@ -29,7 +56,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     files: dict[str, Elf] = {}
     codes: dict[str, Code] = {}
     broken: dict[str, SearchOutcome] = {}
-    links: dict[str, str] = {}
+    links: dict[str, str] = {CWD: f"{root}/d2"}
     hard_links: dict[str, str] = {}
     if dice.random() < 0.4:
         links[f"{root}/linked"] = dice.choice(["d1", f"{root}/d2", "d1/../d0"])
@@ -67,6 +94,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
         main=f"{root}/bin/probe",
         loaded={"libc.so.6": "/lib/libc.so.6"} if libc is Libc.GLIBC else {},
         library_path=tuple(search) if search != [""] else (),
+        default_directories=tuple(SYSTEM),
         lib=here.lib,
         platform=here.platform,
         subdirectories=here.subdirectories if libc is Libc.GLIBC else (),
@@ -74,7 +102,8 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     steps: list[Step] = []
     for _ in range(6):
         steps.append(random_step(dice, str(root), list(files), steps))
-    written = write_files(environment, codes, program)
+    entries = random_cache(dice, str(root)) if dice.random() < 0.5 else None
+    written = write_files(environment, codes, program, entries)
     return Case(root=root, environment=written, steps=tuple(steps))
 
 
@@ -98,7 +127,43 @@ def random_library(dice: random.Random, path: str, root: str) -> Elf:
     rpath, runpath = dice.choice(
         [(None, None), (paths[1], None), (paths[1], None), (None, paths[1]), (paths[1], paths[2])]
     )
-    return replace(LIBRARY, soname=soname, needed=tuple(needed), rpath=rpath, runpath=runpath)
+    return replace(
+        LIBRARY,
+        soname=soname,
+        needed=tuple(needed),
+        filtees=tuple(random_filtees(dice, name, needed)),
+        rpath=rpath,
+        runpath=runpath,
+        dt_flags_1=DF_1_NODEFLIB if dice.random() < 0.1 else 0,
+    )
+
+
+def random_filtees(dice: random.Random, name: str, needed: Sequence[str]) -> Iterator[Filtee]:
+    """Throw the dice for libraries that are searched before this one.
+
+    They come later in the alphabet: glibc runs out of memory if two libraries filter each other.
+    """
+    position = 0
+    for other in NAMES[NAMES.index(name) + 1 :]:
+        if dice.random() < 0.06:
+            position = dice.randint(position, len(needed))
+            yield Filtee(other, required=dice.random() < 0.4, position=position)
+
+
+def random_cache(dice: random.Random, root: str) -> list[Entry]:
+    """Throw the dice for ld.so.cache: stale entries, other machines, subdirectories."""
+    hwcaps = [0, 0, 0, *(named(index) for index in range(len(HWCAPS)))]
+    hwcaps += [TLS, X86_64, TLS | X86_64, AVX512_1, HASWELL]
+    folders = [*(f"{root}/{folder}" for folder in DIRECTORIES), *SYSTEM, f"{root}/nowhere"]
+    return [
+        Entry(
+            name=dice.choice(NAMES),
+            path=f"{dice.choice(folders)}/{dice.choice(NAMES)}",
+            flags=dice.choice([*([USABLE] * 5), 3, 0x803]),
+            hwcap=dice.choice(hwcaps),
+        )
+        for _ in range(dice.randint(0, 10))
+    ]
 
 
 def random_code(dice: random.Random, path: str, needed: Sequence[str]) -> Code:
@@ -197,6 +262,8 @@ def random_unloadable(dice: random.Random) -> Elf:
             replace(LIBRARY, bits=32, machine=Machine.I386),
             replace(LIBRARY, machine=Machine.AARCH64),
             replace(LIBRARY, type=ElfType.REL),
+            replace(LIBRARY, osabi=dice.choice([3, 9]), abi_version=dice.choice([0, 1, 9])),
+            replace(LIBRARY, valid_header=False, flags=dice.randrange(len(INVALID_BYTES))),
         ]
     )
 

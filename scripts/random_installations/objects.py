@@ -1,6 +1,7 @@
 """ELF objects written from bytes, for x86-64."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wheelfix.elf.model import Elf, ElfType, Machine
@@ -47,6 +48,9 @@ class Code:
     """DT_HASH 4, DT_GNU_HASH."""
 
 
+INVALID_BYTES = (6, 9, 15, 20)
+"""File offsets of EI_VERSION, of the padding and of e_version. x86-64 has no e_flags: in an object
+with an invalid header it is the index of one of these."""
 GNU_HASH = 0x6FFFFEF5
 JUMP_SLOT = 7
 _OPENER = bytes.fromhex("4883ec08 ff15 00000000 4883c408 c3".replace(" ", ""))
@@ -78,7 +82,7 @@ class _Writer:
 
     def build(self) -> bytes:
         elf = self.elf
-        self.tags += [(1, self._text(name)) for name in elf.needed]
+        self.tags += self._libraries()
         for tag, value in ((14, elf.soname), (15, elf.rpath), (29, elf.runpath)):
             self.tags += [] if value is None else [(tag, self._text(value))]
         flags = elf.dt_flags | (2 if self.code.symbolic else 0)
@@ -95,11 +99,20 @@ class _Writer:
         self._headers(dynamic, len(raw))
         return bytes(self.content)
 
+    def _libraries(self) -> Iterator[tuple[int, int]]:
+        filtees = list(self.elf.filtees)
+        for position, name in enumerate([*self.elf.needed, None]):
+            while filtees and filtees[0].position == position:
+                filtee = filtees.pop(0)
+                yield 0x7FFFFFFF if filtee.required else 0x7FFFFFFD, self._text(filtee.name)
+            if name is not None:
+                yield 1, self._text(name)
+
     def _headers(self, dynamic: int, size: int) -> None:
         elf, whole = self.elf, len(self.content)
         header = struct.pack(
             "<16sHHIQQQIHHHHHH",
-            b"\x7fELF\x02\x01\x01",
+            bytes([*b"\x7fELF\x02\x01\x01", elf.osabi, elf.abi_version]),
             *(elf.type, elf.machine, 1, 0, 64, 0, elf.flags, 64, 56, 3, 64, 0, 0),
         )
         segments = [
@@ -109,6 +122,8 @@ class _Writer:
         ]
         packed = header + b"".join(struct.pack("<IIQQQQQQ", *each) for each in segments)
         self.content[: len(packed)] = packed
+        if not elf.valid_header:
+            self.content[INVALID_BYTES[elf.flags]] = 2
 
     def _text(self, value: str) -> int:
         self.strings += value.encode() + b"\0"

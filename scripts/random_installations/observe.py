@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from random_installations.case import NAMES, Case
+from random_installations.case import CWD, NAMES, Case
 
 
 @dataclass(kw_only=True)
@@ -63,13 +63,18 @@ def observe(case: Case) -> list[ObservedStep]:
     return steps
 
 
+def in_cwd(cwd: str, path: str) -> Path:
+    """Return where `path` leads in a process with the current directory `cwd`."""
+    return Path(cwd, path.replace(f"{CWD}/", ""))
+
+
 def identity(case: Case, path: str) -> str:
     """Return what all names of a file have in common."""
     if path in {"", "?"}:
         return path
     environment = case.environment
     main = path in {"main", environment.main}
-    real = "main" if main else os.path.realpath(Path(environment.cwd or "/", path))
+    real = "main" if main else os.path.realpath(in_cwd(environment.cwd or "/", path))
     return environment.hard_links.get(real, real)
 
 
@@ -84,7 +89,7 @@ def tried(case: Case, log: str) -> Iterator[str]:
 def exists(cwd: str, path: str) -> bool:
     """Whether there is something, be it a loop of links."""
     try:
-        Path(cwd, path).stat()
+        in_cwd(cwd, path).stat()
     except OSError as error:
         return error.errno == errno.ELOOP
     return True

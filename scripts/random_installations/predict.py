@@ -1,17 +1,22 @@
 """The steps of a process as the model predicts them."""
 
+import os
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass, replace
 from functools import cache
 
 from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
 from oracle.files import read_symbols
 from oracle.lookups import Lookup
-from random_installations.case import SYMBOLS, Case, Step
-from random_installations.observe import identity
+from random_installations.case import NAMES, SYMBOLS, Case, Step
+from random_installations.observe import exists, identity
 from wheelfix.budget import Budget
+from wheelfix.elf.constants import DF_1_NODEFLIB
+from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.load_values import How, Load, SearchOutcome
+from wheelfix.loader.load_values import Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.search import load, start_process
 
 
@@ -20,6 +25,8 @@ class PredictedStep:
     """One step of the model's."""
 
     load: Load
+    maps: list[str]
+    """The paths of all objects in the process after it, in load order."""
     binding: LoadBindings | None = None
     """None if a file is missing."""
 
@@ -44,9 +51,30 @@ def predict(case: Case) -> list[PredictedStep]:
     process = ProcessBinder(environment.files, _symbols(), environment.libc)
     started = load(environment.main, environment)
     if started.missing:
-        return [PredictedStep(load=started)]
-    found = [PredictedStep(load=started, binding=process.start(started))]
+        return [PredictedStep(load=started, maps=[])]
+    maps = _maps(start_process(FileSystem(environment, Budget.of_files())))
+    found = [PredictedStep(load=started, maps=maps, binding=process.start(started))]
     return found if found[0].fails else [*found, *_Run(case, process, started).steps()]
+
+
+def read_from_disk(case: Case) -> Case:
+    """Return the case with the files as they are read from the disk."""
+    described = case.environment
+    assert described.main is not None
+    assert described.cwd is not None
+    base = replace(described, files={}, broken={}, links={}, hard_links={}, directories=frozenset())
+    disk = Disk()
+    with chdir(described.cwd):
+        disk.add(described.main)
+        for step in case.steps:
+            if "/" in step.name:
+                disk.add(os.path.join(described.cwd, step.name))  # noqa: PTH118 - as written
+        # A dlopen may name any library: so does the program, as long as its files are read.
+        program = disk.files[described.main]
+        disk.files[described.main] = replace(program, needed=(*program.needed, *NAMES))
+        disk.add_reachable(base, described.main)
+        disk.files[described.main] = program
+    return replace(case, environment=disk.environment(base, described.main))
 
 
 class _Run:
@@ -61,14 +89,17 @@ class _Run:
 
     def steps(self) -> Iterator[PredictedStep]:
         process = start_process(FileSystem(self._case.environment, Budget.of_files()))
-        loads: list[Load] = []
+        loads: list[tuple[Load, list[str]]] = []
         for name, caller in self._roots():
-            one = process.dlopen(name, caller)
+            # The program asks for `wopen` in the scope of the caller, where a filtee comes first.
+            scope = process.dlopen(caller).objects if caller else (None,)
+            one = process.dlopen(name, scope[0])
             if not one.missing and not self._accepts(one):
                 process.undo(one)
-            loads.append(one)
-        for one in loads:
-            yield (predicted := PredictedStep(load=one, binding=self._bindings.get(id(one))))
+            loads.append((one, _maps(process)))
+        for one, maps in loads:
+            binding = self._bindings.get(id(one))
+            yield (predicted := PredictedStep(load=one, maps=maps, binding=binding))
             if predicted.aborts:
                 return
 
@@ -100,18 +131,53 @@ def _symbols() -> Symbols:
     return replace(symbols, lookups=lookups)
 
 
-def opened(one: Load) -> list[str]:
-    """Return the paths of the objects that this load brought into the process."""
-    new = {How.LOADED, How.SAME_FILE, How.LIBC, None}
-    return [each.candidates[-1].path for each in one.requests if each.how not in new]
+def _maps(process: LoaderProcess) -> list[str]:
+    return [path for path in process.maps if path.rpartition("/")[2] in NAMES]
 
 
-def existing(one: Load) -> Iterator[str]:
+def existing(one: Load, environment: Environment) -> Iterator[str]:
     """Yield the files that the search finds, up to the failure."""
     absent = {SearchOutcome.ABSENT, SearchOutcome.NO_DIRECTORY}
     for request in one.requests:
         for candidate in request.candidates:
             if candidate.outcome not in absent and candidate.how is not How.PATH:
                 yield candidate.path
+        yield from _printed(request, environment)
         if request.failed:
             return
+
+
+def _printed(request: Request, environment: Environment) -> Iterator[str]:
+    """Yield the path in ld.so.cache that glibc prints, but does not try for DF_1_NODEFLIB."""
+    elf = environment.files.get(request.requester or "")
+    cached = environment.cache.get(request.name, "")
+    ended = request.result is None and all(c.outcome.is_skipped for c in request.candidates)
+    if ended and elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB:
+        tried = {candidate.path for candidate in request.candidates}
+        if cached and cached not in tried and exists(environment.cwd or "/", cached):
+            yield cached
+
+
+def filters_itself(load: Load, environment: Environment) -> bool:
+    """Return whether libraries filter each other: glibc then runs out of memory."""
+    edges: dict[str, set[str]] = {}
+    for request in load.requests:
+        elf = environment.files.get(request.requester or "")
+        names = {filtee.name for filtee in elf.filtees} if elf else set[str]()
+        if (
+            request.name in names
+            and request.requester
+            and request.result not in {None, request.requester}
+        ):
+            edges.setdefault(request.requester, set()).add(request.result or "")
+    return any(source in _reached(edges, source) for source in edges)
+
+
+def _reached(edges: dict[str, set[str]], source: str) -> set[str]:
+    found: set[str] = set()
+    waiting = list(edges[source])
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            found.add(path)
+            waiting += edges.get(path, ())
+    return found

@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from random_installations.case import LIB, SYSTEM
 from random_installations.objects import PROGRAM
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
@@ -117,7 +118,28 @@ PROGRAMS = [
 """Search path, what is needed, and symbols: own ones, weak ones, data to copy, a PLT entry."""
 
 
-def build_programs(folder: Path, compiler: str) -> list[tuple[Path, Elf]]:
+def own_loader(libc: Libc, folder: Path) -> Path:
+    """Copy the loader of this machine, with the default directories and the cache of a case."""
+    loader = folder / "lib" / f"{libc}.so"
+    loader.parent.mkdir()
+    if libc is Libc.MUSL:
+        loader = loader.with_name("ld-musl-x86_64.so.1")
+        shutil.copy("/lib/ld-musl-x86_64.so.1", loader)
+        (folder / "etc").mkdir()
+        (folder / "etc" / "ld-musl-x86_64.path").write_text(":".join(SYSTEM))
+        return loader
+    data = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
+    usual = (f"/{LIB}", f"/usr/{LIB}")
+    old, new = (b"".join(f"{path}/\0".encode() for path in paths) for paths in (usual, SYSTEM))
+    cache = b"/etc/ld.so.cache\0"
+    if old in data and len(old) == len(new) and cache in data:
+        data = data.replace(old, new).replace(cache, b"ld.so.cache\0".ljust(len(cache), b"\0"))
+    loader.write_bytes(data)
+    loader.chmod(0o755)
+    return loader
+
+
+def build_programs(folder: Path, compiler: str, loader: Path) -> list[tuple[Path, Elf]]:
     """Compile the programs that open libraries."""
     for name, defined in (("libwa.so", "int s1; int s2(void) { return 0; }"), ("libwb.so", "")):
         command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-xc", "-", "-o", str(folder / name)]
@@ -132,6 +154,7 @@ def build_programs(folder: Path, compiler: str) -> list[tuple[Path, Elf]]:
         libraries = [str(folder / name) for name in elf.needed]
         command = [compiler, *kind, "-w", "-o", str(target), str(text), "-rdynamic"]
         command += [f"-Wl,--no-as-needed,{tags}", *path, *libraries, "-ldl"]
+        command += [f"-Wl,--dynamic-linker={loader}"]
         command += ["-Wl,--allow-shlib-undefined,-z,dynamic-undefined-weak"]
         subprocess.run(command, check=True)
         built.append((target, read_elf(target.read_bytes(), target.name)))
@@ -143,7 +166,7 @@ def programs_for(libc: Libc, folder: Path) -> list[tuple[Path, Elf]] | str:
     if os.uname().machine != "x86_64":
         return "the objects are written for x86-64"
     if libc is Libc.GLIBC and os.confstr("CS_GNU_LIBC_VERSION") is not None:
-        return build_programs(folder, "gcc")
+        return build_programs(folder, "gcc", own_loader(libc, folder))
     if libc is Libc.MUSL and shutil.which("musl-gcc") and Path("/lib/ld-musl-x86_64.so.1").exists():
-        return build_programs(folder, "musl-gcc")
+        return build_programs(folder, "musl-gcc", own_loader(libc, folder))
     return "needs glibc" if libc is Libc.GLIBC else "needs musl and musl-gcc (Debian: musl-tools)"

@@ -4,10 +4,12 @@ import os
 import signal
 from types import FrameType
 
+from wheelfix.system.signal_mask import SIGNALS
+
 
 def main() -> None:
     """Run the command line, and exit."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     # Only now, so that an interrupt while modules are imported prints no traceback.

@@ -100,8 +100,13 @@ def repair(
     environment for auditwheel, with SOURCE_DATE_EPOCH; by default it is that of this process.
     With `dry_run` nothing is written.
     """
-    where = os.environ if environ is None else environ
+    where = _own_environment() if environ is None else environ
     return repairing.repair(Path(path), settings, where, publish=not dry_run)
+
+
+def _own_environment() -> dict[str, str]:
+    """Return the environment of this process; its PWD may be that of the process before it."""
+    return {**os.environ, "PWD": str(Path.cwd())}
 
 
 def repair_all(
@@ -115,7 +120,7 @@ def repair_all(
 
     Wheels that others require are repaired first, and `settings.jobs` wheels at a time.
     """
-    where = os.environ if environ is None else environ
+    where = _own_environment() if environ is None else environ
     files = [Path(path) for path in paths]
     with Auditwheel(where, min(settings.jobs, len(files))) as auditwheel:
 

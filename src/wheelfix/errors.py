@@ -5,6 +5,8 @@ The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings 
 """
 
 from enum import IntEnum
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
+from traceback import extract_tb
 
 
 class ExitCode(IntEnum):
@@ -29,6 +31,10 @@ class WheelfixError(Exception):
 
 class BadWheelError(WheelfixError):
     """The input is not a valid wheel: truncated, hostile, inconsistent."""
+
+
+class NonPlatformWheelError(BadWheelError):
+    """The wheel has no ELF object, or none for the architecture of its platform tag."""
 
 
 class BadElfError(WheelfixError):
@@ -63,11 +69,46 @@ class OutputError(WheelfixError):
     """A wheel or a report cannot be written to its path."""
 
 
-def internal_error(error: Exception) -> WheelfixError:
-    """Return the error that reports a bug in wheelfix."""
-    found = WheelfixError(
-        f"internal error: {type(error).__name__}: {error}",
-        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
-    )
+def unexpected_error(error: Exception) -> WheelfixError:
+    """Return the error that reports what nothing else has handled: a limit of the system or a bug.
+
+    The operating system's own errors (disks, permissions, names, limits of `ulimit`) are no bugs.
+    That of a bug has the file and line where it arose.
+    """
+    if isinstance(error, OSError):
+        where = f"`{error.filename}`: " if error.filename else ""
+        hint = _HINTS.get(error.errno or 0)
+        found = WheelfixError(f"{where}{error.strerror or error}", hint=hint)
+    elif isinstance(error, MemoryError) or str(error) == "can't start new thread":
+        found = WheelfixError(
+            "out of memory, or of threads", hint="raise the limit (`ulimit -v`, `ulimit -u`)"
+        )
+    else:
+        note_place(error)
+        place = next(iter(getattr(error, "__notes__", [])), "place unknown")
+        found = WheelfixError(
+            f"internal error: {type(error).__name__}: {error} ({place})",
+            hint="this is a bug of wheelfix, please report this message with the wheel",
+        )
     found.__cause__ = error
     return found
+
+
+_HINTS = {
+    EMFILE: "raise the limit of open files: `ulimit -n 1024`",
+    ENFILE: "the system has too many open files: end other programs",
+    ENOMEM: "raise the limit (`ulimit -v`), or use fewer --jobs",
+    EAGAIN: "raise the limit of processes (`ulimit -u`), or use fewer --jobs",
+}
+
+
+def note_place(error: Exception) -> None:
+    """Note the last file and line of wheelfix that `error` came through, if none is noted.
+
+    A worker process sends notes with an error, but no traceback.
+    """
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/wheelfix/" in frame.filename] or frames
+    if own and not hasattr(error, "__notes__"):
+        file = own[-1].filename.rpartition("/wheelfix/")[2]
+        error.add_note(f"{file}, line {own[-1].lineno}")

@@ -17,6 +17,12 @@ from packaging.utils import canonicalize_name
 from wheelfix.wheel.model import Key, Wheel
 
 
+class Suffix(str):
+    """What follows the name of the distribution in that of a directory; it may be empty."""
+
+    __slots__ = ()
+
+
 class Size(int):
     """A number of bytes, given as a number or as `50 MB`, `48MiB`; 0 means no limit."""
 
@@ -78,6 +84,15 @@ class SacrificialEntry(StrEnum):
     """Insert it and ship it."""
     REMOVE = "remove"
     """Insert it before the graft, remove it before the wheel is written."""
+
+
+class Patcher(StrEnum):
+    """Which program edits ELF objects where wheelfix itself cannot."""
+
+    PATCHELF = "patchelf"
+    LIEF_PATCHELF = "lief-patchelf"
+    NONE = "none"
+    """None, and wheelfix does not edit objects either; a wheel that needs it is an error."""
 
 
 class PruneNeeded(StrEnum):
@@ -250,12 +265,13 @@ class Settings:
         variable="AUDITWHEEL_PLAT",
         commands=_REPAIR,
     ).default("auto")
-    lib_sdir: str = Setting(
-        "Suffix of the directory for grafted libraries.",
+    lib_sdir: Suffix = Setting(
+        "Suffix of the directory for grafted libraries: `.libs` for `pkg.libs`, `/libs` for a "
+        "subdirectory of `pkg`.",
         short="-L",
         metavar="SUFFIX",
         commands=_REPAIR,
-    ).default(_LIB_SDIR)
+    ).default(Suffix(_LIB_SDIR))
     exclude: tuple[str, ...] = Setting(
         "Do not graft libraries whose SONAME or path matches this glob; repeatable.", metavar="GLOB"
     ).default(())
@@ -293,9 +309,15 @@ class Settings:
         commands=_REPAIR,
     ).default(True)
     allow_pure_python_wheel: bool = Setting(
-        "Accept pure Python wheels, as wheelfix always does; for compatibility with auditwheel.",
+        "Accept pure Python wheels: without it, a wheel without ELF objects is an error.",
         commands=_REPAIR,
-    ).default(True)
+    ).default(False)
+    patcher: Patcher = Setting(
+        "Program that edits ELF objects where wheelfix itself cannot: patchelf, lief-patchelf, or "
+        "none, which edits no object at all.",
+        variable="AUDITWHEEL_PATCHER",
+        commands=_REPAIR,
+    ).default(Patcher.PATCHELF)
 
     # --- which rules, and how far they may go ----------------------------------------------------
     select: tuple[str, ...] = Setting(
@@ -435,6 +457,7 @@ class Settings:
         "Maximum seconds to check one wheel; 0 for no limit.",
         metavar="SECONDS",
         least=0,
+        most=10_000_000,
         commands=_CHECK,
         is_run_wide=True,
     ).default(1800)

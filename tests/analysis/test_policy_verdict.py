@@ -14,7 +14,7 @@ from tests.support import build
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
-from wheelfix.analysis.policy_verdict import judge, policy_verdict
+from wheelfix.analysis.policy_verdict import judge, judge_zip, policy_verdict
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
@@ -42,8 +42,16 @@ def show(path: Path) -> dict[str, Any]:
 
 def agrees(path: Path) -> Judgement:
     """Hold what is found from values against what auditwheel says, and return it."""
+    ours = shown(path)
     with open_wheel(path) as archive:
-        ours = judge(archive.wheel, Settings(), POLICIES)
+        assert ours == judge(archive.wheel, Settings(), POLICIES)
+    return ours
+
+
+def shown(path: Path) -> Judgement:
+    """Return what auditwheel finds in the zip, from values and held against its own words."""
+    with open_wheel(path) as archive:
+        ours = judge_zip(archive.wheel, POLICIES)
     assert ours is not None
     theirs = show(path)
     assert ours == Judgement(
@@ -99,6 +107,35 @@ def test_a_library_of_the_wheel_is_followed_to_what_it_needs(tmp_path: Path) -> 
     )
     path = build.make_wheel(tmp_path, files={"p/m.so": extension, "p/libinner.so": inner})
     assert external(agrees(path)) == {"libouter.so"}
+
+
+@pytest.mark.parametrize(
+    ("member", "path", "installed", "zipped"),
+    [
+        ("demo/_m.so", "$ORIGIN/../demo.libs", "manylinux_2_5", "manylinux_2_5"),
+        ("demo/_m.so", "${ORIGIN}/../demo.libs", "manylinux_2_5", "manylinux_2_5"),
+        ("demo/_m.so", "$ORIGIN/../../demo.libs", "manylinux_2_5", "linux"),
+        ("demo/_m.so", "/usr/lib", "manylinux_2_5", "linux"),
+        ("demo-1.0.data/platlib/demo/_m.so", "$ORIGIN/../demo.libs", "manylinux_2_5", "linux"),
+        ("demo-1.0.data/scripts/tool", "$ORIGIN/../demo.libs", "manylinux_2_5", "linux"),
+        ("demo-1.0.data/scripts/tool", "$ORIGIN/../../demo.libs", "manylinux_2_5", "manylinux_2_5"),
+    ],
+)
+def test_auditwheel_show_searches_in_the_layout_of_the_zip(
+    member: str, path: str, installed: str, zipped: str, tmp_path: Path
+) -> None:
+    library = build.shared_object(tmp_path / "libfoo.so", soname="libfoo.so")
+    subject = build.shared_object(tmp_path / "_m.so", needed=[library], rpath=path)
+    files: dict[str, Path | str] = {member: subject, "demo.libs/libfoo.so": library}
+    made = build.make_wheel(tmp_path, files=files)
+    assert shown(made).overall == f"{zipped}_x86_64"
+    with open_wheel(made) as archive:
+        found = policy_verdict(archive.wheel, Settings(), POLICIES)
+    assert found is not None
+    assert found.overall == f"{installed}_x86_64"
+    assert found.shown == f"{zipped}_x86_64"
+    lost = f"does not find `libfoo.so` by the search path of `{member}`"
+    assert found.shown_because.endswith(lost) if zipped == "linux" else not found.shown_because
 
 
 def test_a_symbol_version_that_no_policy_has(tmp_path: Path) -> None:

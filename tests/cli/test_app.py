@@ -26,6 +26,7 @@ from wheelfix.settings import (
     SETTING_FIELDS,
     DataLibraries,
     FailOn,
+    Patcher,
     Provider,
     ProviderBy,
     PruneNeeded,
@@ -40,6 +41,7 @@ from wheelfix.settings import (
 )
 
 REJECTING = """
+allow-pure-python-wheel = true
 [[overrides]]
 select = "rejected-*"
 severity = { lazy-binding = "error" }
@@ -148,6 +150,15 @@ def test_one_bad_wheel_does_not_stop_the_others(
     ] == kinds
 
 
+def test_paths_are_relative_to_the_directory_whatever_pwd_says(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", "/")
+    Path("libs").mkdir()
+    Path("libs/libfoo.so.1").touch()
+    assert run(["repair", "--provider", "libs/../libs", *wheels("a")]) == 0, capsys.readouterr()
+
+
 def test_a_failure_has_a_message_and_a_hint(
     wheels: Wheels, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,10 +171,29 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
 ) -> None:
     run(["repair", *crashing("crash")])
     short = capsys.readouterr().err
-    assert "error: internal error: ZeroDivisionError: division by zero" in short
+    assert (
+        "error: internal error: ZeroDivisionError: division by zero (cli/commands/repair.py, line "
+        in short
+    )
     assert "Traceback" not in short
     run(["repair", "-v", *crashing("crash")])
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_crash_of_check_names_its_file_and_line(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    def crashing(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("wheelfix.pipelines.check.open_wheel", crashing)
+    assert run(["check", "-j", jobs, *wheels("a", "unchanged")]) == 2
+    out, err = capsys.readouterr()
+    message = (
+        r"internal error: ZeroDivisionError: division by zero \(pipelines/check\.py, line \d+\)"
+    )
+    assert len(re.findall(message, out + err)) == 2
 
 
 def test_quiet_leaves_only_paths_and_errors(
@@ -252,10 +282,10 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     ("arguments", "message"),
     [
         (["dist/*.whl"], "no file matches `dist/*.whl`"),
-        (["nothing.whl"], "`nothing.whl` does not exist"),
+        (["nothing.whl"], "`nothing.whl` cannot be read: No such file"),
         (["."], "`.` is a directory"),
         (["a.whl", "other/a.whl"], "2 of the wheels are called `a.whl`"),
-        (["a.whl", "--patcher", "lief-patchelf"], "wheelfix patches with patchelf alone"),
+        (["a.whl", "--patcher", "x"], "--patcher"),
         (["a.whl", "--select", "WF9999"], "no rule has the code, prefix or name `WF9999`"),
         (["a.whl", "--ignore", "WF1,"], "`ignore`, item 2 is ``"),
         (["a.whl", "--jobs", "0"], "--jobs"),
@@ -279,12 +309,54 @@ def test_wrong_usage_is_refused_before_anything_is_done(
     assert not Path("wheelhouse").exists()
 
 
-def test_auditwheels_patcher_variable_is_ignored_with_a_note(
-    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_auditwheels_patcher_variable_is_obeyed(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AUDITWHEEL_PATCHER", "lief-patchelf")
-    assert run(["repair", "--patcher", "patchelf", *wheels("unchanged")]) == 0
-    assert "AUDITWHEEL_PATCHER is ignored" in capsys.readouterr().err
+    monkeypatch.setenv("AUDITWHEEL_PATCHER", "none")
+    assert run(["settings"]) == 0
+    assert 'patcher = "none"' in capsys.readouterr().out
+    monkeypatch.setenv("AUDITWHEEL_PATCHER", "elfpatch")
+    (here / "a.whl").touch()
+    assert run(["repair", "a.whl"]) == 2
+    assert "AUDITWHEEL_PATCHER): 'elfpatch' is not one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-z", "10"], "10 is not in the range -1<=x<=9."),
+        (["-z", "x"], "'x' is not a valid integer."),
+    ],
+)
+def test_a_bad_number_is_refused_in_plain_words(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (here / "a.whl").touch()
+    assert run(["repair", *arguments, "a.whl"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    names = "'-z' / '--zip-compression-level' (or WHEELFIX_ZIP_LEVEL, "
+    assert f"{names}AUDITWHEEL_ZIP_COMPRESSION_LEVEL): {message}" in said
+
+
+def test_quiet_may_stand_before_the_command(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-q", "repair", *wheels("a")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pure_wheel_is_refused_unless_allowed(
+    wheels: Wheels, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = wheels("unchanged")
+    (here / "wheelfix.toml").unlink()
+    assert run(["repair", *names]) == 1
+    assert "This does not look like a platform wheel" in capsys.readouterr().err
+    assert not Path("wheelhouse").exists()
+    assert run(["repair", "--allow-pure-python-wheel", *names]) == 0
+    out, err = capsys.readouterr()
+    assert "This does not look like a platform wheel" in err
+    assert Path(out.strip()).read_bytes() == Path(names[0]).read_bytes()
 
 
 # --- Options --------------------------------------------------------------------------------------
@@ -319,7 +391,8 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
     "ldpaths": ("--ldpaths /x:/y", "/x:/y"),
     "isa_ext_check": ("--disable-isa-ext-check", False),
-    "allow_pure_python_wheel": ("--no-allow-pure-python-wheel", False),
+    "allow_pure_python_wheel": ("--allow-pure-python-wheel", True),
+    "patcher": ("--patcher none", Patcher.NONE),
     "select": ("--select WF1,WF2 --select WF501", ("WF1", "WF2", "WF501")),
     "extend_select": ("--extend-select WF8", ("WF8",)),
     "ignore": ("--ignore WF116,dead-entry", {"WF116": "", "dead-entry": ""}),

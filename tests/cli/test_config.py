@@ -1,12 +1,15 @@
 """Settings from tables and files: values, layers, overrides and error messages."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
+from wheelfix.cli.app import run
 from wheelfix.cli.config.layers import Layer, check_selectors, find_file, read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
@@ -123,6 +126,65 @@ def test_the_nearest_file_up_to_the_root_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "other" / ".git").mkdir(parents=True)
     assert find_file(tmp_path / "other") is None, "files above the repository are not read"
     assert find_file(tmp_path) == top
+
+
+def test_the_search_ends_with_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    inner = home / "build" / "dist"
+    inner.mkdir(parents=True)
+    put(tmp_path / "wheelfix.toml", "jobs = 9\n")
+    monkeypatch.setenv("HOME", str(home))
+    assert find_file(inner) is None
+    own = put(home / "wheelfix.toml", "jobs = 3\n")
+    assert find_file(inner) == own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
+    inner = tmp_path / "mine"
+    inner.mkdir()
+    planted = put(tmp_path / "wheelfix.toml", "jobs = 9\n")
+    assert read_configuration(inner, None).file == planted
+    os.chown(planted, 65534, 65534)
+    found = read_configuration(inner, None)
+    assert (found.settings, found.file, found.ignored) == (Settings(), None, planted)
+    assert read_configuration(inner, planted).settings.jobs == 9, "unless it is named"
+    planted.unlink()
+    planted.symlink_to(put(tmp_path / "of-root.toml", "jobs = 9\n"))
+    os.chown(planted, 65534, 65534, follow_symlinks=False)
+    assert read_configuration(inner, None).ignored == planted, "a link is its maker's choice"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_the_owner_of_the_current_directory_is_obeyed(tmp_path: Path) -> None:
+    """As in a container, where root works in the checkout of another user."""
+    checkout = tmp_path / "checkout"
+    inner = checkout / "dist"
+    inner.mkdir(parents=True)
+    file = put(checkout / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
+    for path in (checkout, inner, file):
+        os.chown(path, 65534, 65534)
+    assert read_configuration(inner, None).settings.jobs == 3
+    os.chown(inner, 65533, 65533)
+    assert read_configuration(inner, None).settings.jobs == 1, "a directory of a third user"
+
+
+def test_the_file_in_use_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = put(tmp_path / "wheelfix.toml", "jobs = 3\nwheel-dir = '##[group]'\n")
+    make_wheel(tmp_path)
+    assert run(["check", "-v", "--exit-zero", "."]) == 0
+    assert f"configuration file: `{file}`" in capsys.readouterr().err
+    assert run(["check", "--exit-zero", "."]) == 0
+    assert "configuration file" not in capsys.readouterr().err
+    assert run(["settings"]) == 0
+    out = capsys.readouterr().out
+    assert f"# {file}\n" in out
+    assert "##[" not in out, "a command of GitHub's runner"
 
 
 def test_pyproject_and_wheelfix_toml_are_equivalent(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Destinations of the reports of `check`: stdout, files, the summary of a GitHub step."""
 
 import json
+import os
+import resource
+import signal
 from email.message import Message
 from pathlib import Path
 
@@ -62,7 +65,38 @@ def test_a_report_that_cannot_be_written_fails(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["check", a_bad_wheel(here), "-o", "none/report"]) == 2
-    assert "cannot write the report `none/report`" in capsys.readouterr().err
+    assert "cannot write `none/report`: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["full", "link", "pipe"])
+def test_a_report_is_written_whole_or_not_at_all(
+    here: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Links such as /dev/stdout, and pipes, are written to as they are."""
+    wheel, file = a_bad_wheel(here), here / "report"
+    file.write_text("of the last run")
+    if place == "full":
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            assert run(["check", wheel, "--report", f"sarif={file}"]) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert "File too large" in capsys.readouterr().err
+        assert file.read_text() == "of the last run"
+        assert sorted(path.name for path in here.iterdir()) == ["bad.so", "dist", "report"]
+    elif place == "link":
+        (here / "link").symlink_to(file)
+        assert run(["check", wheel, "--report", f"sarif={here / 'link'}"]) == 1
+        assert json.loads(file.read_text())["version"] == "2.1.0"
+        assert (here / "link").is_symlink()
+    else:
+        reader, writer = os.pipe()
+        assert run(["check", wheel, "--report", f"concise=/dev/fd/{writer}"]) == 1
+        os.close(writer)
+        with os.fdopen(reader, encoding="utf-8") as stream:
+            assert "WF112" in stream.read()
 
 
 def test_files_are_named_as_in_the_checkout(
@@ -88,7 +122,7 @@ def test_a_github_step_gets_the_report_in_its_summary(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert run(["check", a_bad_wheel(here)]) == 1
     text = summary.read_text()
-    assert text.startswith("what others wrote\n## wheelfix check\n")
+    assert text.startswith("what others wrote\n\n## wheelfix check\n")
     assert "| error | empty-entry (WF112) | `demo/bad.so` |" in text
     assert "\n```mermaid\nflowchart LR\n" in text
     summary.write_text("x" * (SUMMARY_LIMIT - 300))

@@ -279,3 +279,19 @@ def test_a_strong_reference_that_lost_its_version_is_named(
     after = put(bytes(data), symbol + 4, before[symbol + 4 : symbol + 5])
     found = differences(before, after, read_elf(after, "lib.so"), "lib.so")
     assert found == ("`strong` lost its version, but is no weak reference",)
+
+
+def test_section_headers_may_lie_in_a_segment(tmp_path: Path) -> None:
+    """There patchelf puts them; the editor changes the size of .gnu.version_r."""
+    b = stub_library_with_versions(tmp_path / "libb.so.1", "libb.so.1", {"B_1": ["b"]})
+    source = "__attribute__((weak)) int b(void); void *f(void) { return b; }"
+    path = shared_object(tmp_path / "lib.so", source, needed=[b])
+    elf = read_elf(path.read_bytes(), path.name)
+    find_patchelf().patch(path, elf, replace(elf, rpath="$ORIGIN/" + "a" * 300))
+    before = path.read_bytes()
+    elf = read_elf(before, path.name)
+    at = int.from_bytes(before[40:48], "little")
+    assert any(s.type == Pt.LOAD and s.offset <= at < s.offset + s.filesz for s in elf.segments)
+    data, after = bytearray(before), without_needed(elf, {"libb.so.1"})
+    assert edit_in_place(data, elf, after, path.name) == after
+    assert differences(before, data, after, path.name) == ()

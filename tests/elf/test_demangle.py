@@ -1,6 +1,8 @@
 """Demangling of C++ symbols."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wheelfix.elf.demangle import demangle
 
@@ -22,3 +24,14 @@ from wheelfix.elf.demangle import demangle
 )
 def test_plain_and_nested_names_are_demangled(symbol: str, name: str) -> None:
     assert demangle(symbol) == name
+
+
+@pytest.mark.parametrize("symbol", ["_ZTI" + 5000 * "TI", "_Z" + 5000 * "N", "_ZTI" * 5000])
+def test_names_that_nest_deeply_stay_mangled(symbol: str) -> None:
+    assert demangle(symbol) == symbol
+
+
+@given(st.text(alphabet="_ZNTIVSKrRO0123456789aEC\n\u0663", min_size=1))
+def test_any_text_is_demangled_or_stays(symbol: str) -> None:
+    assert demangle(symbol)
+    assert demangle("_Z" + symbol)

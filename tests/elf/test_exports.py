@@ -25,7 +25,7 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import load
-from wheelfix.loader.symbols import Reference, SymbolIndex
+from wheelfix.loader.symbols import Reference, SymbolIndex, undefined_names
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 
@@ -121,7 +121,7 @@ def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:
         files={file: library.elf for file, library in known.items()},
         default_directories=(str(tmp_path),),
     )
-    found = bindings(load(str(user), environment), SymbolIndex(known))
+    found = bindings(load(str(user), environment), SymbolIndex(known, undefined_names(known)))
     assert found[Reference(str(user), "function_7", None, weak=False)] == str(path)
     assert len(found) == 86
     assert set(found.values()) == {str(path)}

@@ -1,6 +1,8 @@
 """The reader says what binutils' readelf says, and nothing makes it crash or hang."""
 
 import contextlib
+import ctypes
+import dataclasses
 import functools
 import gc
 import itertools
@@ -212,6 +214,51 @@ def test_objects_that_are_not_for_the_loader_are_not_dynamic(tmp_path: Path) -> 
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        ("__thread int t; int f(void) { return t; }", ["-nostartfiles", "-Wl,-z,norelro"]),
+        ("__thread int t; int f(void) { return t; }", ["-nostartfiles"]),
+        ('__asm__(".section .code, \\"awx\\", @nobits\\n .skip 64\\n .text");', []),
+    ],
+    ids=["tbss", "tbss-relro", "executable-nobits"],
+)
+def test_what_has_no_bytes_need_not_be_a_debug_companion(
+    tmp_path: Path, source: str, flags: list[str]
+) -> None:
+    library = shared_object(tmp_path / "lib.so", source, flags=["-g", *flags], libc=False)
+    debug = tmp_path / "lib.so.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", library, debug], check=True)
+    assert [read(path).dynamic for path in (library, debug)] == [True, False]
+
+
+def test_the_companion_of_a_static_program_is_not_dynamic(tmp_path: Path) -> None:
+    program = executable(tmp_path / "static", flags=["-static", "-no-pie", "-g"])
+    debug = tmp_path / "static.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    assert not read(debug).dynamic
+
+
+def test_tables_behind_the_bytes_of_their_segment_are_loaded_with_its_page(tmp_path: Path) -> None:
+    flags = ["-nostartfiles", "-Wl,-z,norelro", "-Wl,-soname,libcut.so"]
+    path = shared_object(tmp_path / "lib.so", "__thread int own = 1;", flags=flags)
+    whole = read(path)
+    data = bytearray(path.read_bytes())
+    table = int.from_bytes(data[32:40], "little")
+    (dynamic,) = (s for s in whole.segments if s.type == 2)
+    number, load = next(
+        (number, segment)
+        for number, segment in enumerate(whole.segments)
+        if segment.type == 1 and segment.vaddr <= dynamic.vaddr < segment.vaddr + segment.filesz
+    )
+    cut = dynamic.vaddr - load.vaddr
+    assert load.memsz == load.filesz > cut > 0
+    struct.pack_into("<QQ", data, table + 56 * number + 32, cut, cut)
+    path.write_bytes(data)
+    ctypes.CDLL(str(path))
+    assert dataclasses.replace(read(path), segments=whole.segments) == whole
 
 
 def test_gnu_properties_and_flags(tmp_path: Path) -> None:

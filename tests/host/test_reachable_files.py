@@ -8,9 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from random_installations.compare import differences
+from random_installations.dice import random_case
+from random_installations.predict import read_from_disk
+from random_installations.programs import programs_for
 from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.host.loader_config import loader_environment, loader_of, parse_cache
@@ -65,7 +70,19 @@ def test_the_default_directories_and_hwcaps_are_those_the_loader_prints() -> Non
     levels = re.findall(r"^  (x86-64-v\d) \(supported, searched\)$", printed, re.MULTILINE)
     found = loader_environment(HERE)
     assert found.default_directories == tuple(directories)
-    assert found.subdirectories == tuple(f"glibc-hwcaps/{level}" for level in levels)
+    hwcaps = tuple(f"glibc-hwcaps/{level}" for level in levels)
+    assert found.subdirectories[: len(hwcaps)] == hwcaps
+
+
+def test_the_subdirectories_are_those_the_loader_searches(tmp_path: Path) -> None:
+    log = tmp_path / "ld"
+    variables = {"LD_LIBRARY_PATH": "/nowhere", "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(log)}
+    subprocess.run([PYTHON, "-c", ""], env=variables, check=False)
+    text = "".join(file.read_text() for file in tmp_path.glob("ld.*"))
+    searched = re.search(r"search path=(\S+)\s+\(LD_LIBRARY_PATH\)", text)
+    assert searched is not None
+    expected = [f"/nowhere/{sub}" for sub in read_process(PYTHON, []).subdirectories]
+    assert searched[1].split(":") == [*expected, "/nowhere"]
 
 
 def _elf(machine: int, *, bits: int = 64, interpreter: str | None = None) -> Elf:
@@ -128,6 +145,14 @@ def test_a_file_that_cannot_be_opened_is_absent(tmp_path: Path) -> None:
     assert read_process(str(tmp_path / "libtext.so"), []).main is None
 
 
+def test_a_file_with_broken_tables_is_absent(tmp_path: Path) -> None:
+    path = shared_object(tmp_path / "lib.so", soname="lib.so")
+    data = path.read_bytes()
+    strsz = data.index(struct.pack("<q", 10), data.index(struct.pack("<q", 5)))
+    path.write_bytes(data[: strsz + 8] + struct.pack("<Q", 1 << 40) + data[strsz + 16 :])
+    assert read_file(path) is None
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_directory_is_empty(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
@@ -187,3 +212,17 @@ def test_the_model_is_held_to_the_real_loader_by_a_script(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"1 wheels, 4 objects, .* 2 failures and 0 for symbols, 0 diff", done.stdout)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = programs_for(Libc.GLIBC, tmp_path_factory.mktemp("programs"))
+    return pytest.skip(made) if isinstance(made, str) else made
+
+
+@pytest.mark.parametrize("seed", range(5000, 5040))
+def test_random_installations_are_read_as_the_loader_finds_them(
+    seed: int, tmp_path: Path, programs: Any
+) -> None:
+    case = read_from_disk(random_case(seed, tmp_path, Libc.GLIBC, programs))
+    assert differences(case) == []

@@ -18,6 +18,7 @@ from wheelfix.analysis.installation import Installation, Provenance, find_subjec
 from wheelfix.analysis.load_tree import how_found
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
+from wheelfix.host.reachable_files import read_process
 from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.load_values import How
 from wheelfix.loader.target_platforms import find
@@ -174,6 +175,76 @@ def test_links_and_hard_links_are_followed(site: Path) -> None:
     )
     _, found = agrees(site, "liba.so")
     assert found.steps[1].request.result == str(real)
+
+
+def test_libraries_that_are_links_out_of_the_site_are_in_it(site: Path, tmp_path: Path) -> None:
+    """So `uv pip install --link-mode symlink` installs a wheel."""
+    vendored(site, "$ORIGIN/../demo.libs")
+    for number, path in enumerate(sorted(site.glob("demo*/*"))):
+        stored = tmp_path / "cache" / str(number) / path.name
+        stored.parent.mkdir(parents=True)
+        path.rename(stored)
+        path.symlink_to(stored)
+    world, found = agrees(site, "demo._core")
+    assert found.ok
+    assert set(world.members.values()) >= {"demo/_core.so", "demo.libs/libinner.so.1"}
+    assert found.steps[1].origin == (Provenance.WHEEL, "demo.libs/libouter.so.1")
+
+
+@pytest.mark.parametrize("token", ["given", "$LIB", "${PLATFORM}"])
+def test_tokens_of_ld_library_path_are_those_of_the_interpreter(
+    site: Path, tmp_path: Path, token: str
+) -> None:
+    here = read_process(os.path.realpath(sys.executable), [])
+    assert here.platform is not None
+    folder = tmp_path / token.replace("$LIB", here.lib).replace("${PLATFORM}", here.platform)
+    given = shared_object(folder / "libgiven.so", soname="libgiven.so")
+    extension(site / "demo/_core.so", "_core", needed=[given])
+    program = os.path.realpath(site.parents[2] / "bin/python")
+    base = os.path.relpath(tmp_path, Path(program).parent)
+    _, found = agrees(site, "demo._core", LD_LIBRARY_PATH=f"$ORIGIN/{base}/{token}")
+    step = next(step for step in found.steps if step.request.name == "libgiven.so")
+    assert step.request.result == str(given)
+    assert step.origin is not None
+    assert step.origin.provenance is Provenance.VARIABLE
+
+
+@pytest.mark.parametrize("relative", [True, False], ids=["$ORIGIN", "absolute"])
+def test_paths_in_dt_needed_lead_out_of_the_site(
+    site: Path, tmp_path: Path, *, relative: bool
+) -> None:
+    far = tmp_path / "far/libfar.so"
+    steps = os.path.relpath(far, site / "demo")
+    shared_object(far, soname=f"$ORIGIN/{steps}" if relative else str(far))
+    module = extension(site / "demo/_core.so", "_core", needed=[far])
+    world = read_site(site)
+    found = explain(world, find_subject(world, "demo._core")[0])
+    assert found.ok
+    assert str(far) in {step.request.result for step in found.steps}
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    subprocess.run([site.parents[2] / "bin/python", "-I", "-c", load, module], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_directories_that_cannot_be_listed_are_searched(site: Path, tmp_path: Path) -> None:
+    """As another user, to whom the loader finds the library as well."""
+    vendored(site, "$ORIGIN/../demo.libs:$ORIGIN/../hidden")
+    hidden = site / "hidden"
+    hidden.mkdir()
+    (site / "demo.libs/libinner.so.1").rename(hidden / "libinner.so.1")
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
+    hidden.chmod(0o711)
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    module = site / "demo/_core.so"
+    subprocess.run(["/usr/bin/python3", "-I", "-c", load, module], check=True, user=65534)
+    os.seteuid(65534)
+    try:
+        world = read_site(site)
+    finally:
+        os.seteuid(0)
+    assert explain(world, find_subject(world, "demo._core")[0]).ok
 
 
 def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:
@@ -356,3 +427,22 @@ def test_a_graph_of_nothing_is_refused(
     )
     assert code == 2
     assert message in out
+
+
+@pytest.mark.parametrize(
+    "spelled", ["$ORIGIN/../demo.libs", "$ORIGIN/same", "$ORIGIN/.//../demo.libs/"]
+)
+@pytest.mark.parametrize("tag", ["--disable-new-dtags", "--enable-new-dtags"])
+def test_a_search_path_may_lead_back_to_its_own_folder(site: Path, spelled: str, tag: str) -> None:
+    libs, flags = site / "demo.libs", [f"-Wl,{tag},-rpath,{spelled}"]
+    inner = shared_object(libs / "libin.so", "int in(void){return 1;}", flags=flags)
+    (libs / "same").symlink_to(".")
+    source = "int in(void); int out(void){return in();}"
+    outer = shared_object(libs / "libout.so", source, needed=[inner], flags=flags)
+    module = shared_object(site / "demo/liba.so", needed=[outer], rpath="$ORIGIN/../demo.libs")
+    subprocess.run(
+        [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(module)!r})"], check=True
+    )
+    world = read_site(site)
+    found = explain(world, find_subject(world, "liba.so")[0])
+    assert [step.request.result for step in found.steps[1:3]] == [str(outer), str(inner)]

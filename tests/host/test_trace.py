@@ -512,6 +512,72 @@ def test_a_process_that_goes_on_keeps_its_log_and_is_named(tmp_path: Path) -> No
     assert list(tmp_path.glob("wheelfix-trace-*"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_files_that_another_user_puts_beside_the_logs_are_not_opened(tmp_path: Path) -> None:
+    """Only root traces commands of another user, who must get nothing by root's rights."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(os.urandom(3 << 20))
+    secret.chmod(0o600)
+    before = secret.read_bytes()
+    script = (
+        f"cd ${{LD_DEBUG_OUTPUT%/*}}; ln -s {secret} log.99999; ln -s {secret} log.1; "
+        "mkfifo log.77777; mkdir log.88888; : > log.x; : > other; : > log.; : > log.-1; : > log.٣"
+    )
+    done = run("--", "setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert secret.read_bytes() == before
+    assert "internal error" not in done.stderr
+    for name in ("log.99999", "log.1", "log.77777", "log.88888", "log.x", "other"):
+        assert f"not read: {name}, which" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_modes_of_roots_files_are_not_changed_by_the_removal_of_logs(tmp_path: Path) -> None:
+    """A folder that another user replaces by a link while it is removed must change nothing."""
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    script = f"cd ${{LD_DEBUG_OUTPUT%/*}}; mkdir a; ln -s {target} a/b; ln -s {target} c"
+    done = run("--", "setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_the_log_of_a_command_of_another_user_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/tmp")  # noqa: S108 - other users may enter it
+    script = "os.fork() or (os.setuid(65534), os.execl('/bin/sleep', 'sleep', '.2'))"
+    seen = watched(PYTHON, "-c", f"import os; {script}; os.wait()")
+    assert seen.notes == ()
+    names = [library.name for process in seen.processes for library in process.loaded]
+    assert names.count("libc.so.6") == 2
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_the_folder_of_a_killed_trace_is_removed_when_its_command_has_ended(
+    tmp_path: Path,
+) -> None:
+    begun = tmp_path / "begun"
+    command = ["--", "sh", "-c", f"echo $$ > {begun}; exec sleep 100"]
+    environ = environment(PYTHONPATH=os.pathsep.join(sys.path), TMPDIR=str(tmp_path))
+    with subprocess.Popen([PYTHON, "-m", "wheelfix", "trace", *command], env=environ) as process:
+        while not begun.exists() or not begun.read_text():
+            time.sleep(0.02)
+        process.kill()
+    sleeper = int(begun.read_text())
+    run("--", "true", TMPDIR=str(tmp_path))
+    assert list(tmp_path.glob("wheelfix-trace-*")), "its command still writes there"
+    os.kill(sleeper, signal.SIGKILL)
+    while Path(f"/proc/{sleeper}").exists() and b"sleep" in cmdline(sleeper):
+        time.sleep(0.02)
+    run("--", "true", TMPDIR=str(tmp_path))
+    assert not list(tmp_path.glob("wheelfix-trace-*"))
+
+
 def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "liblate.so")
     code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(0.3);"

@@ -237,7 +237,7 @@ def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> N
         return loaded.status, imported.status
 
     assert tried(dependencies=False) == (Status.MISSING, Status.NEEDS)
-    assert tried(dependencies=True) == (Status.OK, Status.OK)
+    assert tried(dependencies=True) == (Status.DEPENDENT, Status.OK)
 
 
 def test_an_unavailable_dependency_is_named(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_library_that_its_package_brings_first_is_fine(tmp_path: Path) -> None
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
     check = by_member(result)["demo/ext.so"]
-    assert check.status is Status.OK
+    assert check.status is Status.DEPENDENT
     assert "libfirst.so" in check.message
     assert not result.failed
 
@@ -439,3 +439,84 @@ def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) ->
     assert [
         (finding.name, finding.member) for finding in outcome.remaining if finding.name == "verify"
     ] == [("verify", "demo/lib.so")]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    """Return the exit code of `wheelfix verify`, and its first line."""
+    code = run(["verify", *map(str, arguments)])
+    return code, capsys.readouterr().out.partition("\n")[0].partition(" (")[0].partition(": ")[2]
+
+
+def test_strict_says_that_it_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raising = module(tmp_path, "x", 'PyErr_SetString(PyExc_ValueError, "no"); return 0;')
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", "demo/x.so": raising})
+    assert said(capsys, wheel) == (0, "ok")
+    assert said(capsys, "--strict", wheel) == (1, "failed")
+
+
+def test_a_wheel_of_which_nothing_was_imported_is_incomplete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extension_module = extension(tmp_path / "x.so", "x")
+    wheel = make_wheel(
+        tmp_path,
+        tag=TAG,
+        files={"demo/__init__.py": b"import nowhere", "demo/x.so": extension_module},
+    )
+    assert said(capsys, wheel) == (0, "incomplete")
+    assert said(capsys, "--strict", wheel) == (1, "failed")
+    pure = make_wheel(tmp_path, "pure", tag="py3-none-any", files={"pure.py": b""})
+    assert said(capsys, pure) == (0, "incomplete")
+    library = shared_object(tmp_path / "libx.so", "int x;")
+    objects = make_wheel(tmp_path, "lib", tag=TAG, files={"lib/libx.so": library})
+    assert said(capsys, objects) == (0, "ok")
+
+
+def test_a_command_of_no_program_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = executable(tmp_path / "demo-tool", "int main(void) { return 0; }")
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo-1.0.data/scripts/demo-tool": tool})
+    assert run(["verify", "--run", "demo-tol --help", str(wheel)]) == 2
+    err = capsys.readouterr().err
+    assert "--run demo-tol: no wheel has a program of that name" in err
+    assert "did you mean `demo-tool`?" in err
+    assert run(["verify", "--run", "nosuch", str(wheel)]) == 2
+    assert "hint: they have `demo-tool`" in capsys.readouterr().err
+    pure = make_wheel(tmp_path, "pure", tag="py3-none-any", files={"pure.py": b""})
+    assert run(["verify", "--run", "demo-tool", str(pure), str(wheel)]) == 0
+
+
+def test_a_library_that_loads_only_with_its_dependents_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = shared_object(tmp_path / "libfirst.so", "int one(void) { return 1; }")
+    second = shared_object(
+        tmp_path / "libsecond.so", "int one(void); int two(void) { return one() + 1; }"
+    )
+    user = extension(
+        tmp_path / "x.so", "x", needed=[first, second], calls=["one", "two"], runpath="$ORIGIN"
+    )
+    files = {"demo/x.so": user, "demo/libfirst.so": first, "demo/libsecond.so": second}
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", **files})
+    assert run(["verify", "--strict", str(wheel)]) == 0
+    out = capsys.readouterr().out
+    assert "load   3 objects: 2 ok, 1 loads only with its dependents" in out
+    assert "libsecond.so: loads only with its dependents: alone: " in out
+    assert "undefined symbol: one" in out
+
+
+def test_a_library_for_ld_preload_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    initial_exec = '__attribute__((tls_model("initial-exec")))'
+    source = f"{initial_exec} __thread char x[1 << 20]; char *f(void) {{ return x; }}"
+    library = shared_object(tmp_path / "libjemalloc.so", source)
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/libjemalloc.so": library})
+    assert run(["verify", "--strict", str(wheel)]) == 0
+    assert "needs LD_PRELOAD: " in capsys.readouterr().out
+    module_too = extension(tmp_path / "x.so", "x", needed=[library], calls=["f"], runpath="$ORIGIN")
+    files = {"demo/libjemalloc.so": library, "demo/x.so": module_too}
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", **files})
+    assert run(["verify", str(wheel)]) == 1
+    assert "static TLS block" in capsys.readouterr().out

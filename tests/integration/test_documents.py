@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.config.describe import toml
@@ -160,7 +162,9 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
     runner = folder / "runner"
     program = runner / "wheelfix" / "bin" / "wheelfix"
     program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wheelfix "$@"\n', encoding="utf-8")
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -P -m wheelfix "$@"\n', encoding="utf-8"
+    )
     program.chmod(0o755)
     python = program.with_name("python")
     python.unlink(missing_ok=True)
@@ -229,6 +233,36 @@ def outputs(text: str) -> dict[str, str]:
     return read
 
 
+def test_the_action_installs_what_its_own_version_pins() -> None:
+    """Every requirement of wheelfix, and of its build, at one version with hashes."""
+    text = (ROOT / "action-requirements.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    pins: dict[str, str] = {}
+    for block in re.split(r"\n(?=[a-z])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)):
+        assert "--hash=sha256:" in block, block
+        requirement = Requirement(block.partition("\\")[0])
+        (pin,) = requirement.specifier
+        assert pin.operator == "=="
+        pins[canonicalize_name(requirement.name)] = pin.version
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for needed in (*project["project"]["dependencies"], *project["build-system"]["requires"]):
+        requirement = Requirement(needed)
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), needed
+
+
+def test_the_action_imports_nothing_of_the_checkout(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"demo.py": b""})
+    for name in ("json", "sys", "venv", "pip", "uuid", "typing", "wheelfix"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    python = [line for script in steps() for line in script.splitlines() if 'ython" -' in line]
+    assert python
+    assert all(" -I " in line for line in python)
+    code, log, _, output = run_action(tmp_path)
+    assert code == 0, log
+    assert "errors=0" in output
+    assert not (tmp_path / "executed").exists()
+
+
 def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_wheel(tmp_path / "dist", name, tag="py3-none-any", files={f"{name}.py": b""})
@@ -265,18 +299,37 @@ def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
     assert code == 2
     assert "dist/*.whl" in log
     assert outputs(output)["result"] == "failed"
-    code, log, _, _ = run_action(tmp_path, COMMAND="rm")
+    code, log, _, output = run_action(tmp_path, COMMAND="rm")
     assert code == 2
-    assert "must be check or repair" in log
+    assert "::error title=wheelfix::the input command must be check or repair" in log
+    assert outputs(output)["result"] == "failed"
 
 
 def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "my dist", "one", tag="py3-none-any", files={"one.py": b""})
-    code, log, _, output = run_action(
-        tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
+    code, log, summary, output = run_action(
+        tmp_path,
+        COMMAND="repair",
+        WHEELS="my dist/*.whl\n",
+        ARGUMENTS="-w\nmy out\n--allow-pure-python-wheel",
     )
     assert code == 0, log
     assert outputs(output) == {"wheels": f"my out/{wheel.name}", "result": "passed"}
+    assert "::error" not in log
+    assert f"## wheelfix repair\n\n~~~~~~~~text\n{wheel.name}: unchanged" in summary
+
+
+def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "dist", "one", tag="py3-none-any", files={"one.py": b""})
+    (tmp_path / "dist" / "two%-1.0-py3-none-any.whl").write_bytes(b"PK")
+    code, log, summary, output = run_action(tmp_path, COMMAND="repair")
+    assert code == 2
+    assert outputs(output) == {"wheels": "", "result": "failed"}
+    found = [line for line in log.splitlines() if line.startswith("::error")]
+    pure, damaged = sorted(found, key=lambda line: "This does not look" not in line)
+    assert pure.startswith("::error title=wheelfix repair::error: This does not look like a")
+    assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
+    assert "error: This does not look like a platform wheel" in summary
 
 
 def test_inputs_of_the_action_are_not_executed(tmp_path: Path) -> None:

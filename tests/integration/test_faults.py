@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,9 @@ from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Settings
 from wheelfix.system import tempfiles
+from wheelfix.system.signal_mask import SIGNALS
 from wheelfix.system.subprocesses import run
-from wheelfix.system.tempfiles import PREFIX, hold, scratch, sweep
+from wheelfix.system.tempfiles import PREFIX, hold, scratch, sweep_folders
 from wheelfix.wheel.reader import open_wheel
 
 SOURCES = os.pathsep.join(map(str, (Path(tempfiles.__file__).parents[2],)))
@@ -733,7 +735,7 @@ def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Pa
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 
 
-def wait_for(mark: Path, process: subprocess.Popen[str]) -> None:
+def wait_for(mark: Path, process: subprocess.Popen[Any]) -> None:
     deadline = time.monotonic() + 30
     while not mark.exists():
         assert time.monotonic() < deadline
@@ -755,7 +757,7 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupt_ends_programs_that_hang(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, number: signal.Signals, jobs: str
@@ -776,7 +778,7 @@ def test_an_interrupt_ends_programs_that_hang(
     assert processes_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("options", [("check", "-j2"), ("explain",), ("verify",)])
 def test_an_interrupt_ends_every_command(
     tmp_path: Path,
@@ -857,19 +859,99 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
 
 def test_a_folder_in_use_is_not_removed(temporary: Path) -> None:
     with scratch() as one, scratch() as other:
-        sweep(temporary, PREFIX)
-        (temporary / f"{PREFIX}dead").mkdir(mode=0o500)
-        (temporary / f"{PREFIX}dead" / "file").write_bytes(b"")
+        sweep_folders(temporary, PREFIX)
+        (temporary / f"{PREFIX}dead_run").mkdir(mode=0o500)
+        (temporary / f"{PREFIX}dead_run" / "file").write_bytes(b"")
         (temporary / "of another user").mkdir()
-        (temporary / f"{PREFIX}link").symlink_to(temporary / "of another user")
+        (temporary / f"{PREFIX}link_run").symlink_to(temporary / "of another user")
         with scratch() as third:
             assert set(temporary.iterdir()) == {
                 one,
                 other,
                 third,
                 temporary / "of another user",
-                temporary / f"{PREFIX}link",
+                temporary / f"{PREFIX}link_run",
             }
+
+
+def test_files_of_the_user_are_not_removed_for_their_names(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Their names begin or end like ours; open descriptors lead to some of them."""
+    inside, out = tmp_path / "tmp", tmp_path / "out"
+    out.mkdir()
+    files = [
+        inside / f"{PREFIX}1.log",
+        inside / f"{PREFIX}abcd1234",
+        inside / f"{PREFIX}notes" / "file",
+        inside / "wheelfix-trace-mine" / "file",
+        out / ".mine.wheelfix-tmp",
+        out / ".0123456789ab.wheelfix-tmp" / "file",
+        out / f"{PREFIX}abcd1234" / "file",
+        tmp_path / f"{PREFIX}abcd1234" / "file",
+    ]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    log = inside / f"{PREFIX}2.log"
+    hanging, mark = hang(tmp_path, environ)
+    for endings in (True, False):
+        with log.open("a") as stderr, (files[-1].parent / "list").open("w+") as stdin:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "wheelfix", "repair", str(wheel), "-w", str(out)],
+                env=hanging if endings else environ,
+                stderr=stderr,
+                stdin=stdin,
+            )
+            if endings:
+                wait_for(mark, process)
+                process.terminate()
+            assert process.wait(60) == (143 if endings else 0), log.read_text()
+        assert all(file.exists() for file in files)
+        assert log.exists()
+    assert {path.name for path in inside.iterdir()} == {
+        f"{PREFIX}1.log",
+        f"{PREFIX}2.log",
+        f"{PREFIX}abcd1234",
+        f"{PREFIX}notes",
+        "wheelfix-trace-mine",
+    }
+
+
+def test_an_input_wheel_with_the_name_of_a_folder_of_ours_survives_a_signal(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    named = tmp_path / "wheelfix-run-1-py3-none-any.whl"
+    named.write_bytes(wheel.read_bytes())
+    shutil.copy(wheel, named.with_name(f"{PREFIX}abcd1234-1.0-py3-none-{PLATFORM}.whl"))
+    wheels = sorted(tmp_path.glob("*.whl"))
+    hanging, mark = hang(tmp_path, environ)
+    process = started(wheel, tmp_path / "out", hanging, *map(str, wheels))
+    wait_for(mark, process)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert sorted(tmp_path.glob("*.whl")) == wheels
+
+
+def test_the_bytes_are_on_the_disk_before_the_name(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        done.append("fsync")
+        sync(descriptor)
+
+    def noted_rename(own: Path, target: Path) -> Path:
+        done.append("rename")
+        return rename(own, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    tempfiles.write_whole(temporary / "report", b"text")
+    assert done == ["fsync", "rename"]
+    assert (temporary / "report").read_bytes() == b"text"
 
 
 def test_a_folder_removed_when_new_is_created_again(
@@ -914,13 +996,43 @@ def test_a_hidden_file_of_a_killed_run_is_removed_by_the_next(
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / ".0123.wheelfix-tmp").write_bytes(b"half a wheel")
+    (out / ".0123456789ab.wheelfix-tmp").write_bytes(b"half a wheel")
     (out / ".kept").write_bytes(b"")
     outcome = repaired(wheel, out, environ)
     assert outcome.output is not None
     assert {path.name for path in out.iterdir()} == {outcome.output.name, ".kept"}
     with open_wheel(outcome.output) as archive:
         assert archive.wheel.record_problems == ()
+
+
+def test_an_input_is_never_replaced_by_an_output(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(wheel, tmp_path))
+    before = copy.read_bytes()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place in (tmp_path, tmp_path / "link"):
+        stays = Settings(wheel_dir=place, update_tags=False)
+        refused(repair(copy, stays, environ), "would replace", "-w wheelhouse")
+        assert copy.read_bytes() == before
+    done = repaired(copy, tmp_path / "out", environ).output
+    assert done is not None
+    other = Path(shutil.copy(done, tmp_path))
+    process = started(copy, tmp_path, environ, str(other))
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert said.count("would replace") == 1
+    assert other.read_bytes() == done.read_bytes()
+
+
+def test_a_wheel_with_nothing_wrong_stays_in_its_place(
+    environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    made = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": ""})
+    inode = made.stat().st_ino
+    outcome = repair(made, Settings(wheel_dir=tmp_path, allow_pure_python_wheel=True), environ)
+    assert (outcome.status, outcome.output) == (Status.UNCHANGED, made)
+    assert made.stat().st_ino == inode
 
 
 @pytest.mark.slow

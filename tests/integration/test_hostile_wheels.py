@@ -143,7 +143,13 @@ def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
     command: str, tmp_path: Path
 ) -> None:
     """Wheels of one run are first read for their METADATA, then each is checked."""
-    good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
+    good = make_wheel(
+        tmp_path,
+        "good",
+        tag="py3-none-any",
+        metadata="Requires-Dist: bomb\n",
+        files={"good.py": ""},
+    )
     names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
     names["zero"].symlink_to("/dev/zero")
     names["loop"].symlink_to(names["loop"])
@@ -158,15 +164,22 @@ def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
         for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
             struct.pack_into("<2H", odd, each.start() + 8, flag, method)
         (tmp_path / f"odd{number}-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(odd)
+    corrupt = bytearray(good.read_bytes().replace(b"good-", b"lzma-"))
+    for found in re.finditer(b"PK(?:\1\2..|\3\4)..", bytes(corrupt), re.DOTALL):
+        struct.pack_into("<2H", corrupt, found.end(), 0, 14)
+    (tmp_path / "lzma-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(corrupt)
     os.mkfifo(tmp_path / "fifo-1.0-py3-none-any.whl")
-    wheels = [tmp_path] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
-    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    beyond = tmp_path / f"{'a' * 250}-1.0-py3-none-any.whl"
+    wheels = [tmp_path, beyond] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
+    options: list[str | Path] = []
+    if command == "repair":
+        options = ["-w", tmp_path / "out", "--allow-pure-python-wheel"]
     done = run(command, *options, *wheels)
     assert done.returncode == 2
     assert "internal error" not in done.stderr
     assert "Traceback" not in done.stderr
     if command == "check":
-        for wheel in {*tmp_path.glob("*.whl")} - {good}:
+        for wheel in {*tmp_path.glob("*.whl"), beyond} - {good}:
             assert wheel.name in done.stdout + done.stderr
     else:
         assert (tmp_path / "out" / good.name).exists()

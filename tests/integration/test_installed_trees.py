@@ -14,7 +14,7 @@ import sysconfig
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -631,10 +631,8 @@ def elf_names(wheel: Path) -> frozenset[str]:
 
 
 def grafted(wheel: Path, distribution: str) -> frozenset[str]:
-    """Return the file names in `<distribution>.libs`."""
+    """Return the file names in `<distribution>.libs`, and in the folder of the data scheme."""
+    folders = {f"{distribution}.libs", f"{distribution}.data-libs"}
     with zipfile.ZipFile(wheel) as archive:
-        return frozenset(
-            name.rpartition("/")[2]
-            for name in archive.namelist()
-            if name.startswith(f"{distribution}.libs/") and not name.endswith("/")
-        )
+        paths = [PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")]
+    return frozenset(path.name for path in paths if path.parent.name in folders)

@@ -1,6 +1,7 @@
 """The pre-commit hooks, run by pre-commit itself."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,31 @@ def test_the_hook_manifest_is_valid(tmp_path: Path) -> None:
         tmp_path, "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"), home=tmp_path
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("folders", "runs"), [([], False), (["dist"], False), (["dist/a-1.0-py3-none-any.whl"], True)]
+)
+def test_the_hook_before_a_push_needs_a_wheel(
+    tmp_path: Path, folders: list[str], runs: object
+) -> None:
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entry = text.partition("id: wheelfix-check-dist")[2].partition("entry: ")[2].partition("\n")[0]
+    program = tmp_path / "wheelfix"
+    program.write_text('#!/bin/sh\necho "$@"\n', encoding="ascii")
+    program.chmod(0o755)
+    done = subprocess.run(
+        [*shlex.split(entry), "--strict", "-q"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("check --strict -q dist\n" if runs else "")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from link_graphs.compare import decisions, difference
+from link_graphs.compare import decisions, difference, rebinding
 from link_graphs.graphs import random_graph
 from link_graphs.linking import Bench
 from link_graphs.loading import load
@@ -192,6 +192,15 @@ def test_random_graphs_are_pruned_as_gnu_ld_does(tmp_path: Path) -> None:
         loads += load(relinked, read_elf(relinked.read_bytes(), relinked.name)).complete
     assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 20, seen
     assert loads > 20, "hardly any of these graphs has anything to load"
+
+
+@needs_gnu_ld
+def test_pruning_random_graphs_changes_no_binding(tmp_path: Path) -> None:
+    """The loader binds each symbol to the same file, an object's own symbols included."""
+    for seed in range(100):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert rebinding(seed, Bench(folder=folder)) is None
 
 
 @pytest.mark.parametrize("linker", ["ld.gold", "ld.lld"])

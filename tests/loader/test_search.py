@@ -11,8 +11,9 @@ from random_installations.compare import differences
 from random_installations.dice import random_case
 from random_installations.objects import LIBRARY, PROGRAM
 from random_installations.programs import programs_for
-from wheelfix.elf.model import Elf, Libc, Machine
-from wheelfix.loader.glibc_search import expand, hwcaps
+from wheelfix.elf.constants import DF_1_NODEFLIB
+from wheelfix.elf.model import Elf, Filtee, Libc, Machine
+from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.search import load, load_all, load_each, search_directories
 
@@ -155,6 +156,65 @@ def test_a_hwcaps_directory_comes_first_in_every_directory() -> None:
     assert load("/env/m.so", described(files)).objects[1] == "/env/libs/libz.so.1"
     fast = described(files, subdirectories=hwcaps(4))
     assert load("/env/m.so", fast).objects[1].endswith("x86-64-v3/libz.so.1")
+
+
+def test_subdirectories_before_glibc_237_are_all_selections_of_the_names() -> None:
+    assert legacy_subdirectories(["x86_64"]) == ("tls/x86_64", "tls", "x86_64")
+    intel = legacy_subdirectories(["haswell", "avx512_1", "x86_64"])
+    assert intel[:5] == (
+        "tls/haswell/avx512_1/x86_64",
+        "tls/haswell/avx512_1",
+        "tls/haswell/x86_64",
+        "tls/haswell",
+        "tls/avx512_1/x86_64",
+    )
+
+
+def test_a_filter_is_required_and_an_auxiliary_library_is_not() -> None:
+    filtee = Filtee("libf.so", required=True, position=0)
+    files = {
+        "/env/m.so": library("liba.so", filtees=(filtee,), rpath="$ORIGIN"),
+        "/env/liba.so": library(),
+    }
+    assert [each.name for each in load("/env/m.so", described(files)).missing] == ["libf.so"]
+    assert not load("/env/m.so", described(files, Libc.MUSL)).missing
+    files["/env/libf.so"] = library()
+    found = load("/env/m.so", described(files))
+    assert found.objects == ("/env/libf.so", "/env/m.so", "/env/liba.so")
+    del files["/env/libf.so"]
+    auxiliary = filtee._replace(required=False)
+    files["/env/m.so"] = replace(files["/env/m.so"], filtees=(auxiliary,))
+    assert load("/env/m.so", described(files)).objects == ("/env/m.so", "/env/liba.so")
+    assert not load("/env/m.so", described(files)).missing
+
+
+def test_nodeflib_excludes_entries_of_the_cache_in_default_directories() -> None:
+    files = {
+        "/env/m.so": library("libz.so.1", dt_flags_1=DF_1_NODEFLIB),
+        "/usr/lib/libz.so.1": library(),
+        "/opt/libz.so.1": library(),
+    }
+    environment = described(
+        files, cache={"libz.so.1": "/usr/lib/libz.so.1"}, default_directories=("/usr/lib",)
+    )
+    assert load("/env/m.so", environment).missing
+    other = replace(environment, cache={"libz.so.1": "/opt/libz.so.1"})
+    assert load("/env/m.so", other).objects[1] == "/opt/libz.so.1"
+
+
+def test_musl_keeps_the_dependencies_of_a_loaded_library() -> None:
+    """Later loads give `liby.so` to another object, as a name of the file that `libx.so` is."""
+    files = {
+        "/a/liby.so": library(),
+        "/b/libx.so": library(),
+        "/b/liby.so": library(),
+        "/b/m.so": library("liby.so", "libx.so", rpath="$ORIGIN"),
+        "/b/n.so": library("m.so", rpath="$ORIGIN"),
+    }
+    environment = described(files, Libc.MUSL, hard_links={"/b/libx.so": "/a/liby.so"})
+    _, first, second = load_all(["/a/liby.so", "/b/m.so", "/b/n.so"], environment)
+    assert first.objects == ("/b/m.so", "/b/liby.so", "/a/liby.so")
+    assert second.objects == ("/b/n.so", "/b/m.so", "/b/liby.so", "/a/liby.so")
 
 
 def test_a_loop_of_links_ends_a_list_only_in_the_directory_itself() -> None:

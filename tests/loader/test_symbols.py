@@ -17,7 +17,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import load
-from wheelfix.loader.symbols import Scope, SymbolIndex, binds
+from wheelfix.loader.symbols import Scope, SymbolIndex, binds, undefined_names
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
@@ -96,9 +96,10 @@ class Tree:
         libraries = self.libraries()
         files = {path: library.elf for path, library in libraries.items()}
         found = load(f"{self.folder}/{root}", Environment(libc=Libc.GLIBC, files=files))
+        index = SymbolIndex(libraries, undefined_names(libraries))
         return {
             (Path(reference.dependent).name, reference.symbol): provider and Path(provider).name
-            for reference, provider in bindings(found, SymbolIndex(libraries)).items()
+            for reference, provider in bindings(found, index).items()
         }
 
     def loader(self, root: str) -> dict[tuple[str, str], str]:
@@ -168,7 +169,7 @@ def test_a_scope_looks_up_in_the_order_of_its_objects(tree: Tree) -> None:
     tree.lib("x.so", "int f(void); int x(void) { return f(); }")
     libraries = tree.libraries()
     a, b = (str(tree.folder / name) for name in ("liba.so", "libb.so"))
-    index = SymbolIndex(libraries)
+    index = SymbolIndex(libraries, undefined_names(libraries))
     assert Scope((a, b), index).lookup("f", None) == a
     assert Scope((b, a), index).lookup("f", None) == b
     assert Scope((a, b), index).lookup("f", "B_1") == b

@@ -394,6 +394,19 @@ def test_a_missing_library_is_named_with_its_dependent(tmp_path: Path, libraries
     assert "`p/x.so`" in said.reasons[0]
 
 
+def test_all_missing_libraries_are_named_at_once(tmp_path: Path, libraries: Path) -> None:
+    x = _extension(tmp_path / "x.so", libraries, "b", "libb.so.2")
+    lost = build.shared_object(tmp_path / "liblost.so.1", soname="liblost.so.1")
+    y = build.shared_object(tmp_path / "y.so", needed=[lost])
+    lost.unlink()
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x, "p/y.so": y})
+    with pytest.raises(ToolError) as caught:
+        _graft(wheel)
+    assert "`libb.so.2` is needed by `p/x.so`" in caught.value.message
+    assert "`liblost.so.1` is needed by `p/y.so`" in caught.value.message
+    assert "--exclude libb.so.2 --exclude liblost.so.1" in (caught.value.hint or "")
+
+
 def test_a_symbol_that_is_too_new_is_named_with_its_dependent(tmp_path: Path) -> None:
     libc = build.stub_library_with_versions(
         tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_9.99": ["future"]}

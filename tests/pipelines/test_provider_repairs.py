@@ -21,7 +21,7 @@ from tests.support.providers import (
 )
 from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
-from wheelfix.pipelines.repair_result import Status
+from wheelfix.pipelines.repair_result import Absence, Status
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Provider, PruneNeeded, Settings
 
@@ -75,7 +75,9 @@ def test_a_repaired_wheel_loads_from_the_provider_and_grafts_the_rest(tmp_path: 
         libraries = [n for n in archive.namelist() if n.startswith("demo.libs/")]
     assert len(libraries) == 1
     assert "libours" in libraries[0]
-    assert any("libpro.so.3" in message and "pro" in message for message in outcome.messages)
+    (absent,) = outcome.absent
+    assert (absent.library, absent.absence) == ("libpro.so.3", Absence.PROVIDED)
+    assert absent.provider.startswith("pro")
     pro.unlink()
     ours.unlink()
     for site in ("venv", "with blank"):
@@ -187,9 +189,21 @@ def test_a_driver_library_is_not_grafted_unless_the_rule_is_ignored(tmp_path: Pa
     path = make_wheel(tmp_path / "dist", tag=TAG, files=files)
     outcome = repaired(path, tmp_path / "out")
     assert outcome.status is Status.REPAIRED, outcome
-    assert any("libcuda.so.1" in message and "driver" in message for message in outcome.messages)
+    (absent,) = outcome.absent
+    assert (absent.library, absent.absence) == ("libcuda.so.1", Absence.PROVIDED)
+    assert "driver" in absent.provider
     assert outcome.after is not None
     assert not [m.name for m in outcome.after.members if "libcuda" in m.name]
     forced = repaired(path, tmp_path / "forced", ignore={"WF825": ""})
     assert forced.after is not None
     assert [m.name for m in forced.after.members if "libcuda" in m.name]
+
+
+def test_a_provider_may_have_its_library_in_its_root(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    provider = make_wheel(tmp_path, "pro", "2.0", TAG, {"libpro.so.3": pro, "pro.py": ""})
+    path = dependent_wheel(tmp_path / "sdk", pro)
+    fixed = repaired(path, tmp_path / "out", str(provider)).output
+    assert fixed is not None
+    pro.unlink()
+    assert imported(unpacked(tmp_path / "site", fixed, provider)) == "7"

@@ -34,7 +34,7 @@ from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
-from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 from wheelfix.system.subprocesses import run
@@ -659,7 +659,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
 
 def test_a_pure_wheel_passes_through(questions: list[Question], tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "in", tag="py3-none-any", files={"demo.py": ""})
-    outcome = repaired(wheel, tmp_path / "out")
+    outcome = repaired(wheel, tmp_path / "out", allow_pure_python_wheel=True)
     assert outcome.status is Status.UNCHANGED
     assert written(outcome).read_bytes() == wheel.read_bytes()
     assert questions == []
@@ -680,6 +680,19 @@ def test_a_wheel_that_is_named_and_not_right_is_grafted(
     output = written(repaired(wheel, tmp_path / "out"))
     assert libraries(output) == libraries(fixed)
     assert loads(output, "demo/libuser.so", tmp_path / "installed") == 42
+
+
+def test_a_wheel_for_any_platform_with_objects_is_grafted_and_tagged_as_by_auditwheel(
+    sdk: Sdk, tmp_path: Path
+) -> None:
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/libuser.so": sdk.user}
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files, root_is_purelib=True)
+    assert called("auditwheel", "-w", tmp_path / "theirs", wheel).returncode == 0
+    ours = written(repaired(wheel, tmp_path / "out"))
+    (theirs,) = (tmp_path / "theirs").iterdir()
+    assert (ours.name, value(ours).tags) == (theirs.name, value(theirs).tags)
+    assert libraries(ours) == libraries(theirs) - {""}  # auditwheel lists the folder
+    assert loads(ours, "demo/libuser.so", tmp_path / "installed") == 42
 
 
 def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path) -> None:
@@ -784,6 +797,9 @@ def test_an_excluded_library_stays_needed_and_out(
     assert libraries(output) == set()
     assert "manylinux" in output.name, "the verdict leaves out what is excluded"
     assert serious(outcome.remaining) == []
+    assert outcome.absent == (Absent("libouter.so.1", Absence.EXCLUDED, "", ("demo/libuser.so",)),)
+    assert outcome.verdict is not None
+    assert outcome.verdict.shown == f"linux_{MACHINE}"
     where = {"LD_LIBRARY_PATH": str(sdk.outer.parent)} if by == "path" else {}
     again = repaired(output, tmp_path / "again", where, exclude=(pattern,))
     assert again.status is Status.UNCHANGED, again.remaining

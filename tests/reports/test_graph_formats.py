@@ -332,7 +332,7 @@ def test_why_not_answers_in_words_and_json(
         (["GOOD", "p.a", "--after", "none"], "`--after none`"),
         (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
         (["GOOD", "--why-not", "p.a"], "--why-not needs"),
-        (["none.whl"], "is not a file"),
+        (["none.whl"], "No such file"),
         (["--site", "none", "x"], "is not a directory"),
         (["--site", ".", "--scheme", "venv"], "not for --site"),
     ],

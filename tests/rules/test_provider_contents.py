@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import make_wheel, shared_object, stub_library_with_versions
+from tests.support.odd_paths import spelled
 from tests.support.providers import (
     DEPENDENT,
     MACHINE,
@@ -57,6 +58,20 @@ def test_a_symbol_that_the_provider_lacks_is_named_as_the_loader_names_it(tmp_pa
     assert "undefined symbol: pro" in imported(unpacked(tmp_path / "bad", fixed, bad))
     refused = repaired(path, tmp_path / "no", str(bad))
     assert refused.status is Status.REJECTED
+
+
+@pytest.mark.parametrize("kind", ["wheel", "directory"])
+def test_a_provider_may_be_given_by_any_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    bad = provider_wheel(tmp_path, "int pro_new(void) { return 7; }", "2.1")
+    path = dependent_wheel(tmp_path, pro_library(tmp_path))
+    place = bad if kind == "wheel" else tmp_path / "2.1"
+    monkeypatch.chdir(path.parent)
+    codes = [finding.code for finding in checked(path, str(place))]
+    assert "WF824" in codes
+    for seed in range(4):
+        assert [f.code for f in checked(path, spelled(place, tmp_path, seed))] == codes
 
 
 def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:

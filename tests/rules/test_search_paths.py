@@ -125,8 +125,10 @@ def test_without_the_setting_the_tag_stays() -> None:
     [(SearchPathTag.RPATH, PathTag.RPATH), (SearchPathTag.RUNPATH, PathTag.RUNPATH)],
 )
 def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
-    subject = wheel({"a.so": elf(runpath="$ORIGIN"), "b.so": elf(rpath="$ORIGIN")})
+    objects = {"a.so": elf(runpath="$ORIGIN"), "b.so": elf(rpath="$ORIGIN")}
+    subject = wheel({**objects, "c.so": elf(rpath="/x", runpath="$ORIGIN")})
     after, _ = apply_fixes(subject, RULES, Settings(search_path_tag=asked))
+    assert {elf.entries for elf in after.elfs.values()} == {("$ORIGIN",)}
     assert {elf.path_tag for elf in after.elfs.values()} == {tag}
 
 

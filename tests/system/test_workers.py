@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
 
@@ -213,3 +216,27 @@ def test_a_call_that_the_executor_cancels_is_an_error() -> None:
 
     with pytest.raises(ToolError, match="the workers are gone"):
         list(outcomes(InExecutor(Gone()).map_in_order(double, range(3))))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_nothing_of_the_current_directory_is_imported(
+    method: str, command: str, tmp_path: Path
+) -> None:
+    """The default start method of Python 3.14, forkserver, runs `python -c` in that directory."""
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("multiprocessing", "json", "zipfile", "auditwheel", "uuid", "tomllib", "typer"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    wheels = [str(make_wheel(tmp_path, name)) for name in ("one", "two")]
+    options = ["-w", str(tmp_path / "out")] if command == "repair" else []
+    script = tmp_path / "bin" / "wheelfix"
+    script.parent.mkdir()
+    script.write_text(
+        f"import multiprocessing, sys\nmultiprocessing.set_start_method({method!r})\n"
+        "from wheelfix.__main__ import main\nif __name__ == '__main__': main()\n"
+    )
+    arguments = [sys.executable, str(script), command, "-j2", *options, *wheels]
+    done = subprocess.run(arguments, cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    assert not (tmp_path / "executed").exists()

@@ -79,6 +79,12 @@ def test_32_bit_architectures_are_known() -> None:
         ("linux_x86_64", ["linux_x86_64"], []),
         ("musllinux_1_2_x86_64", ["musllinux_1_1_x86_64"], []),
         ("manylinux_2_17_x86_64", ["musllinux_1_2_x86_64"], ["musllinux_1_2_x86_64"]),
+        (
+            "linux_x86_64",
+            ["any", "win_amd64", "manylinux_2_x86_64"],
+            ["any", "win_amd64", "manylinux_2_x86_64"],
+        ),
+        ("android_24_x86_64", ["android_24_x86_64", "android_25_x86_64"], ["android_25_x86_64"]),
     ],
 )
 def test_which_tags_objects_may_carry(overall: str, platforms: list[str], left: list[str]) -> None:

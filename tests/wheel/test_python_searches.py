@@ -125,6 +125,8 @@ def test_the_usual_ways_to_search_are_followed(body: str, expected: list[str | N
         "import os\ndef f():\n    if os.name == 'nt':\n        return os.environ['PATH']",
         "def f(:",
         "import os\ndef f():\n    return f() + os.environ['X_LEVEL']",
+        # numpy.distutils: the folder of .ini files
+        "import os\ndef f():\n    return os.environ.get('X_CONFIG_PATH', __file__) + '/x.ini'",
     ],
 )
 def test_what_is_no_search_is_none(source: str) -> None:
@@ -142,7 +144,8 @@ def test_which_libraries_a_search_concerns() -> None:
     assert one(HEAD + nameless).concerns("tvm/lib/libany.so")
     assert not one(HEAD + nameless).concerns("other/lib/libany.so")
     tool = "def which():\n    return os.environ['PATH'].split(':')\n"
-    assert not one("import os\n" + tool).concerns("tvm/lib/libany.so")
+    assert not one("import os, ctypes\n" + tool).concerns("tvm/lib/libany.so")
+    assert not searches(f"import os\n{tool}".encode(), "tvm/which.py").found
 
 
 # --- What is too much to follow -------------------------------------------------------------------

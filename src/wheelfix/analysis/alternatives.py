@@ -77,12 +77,14 @@ def _without_conditions(
     """Yield what changes without LD_LIBRARY_PATH, earlier loads, and processor features."""
     environment = installation.environment
     no_path = replace(installation, environment=replace(environment, library_path=()))
-    no_levels = replace(installation, environment=replace(environment, subdirectories=()))
+    hwcaps = [name for name in environment.subdirectories if name.startswith("glibc-hwcaps/")]
+    others = tuple(name for name in environment.subdirectories if name not in hwcaps)
+    no_levels = replace(installation, environment=replace(environment, subdirectories=others))
     names = ", ".join(f"`{installation.label(path)}`" for path in after)
     conditions = (
         (environment.library_path, Factor.ENVIRONMENT, no_path, "without this LD_LIBRARY_PATH"),
         (after, Factor.ORDER, installation, f"without {names} before it"),
-        (environment.subdirectories, Factor.CPU, no_levels, "on a processor of the lowest level"),
+        (hwcaps, Factor.CPU, no_levels, "on a processor of the lowest level"),
     )
     for condition, factor, changed, when in conditions:
         if condition:

@@ -34,7 +34,7 @@ def flat_steps(
 ) -> Iterator[Step]:
     """Yield the steps for all requests of `load`, in the loader's order, at depth 0."""
     first = _first_requests((*before, load))
-    return (_step(installation, 0, request, first) for request in load.requests)
+    return (_step(installation, 0, request, first) for request in _shown(load))
 
 
 def tree_of(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]:
@@ -44,7 +44,7 @@ def tree_of(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]
     """
     first = _first_requests(loads)
     last = loads[-1]
-    requests = grouped(last.requests, lambda request: request.requester)
+    requests = grouped(_shown(last), lambda request: request.requester)
     opener = {request.result: id(request) for request in reversed(last.requests)}
     elf = installation.environment.files.get(last.root)
     top = last.requests[:1]
@@ -63,6 +63,11 @@ def tree_of(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]
         if opens:
             walked.add(file)
             stack += [(depth + 1, needed) for needed in reversed(requests.get(file, []))]
+
+
+def _shown(load: Load) -> tuple[Request, ...]:
+    """Return the requests of a load without the DT_AUXILIARY libraries that are not there."""
+    return tuple(r for r in load.requests if r.result is not None or not r.optional)
 
 
 def _first_requests(loads: Sequence[Load]) -> dict[str, Request]:

@@ -218,33 +218,39 @@ def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
 
 
 class Obstacle(StrEnum):
-    """The kinds of obstacles to a platform tag, apart from libraries."""
+    """The kinds of obstacles to a platform tag, apart from libraries, in auditwheel's words."""
 
-    SYMBOLS = "too recent versioned symbols"
-    UCS2 = "a Python 2 of narrow Unicode"
-    BLACKLIST = "black-listed symbols"
-    MACHINE = "unsupported ISA extensions"
+    SYMBOLS = "of the presence of too-recent versioned symbols"
+    UCS2 = "it was compiled against a UCS2 build of Python"
+    BLACKLIST = "it depends on black-listed symbols"
+    MACHINE = "it depends on unsupported ISA extensions"
 
 
-def not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolError:
-    """Return the error for a library that is not found; it names the dependents.
+def not_located(libraries: Sequence[str], wheel: Wheel, searched: Sequence[str]) -> ToolError:
+    """Return the error for libraries that are not found; it names the dependents of each.
 
     `searched` are the directories besides the system's and the objects' own search paths.
     """
-    dependents = _dependents(wheel, library)
-    by = f"by {dependents}" if dependents else "by a library that is to be grafted"
     paths = dict.fromkeys(
-        entry for elf in wheel.elfs.values() if library in elf.needed for entry in elf.entries
+        entry
+        for elf in wheel.elfs.values()
+        if not set(libraries).isdisjoint(elf.needed)
+        for entry in elf.entries
     )
-    nor = f" nor in its search path {join_some(list(paths))}" if paths else ""
+    nor = f" nor in the search path {join_some(list(paths))}" if paths else ""
     nor += f" nor in {join_some(list(searched))}" if searched else ""
-    option = provider_options(library) or f"--exclude {library}"
+    needs = "; ".join(f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries)
+    options = dict.fromkeys(provider_options(name) or f"--exclude {name}" for name in libraries)
     return ToolError(
-        f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
-        f"libraries{nor}",
-        hint=f"set AUDITWHEEL_LD_LIBRARY_PATH to its folder, or, if it is to come from elsewhere "
-        f"once installed, use {option}",
+        f"{needs}: neither in the wheel nor among this machine's libraries{nor}",
+        hint="set AUDITWHEEL_LD_LIBRARY_PATH to the folder, or, for what is to come from elsewhere "
+        f"once installed, use {' '.join(options)}",
     )
+
+
+def _needed_by(wheel: Wheel, library: str) -> str:
+    dependents = _dependents(wheel, library)
+    return f"by {dependents}" if dependents else "by a library that is to be grafted"
 
 
 def not_allowed(
@@ -267,8 +273,10 @@ def not_allowed(
             ]
             hint = "build for the baseline, or allow it with --disable-isa-ext-check"
         case Obstacle.UCS2:
-            why = ["it was built for a narrow (UCS2) Python 2"]
+            why = ["a narrow Python 2"]
             hint = "build the wheel with a Python of wide Unicode"
         case _:
             assert_never(obstacle)
-    return BadWheelError(f"the wheel cannot be `{target}`: " + "; ".join(why), hint=hint)
+    return BadWheelError(
+        f"the wheel cannot be `{target}` because {obstacle}: " + "; ".join(why), hint=hint
+    )

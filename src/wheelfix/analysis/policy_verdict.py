@@ -7,12 +7,12 @@ There are two verdicts, and both are values of `Verdict`:
   no libraries of this machine.
 - `pipelines.auditwheel_decisions.verdict`, which `repair` uses: it asks auditwheel itself.
 
-tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold the two equal. They can differ in
-three cases:
+Both judge the wheel as it is installed: an object that needs a library of the wheel has it, since
+the WF1xx rules judge search paths. `auditwheel show` searches in the layout of the zip, and knows
+no exclude patterns: `judge_zip` has what it finds. tests/analysis/test_policy_verdict.py and
+scripts/verdicts.py hold that equal. They can differ in two cases:
 
 - Exclude patterns for paths of this machine count for auditwheel only.
-- auditwheel resolves the wheel's own libraries in the layout of the zip. Here, an object that needs
-  a library of the wheel has it: the WF1xx rules judge search paths where the wheel is installed.
 - For musl, auditwheel searches this machine for `libc.so` and the other names of `_MUSL_OWN`.
 """
 
@@ -32,12 +32,15 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
+from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.machines import musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 
@@ -70,6 +73,10 @@ class Verdict(NamedTuple):
     """The better tags that only a few symbols forbid: which symbol, in which member."""
     libraries_alone: bool = False
     """Whether `external` is the only obstacle: with these libraries, the tag is met."""
+    shown: str = ""
+    """The tag that `auditwheel show` prints for the file."""
+    shown_because: str = ""
+    """Why that tag is not `overall`; empty if it is."""
 
 
 class _Subject(NamedTuple):
@@ -86,38 +93,105 @@ class _Subject(NamedTuple):
     """Member -> its DT_NEEDED entries, except those that an exclude pattern matches."""
 
 
-def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Verdict | None:
+def policy_verdict(
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy], budget: Budget | None = None
+) -> Verdict | None:
     """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
-    Exclude patterns count if they match a name; those for paths of this machine do not.
+    Exclude patterns count if they match a name; those for paths of this machine do not. Without
+    `budget`, the searches have one of their own.
     """
     judgement = judge(wheel, settings, policies)
-    return None if judgement is None else verdict_from(wheel, judgement, settings, policies)
+    return None if judgement is None else verdict_from(wheel, judgement, settings, policies, budget)
 
 
 def verdict_from(
-    wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
+    wheel: Wheel,
+    judgement: Judgement,
+    settings: Settings,
+    policies: Sequence[Policy],
+    budget: Budget | None = None,
 ) -> Verdict:
     """Return `judgement` with the objects and symbols of `wheel` that it results from."""
     target = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
     others = list(other_reasons(wheel, target, judgement, private, policies))
+    zipped = judge_zip(wheel, policies, budget)
     return Verdict(
         overall=judgement.overall,
         external=external,
         reasons=tuple(sorted((*library_reasons(wheel, external), *others), key=len)),
         near=near_misses(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
+        shown=judgement.overall if zipped is None else zipped.overall,
+        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, budget),
     )
 
 
 def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judgement | None:
-    """Return what `auditwheel show` finds, computed from `policies`; None if no object counts."""
+    """Return what auditwheel finds in the installed wheel; None if no object counts."""
     subject = _subject(wheel, settings)
     if subject is None:
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
-    external = _external(subject, ladder)
+    shipped = _shipped(subject)
+    external = [tuple(sorted(_reached(subject, policy, shipped))) for policy in ladder]
+    return _judgement(wheel, subject, settings, ladder, external)
+
+
+def judge_zip(
+    wheel: Wheel, policies: Sequence[Policy], budget: Budget | None = None
+) -> Judgement | None:
+    """Return what `auditwheel show` finds, without options; None if no object counts."""
+    settings = Settings()
+    subject = _subject(wheel, settings)
+    if subject is None:
+        return None
+    ladder = _ladder(subject, wheel.name.platforms, policies)
+    search = ZipSearch(wheel, budget)
+    trees = [(subject.needed[top], search.tree(top)) for top in subject.tops]
+    external = [
+        tuple(sorted({name for tree in trees for name in _walked(subject, policy, *tree)}))
+        for policy in ladder
+    ]
+    return _judgement(wheel, subject, settings, ladder, external)
+
+
+def _shown_because(
+    wheel: Wheel, installed: Judgement, zipped: Judgement, budget: Budget | None
+) -> str:
+    """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
+    if zipped.overall == installed.overall:
+        return ""
+    names = _externals(zipped) - _externals(installed)
+    search = ZipSearch(wheel, budget)
+    shipped = {basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
+    lost = [
+        f"`{name}` by the search path of `{member}`"
+        for member, elf in wheel.elfs.items()
+        if not names.isdisjoint(elf.needed)
+        for name, found in search.tree(member).items()
+        if name in names and name in elf.needed and found is None and name in shipped
+    ]
+    if lost:
+        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+        return f"because in the layout of the zip it does not find {lost[0]}{more}"
+    if names:
+        return f"because it counts libraries that come from elsewhere: {join_some(sorted(names))}"
+    return "because it does not know the options of this run"
+
+
+def _externals(found: Judgement) -> set[str]:
+    return {name for short in found.upgrades.values() for name in short.libraries}
+
+
+def _judgement(
+    wheel: Wheel,
+    subject: _Subject,
+    settings: Settings,
+    ladder: Sequence[Policy],
+    external: Sequence[tuple[str, ...]],
+) -> Judgement:
     blacklisted = [_blacklisted(subject, policy) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
@@ -260,12 +334,6 @@ def _ladder(
     return fitting
 
 
-def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[tuple[str, ...]]:
-    """Return for each policy the libraries that neither it nor the wheel provides."""
-    shipped = _shipped(subject)
-    return [tuple(sorted(_reached(subject, policy, shipped))) for policy in ladder]
-
-
 def _shipped(subject: _Subject) -> dict[str, str]:
     """Return the members by their file names and SONAMEs."""
     found: dict[str, str] = {}
@@ -280,23 +348,32 @@ def _shipped(subject: _Subject) -> dict[str, str]:
 
 def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> Iterator[str]:
     """Walk from the load roots through the wheel's own libraries, and yield the external ones."""
+    needed = [name for member in subject.tops for name in subject.needed[member]]
+    return _walked(subject, policy, needed, shipped)
+
+
+def _walked(
+    subject: _Subject, policy: Policy, needed: Iterable[str], found: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Walk from the names `needed` through the members `found`, and yield the external names."""
     allowed = {_musl_soname(name, subject) for name in policy.whitelist}
     if subject.family is Family.MUSLLINUX:
         allowed |= _MUSL_OWN
     seen: set[str] = set()
-    waiting = [name for member in subject.tops for name in subject.needed[member]]
+    waiting = list(needed)
     while waiting:
         name = waiting.pop()
         if name in seen or name in allowed or is_glibc_loader(name):
             continue
         seen.add(name)
+        member = found.get(name)
         if _LIBPYTHON.fullmatch(name):
             if subject.family is not Family.ANDROID:
                 yield name  # not searched for: a graft removes the entry
-        elif name in shipped:
-            waiting += subject.needed[shipped[name]]
-        else:
+        elif member is None:
             yield name
+        else:
+            waiting += subject.needed.get(member, ())
 
 
 def _musl_soname(name: str, subject: _Subject) -> str:

@@ -10,14 +10,15 @@ from functools import cached_property
 from typing import Protocol
 
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf, Exports, without_needed
+from wheelfix.elf.model import Elf, Exports, Libc, without_needed
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Scope, SymbolIndex
+from wheelfix.loader.symbols import Scope, SymbolIndex, undefined_names
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 
@@ -76,7 +77,10 @@ class LoadedWheel:
         definitions: Definitions,
         budget: Budget,
     ) -> "LoadedWheel":
-        """Install `wheel` in `layout`, and add the libraries of this machine that it needs."""
+        """Install `wheel` in `layout`, and add the libraries of this machine that it needs.
+
+        Those of glibc define what they define in the oldest glibc that can load the wheel.
+        """
         paths = {
             member: layout.paths[member]
             for member, elf in wheel.elfs.items()
@@ -94,9 +98,13 @@ class LoadedWheel:
             for library in hosts.values()
             if library.path not in environment.files
         }
+        if environment.libc is Libc.GLIBC:
+            release = oldest_glibc(wheel.elfs.values())
+            added |= {library.path: library for library in before_moves(added, release)}
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
         others = ALLOCATOR.union(_other_names(libraries))
+        wanted = others | undefined_names(libraries)
         return cls(
             environment=replace(
                 environment,
@@ -105,7 +113,7 @@ class LoadedWheel:
                 default_directories=tuple(folders),
             ),
             paths=paths,
-            index=SymbolIndex(libraries, environment.libc, others),
+            index=SymbolIndex(libraries, wanted, environment.libc),
             budget=budget,
         )
 

@@ -1,24 +1,27 @@
 """Unused and missing DT_NEEDED entries of a wheel's objects.
 
 `loader.as_needed` computes what the linker would have left out with `--as-needed`. Here each such
-entry is dropped on trial: every object of the wheel is loaded with and without it, and the entry
-is unused only if each symbol still binds to the same file. Effects that symbols do not show
-(constructors, names opened at run time) keep an entry, unless the settings say otherwise.
+entry is dropped on trial: every object of the wheel is loaded with and without it, among the
+libraries of the oldest glibc that can load the wheel. The entry is unused only if each strong
+reference still binds to the same file. Other effects keep an entry, unless the settings say
+otherwise: an object's own symbols or weak references that bind elsewhere, constructors, names
+opened at run time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
-from wheelfix.elf.exports import among
+from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
-from wheelfix.loader.load_values import Load
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.load_values import Environment, Load
+from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Reference, Scope
+from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 
@@ -103,22 +106,34 @@ def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
     if libc_of(name) or matches_any(name, settings.keep_needed):
         return False
+    if name in GLIBC_PARTS and not _is_requested(name, settings):
+        return False
     if decision.why is Why.ABSENT:
         return not decision.open_references and matches_any(name, settings.drop_needed)
     return decision.why is Why.UNUSED
+
+
+def _is_requested(name: str, settings: Settings) -> bool:
+    """Return whether the settings drop an unused entry for `name` whatever depends on it."""
+    return settings.prune_needed is PruneNeeded.ALL or matches_any(name, settings.drop_needed)
 
 
 class _Change(NamedTuple):
     """A load that differs without some entries."""
 
     before: Load
-    lost: frozenset[str]
-    """Files that are no longer loaded."""
+    after: Load
     moved: Mapping[Reference, tuple[str, str | None]]
     """References that bind to another file, or to none: the file before and after."""
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Files that are no longer loaded."""
+        return frozenset(self.before.objects) - frozenset(self.after.objects)
+
 
 _Reasons = dict[Unused, list[str]]
+_Weak = dict[Unused, dict[Reference, str]]
 
 
 class _Trial:
@@ -139,23 +154,25 @@ class _Trial:
             drops = [candidate for candidate in candidates if candidate not in kept]
             changes = list(self._changes(drops))
             needed = self._rebound(drops, changes)
-            hazards = {} if needed else self._hazards(drops, changes)
-            keeping = needed or {drop: why for drop, why in hazards.items() if self._keeps(drop)}
+            null = self._null(drops, changes)
+            hazards = {} if needed else self._hazards(drops, changes, null)
+            keeping = needed or {
+                drop: why
+                for drop, why in hazards.items()
+                if not _is_requested(drop.name, self._settings)
+            }
             if not keeping:
                 break
             for drop, why in keeping.items():
                 kept[drop] = drop._replace(hazards=tuple(why), kept=True, forceable=not needed)
-        weak = self._unbound(drops, changes)
+        weak = {
+            drop: _nullings(ref for ref in some if not self._held_up(drop, ref, some[ref]))
+            for drop, some in null.items()
+        }
         return tuple(
             kept.get(drop) or drop._replace(hazards=(*hazards.get(drop, ()), *weak.get(drop, ())))
             for drop in candidates
         )
-
-    def _keeps(self, drop: Unused) -> bool:
-        """Return whether a hazard keeps an entry from being dropped."""
-        if self._settings.prune_needed is PruneNeeded.ALL:
-            return False
-        return not matches_any(drop.name, self._settings.drop_needed)
 
     def _changes(self, drops: list[Unused]) -> Iterator[_Change]:
         """Load each object again without the entries of `drops`; yield the loads that differ."""
@@ -171,12 +188,17 @@ class _Trial:
             if before.objects != after.objects:
                 yield _Change(
                     before=before,
-                    lost=frozenset(before.objects) - frozenset(after.objects),
-                    moved=self._moved(loaded.scopes[root], after),
+                    after=after,
+                    moved=self._moved(loaded.scopes[root], after, environment),
                 )
 
-    def _moved(self, before: Scope, load: Load) -> dict[Reference, tuple[str, str | None]]:
-        """Return the references bound in the scope `before` that bind otherwise in `load`."""
+    def _moved(
+        self, before: Scope, load: Load, environment: Environment
+    ) -> dict[Reference, tuple[str, str | None]]:
+        """Return the references bound in the scope `before` that bind otherwise in `load`.
+
+        `environment` has the objects without the entries that are dropped.
+        """
         loaded, after = self._loaded, Scope(load.objects, self._loaded.index)
         moved = {
             providers: (old, new)
@@ -196,34 +218,108 @@ class _Trial:
                     if providers in moved:
                         key = Reference(path, symbol.name, symbol.version, symbol.weak)
                         found[key] = moved[providers]
+        for reference, unversioned in self._unversioned(load, environment):
+            found.pop(reference, None)
+            file = before.lookup(reference.symbol, reference.version)
+            other = after.lookup(unversioned.name, unversioned.version)
+            if file is not None and other != file:
+                found[reference] = (file, other)
         return found
+
+    def _unversioned(
+        self, load: Load, environment: Environment
+    ) -> Iterator[tuple[Reference, Undefined]]:
+        """Yield the weak references that lose their version with an entry, before and after."""
+        for path in load.objects:
+            before, after = (
+                around.files.get(path) for around in (self._loaded.environment, environment)
+            )
+            if before is None or after is None or before is after:
+                continue
+            for old, new in zip(before.undefined, after.undefined, strict=True):
+                if old != new:
+                    yield Reference(path, old.name, old.version, old.weak), new
 
     def _rebound(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""
         found: dict[Unused, dict[str, None]] = {}
         for change in changes:
             for reference, (before, after) in change.moved.items():
-                # The C library's parts define some symbols twice (`frexpl`), to the same effect.
-                if reference.weak or (after and _is_platform(before) and _is_platform(after)):
+                if reference.weak or _is_same_effect(before, after):
                     continue
-                dependent = _quoted(reference.dependent)
-                why = f"{dependent} takes `{reference.symbol}` from {_quoted(before)} through it"
+                why = _rebinding(reference, before, after)
                 for drop in self._responsible(drops, change, before):
                     found.setdefault(drop, {})[why] = None
         return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
 
-    def _unbound(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
-        """Return the drops that unbind weak references, which the linker accepts."""
+    def _rebound_otherwise(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+        """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
         found: dict[Unused, dict[str, None]] = {}
         for change in changes:
-            for reference, (before, after) in change.moved.items():
-                if reference.weak and after is None:
+            weak = {
+                reference: (before, after)
+                for reference, (before, after) in change.moved.items()
+                if reference.weak and after is not None
+            }
+            for reference, (before, after) in {**weak, **self._preempted(change)}.items():
+                if not _is_same_effect(before, after):
+                    why = _rebinding(reference, before, after)
                     for drop in self._responsible(drops, change, before):
-                        found.setdefault(drop, {})[reference.symbol] = None
-        return {
-            drop: [f"weak references become null: {join_some(symbols)}"]
-            for drop, symbols in found.items()
+                        found.setdefault(drop, {})[why] = None
+        return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
+
+    @cached_property
+    def _own(self) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
+        """The references of objects to symbols of their own that others define as well, by file."""
+        libraries = self._loaded.libraries
+        names = {path: preemptible(library.exports) for path, library in libraries.items()}
+        wanted = frozenset[str]().union(*names.values())
+        index = SymbolIndex(libraries, wanted, self._loaded.environment.libc)
+        return index, {
+            path: [
+                Reference(path, name, definition.version, weak=False)
+                for name in names[path]
+                for definition in library.exports.definitions[name]
+                if index.providers(name, definition.version)[1:]
+            ]
+            for path, library in libraries.items()
         }
+
+    def _preempted(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
+        """Return the references to own symbols that bind to another file after a change."""
+        index, own = self._own
+        references = sum(len(own.get(path, ())) for path in change.after.objects)
+        self._loaded.budget.spend(references, "the own symbols", change.before.root)
+        before, after = (Scope(load.objects, index) for load in (change.before, change.after))
+        return {
+            reference: (old, new)
+            for path in change.after.objects
+            for reference in own.get(path, ())
+            if (old := before.lookup(reference.symbol, reference.version)) is not None
+            and (new := after.lookup(reference.symbol, reference.version)) != old
+        }
+
+    def _null(self, drops: list[Unused], changes: Sequence[_Change]) -> _Weak:
+        """Return the weak references that become null by each drop, with their file before."""
+        found: _Weak = {}
+        for change in changes:
+            for reference, (before, after) in change.moved.items():
+                is_platform = _is_platform(reference.dependent)
+                if reference.weak and after is None and not is_platform:
+                    for drop in self._responsible(drops, change, before):
+                        found.setdefault(drop, {})[reference] = before
+        return found
+
+    def _held_up(self, drop: Unused, reference: Reference, before: str) -> bool:
+        """Return whether an entry must stay for a weak reference that is null without it.
+
+        The linker would have dropped what only the object's own weak references use. Those to
+        libraries of glibc are the exception: before 2.34 they say whether the process has threads.
+        """
+        if drop.library != before and not self._loaded.elf(drop.member).is_executable:
+            return False
+        is_own = reference.dependent == self._loaded.paths[drop.member]
+        return not is_own or before.rpartition("/")[2] in GLIBC_PARTS
 
     def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
         """Yield the drops to undo so that `provider` is loaded as before."""
@@ -261,8 +357,13 @@ class _Trial:
         hooks = [name for name in module_hooks(drop.member) if name in library.exports.definitions]
         return f"it defines `{hooks[0]}`, which makes the file a module" if hooks else None
 
-    def _hazards(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+    def _hazards(self, drops: list[Unused], changes: Sequence[_Change], null: _Weak) -> _Reasons:
         found: dict[Unused, dict[str, None]] = {}
+        for drop, why in self._rebound_otherwise(drops, changes).items():
+            found[drop] = dict.fromkeys(why)
+        for drop, some in null.items():
+            if why := _nullings(ref for ref in some if self._held_up(drop, ref, some[ref])):
+                found.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
             inside = set(change.before.objects)
             registering = dict(self._registering(change))
@@ -289,12 +390,7 @@ class _Trial:
         library = self._loaded.libraries.get(drop.library or "")
         if library is None:
             return
-        elf = self._loaded.elf(drop.member)
-        if may_come_from_platform(drop.name):
-            weak = any(symbol.weak and symbol.file == drop.name for symbol in elf.undefined)
-            if drop.name == "libpthread.so.0" and elf.is_executable and weak:
-                yield "before glibc 2.34 a program without it has no threads"
-        else:
+        if not may_come_from_platform(drop.name):
             if library.elf.has_constructors:
                 yield "it has constructors: code that runs when it is loaded"
             if among(library.exports.definitions, ALLOCATOR):
@@ -330,6 +426,28 @@ class _Trial:
         called = self._loaded.symbol_providers[path] - change.lost
         found = (other for other in change.before.objects if other in called)
         return next((other for other in found if not _is_platform(other)), None)
+
+
+def _rebinding(reference: Reference, before: str, after: str | None) -> str:
+    otherwise = f"from {_quoted(after)}" if after is not None else "from none"
+    return (
+        f"{_quoted(reference.dependent)} takes `{reference.symbol}` from {_quoted(before)} "
+        f"through it, {otherwise} without it"
+    )
+
+
+def _nullings(references: Iterable[Reference]) -> list[str]:
+    """Return a sentence for each object whose weak `references` become null."""
+    symbols = values_by_key((ref.dependent, ref.symbol) for ref in references)
+    return [
+        f"weak references of {_quoted(dependent)} become null: {join_some(dict.fromkeys(names))}"
+        for dependent, names in symbols.items()
+    ]
+
+
+def _is_same_effect(before: str, after: str | None) -> bool:
+    """Return whether both are of the platform: its parts define some symbols twice (`frexpl`)."""
+    return after is not None and _is_platform(before) and _is_platform(after)
 
 
 def _quoted(path: str) -> str:

@@ -6,14 +6,15 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer._click.core import Command, Context
+from typer._click.core import Command, Context, Parameter
+from typer._click.exceptions import BadParameter
 from typer.core import TyperCommand
 
 from wheelfix import __version__
-from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
-from wheelfix.errors import ExitCode, WheelfixError, internal_error
+from wheelfix.errors import ExitCode, WheelfixError, unexpected_error
 
 
 class _Entry(NamedTuple):
@@ -54,7 +55,19 @@ class _LazyCommand(TyperCommand):
         **extra: Any,  # noqa: ANN401 - as click declares it
     ) -> Context:
         """Parse `args` with the options of the command itself."""
-        return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
+        try:
+            return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
+        except BadParameter as error:
+            error.message = error.message.replace("int range", "integer")
+            error.param_hint = _names_of(error.param) if error.param else None
+            raise
+
+
+def _names_of(parameter: Parameter) -> str:
+    """Return the flags and the environment variables of an option, as users write them."""
+    flags = " / ".join(f"'{flag}'" for flag in parameter.opts)
+    variables = parameter.envvar if isinstance(parameter.envvar, list) else []
+    return f"{flags} (or {', '.join(variables)})" if variables else flags
 
 
 def _loaded(name: str) -> Command:
@@ -100,6 +113,7 @@ def _print_version(wanted: bool) -> None:
 def _before(
     context: typer.Context,
     verbose: Verbose = 0,
+    quiet: Quiet = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -113,7 +127,7 @@ def _before(
 ) -> None:
     """Repair Linux wheels so that they work once installed."""
     del version
-    context.obj = verbose
+    context.obj = -1 if quiet else verbose
 
 
 def main() -> None:
@@ -138,5 +152,5 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         if {"-v", "-vv", "--verbose"}.intersection(arguments):
             Terminal(verbosity=0).trace(error)
-        Terminal(verbosity=0).fail(internal_error(error))
+        Terminal(verbosity=0).fail(unexpected_error(error))
     return ExitCode.ERROR

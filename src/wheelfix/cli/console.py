@@ -9,13 +9,19 @@ from typing import Annotated, NamedTuple, TextIO
 
 import typer
 
-from wheelfix.errors import OutputError, WheelfixError
+from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import error_text, printable
+from wheelfix.system.tempfiles import write_whole
 
 
 def _with_earlier(context: typer.Context, level: int) -> int:
     """Add the level given before the command, if any."""
-    return level + int(context.obj or 0)
+    return level + max(context.obj or 0, 0)
+
+
+def _or_earlier(context: typer.Context, given: bool) -> bool:
+    """Return whether the option was given here or before the command."""
+    return given or (context.obj or 0) < 0
 
 
 Verbose = Annotated[
@@ -30,7 +36,15 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_or_earlier,
+        help="Print errors only; also before the command.",
+    ),
+]
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
@@ -113,11 +127,8 @@ class Terminal(NamedTuple):
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write a report to `file`. Raises `OutputError`."""
-    try:
-        file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
+    """Write a report to `file`, whole or not at all. Raises `OutputError`."""
+    write_whole(file, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

@@ -127,7 +127,7 @@ def target_of(
         table: object = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
     except OSError as error:
         raise SettingsError(f"`{path}` cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"`{path}` is not {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):
         raise SettingsError(f"`{path}` must be a table with the keys of a target")

@@ -15,7 +15,9 @@ import typer
 
 from wheelfix.cli.config.layers import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
+from wheelfix.cli.console import Terminal
 from wheelfix.errors import SettingsError
+from wheelfix.reports.printable import printable
 from wheelfix.settings import SETTING_FIELDS, SettingField, Size
 
 Command = Callable[..., None]
@@ -70,7 +72,34 @@ def configuration_of(
 
     Raises `SettingsError`.
     """
-    return read_configuration(Path.cwd(), config).over(layers(context, given))
+    found = read_configuration(current_folder(), config)
+    quiet = context.params.get("quiet", False)
+    announce(found, Terminal(verbosity=-1 if quiet else context.params.get("verbose", 0)))
+    return found.over(layers(context, given))
+
+
+def announce(configuration: Configuration, terminal: Terminal) -> None:
+    """Say which configuration file is used, if verbose, and which one is not trusted."""
+    if (file := configuration.ignored) is not None:
+        terminal.say(
+            f"note: `{printable(str(file))}` is not read: it belongs to another user, uid "
+            f"{file.lstat().st_uid}; if you trust it, pass it with --config"
+        )
+    if terminal.verbosity > 0:
+        file = configuration.file
+        shown = printable(f"`{file.absolute()}`") if file else "none was found"
+        terminal.say(f"configuration file: {shown}")
+
+
+def current_folder() -> Path:
+    """Return the current directory. Raises `SettingsError` if it was removed."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise SettingsError(
+            f"the current directory cannot be read: {error.strerror}",
+            hint="it may have been removed: change to another one",
+        ) from error
 
 
 def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
@@ -135,5 +164,7 @@ Config = Annotated[
 
 def require_file(path: Path) -> None:
     """Raise `SettingsError` if `path` is not a file."""
+    if path.is_dir():
+        raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
     if not path.is_file():
-        raise SettingsError(f"`{path}` is not a file")
+        raise SettingsError(f"`{path}` cannot be read: No such file")

@@ -66,9 +66,9 @@ class ReportWriter(NamedTuple):
         options = self._options(Format.MARKDOWN, colour=False)
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0
-            text = step_summary(self.found, options, SUMMARY_LIMIT - written)
+            text = step_summary(self.found, options, SUMMARY_LIMIT - written - 1)
             with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as summary:
-                summary.write(text)
+                summary.write(f"\n{text}" if written else text)  # a heading needs an empty line
         except OSError as error:
             self.terminal.say(f"cannot write the step summary `{file}`: {error.strerror}")
 

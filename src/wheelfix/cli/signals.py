@@ -15,7 +15,7 @@ from wheelfix.system.tempfiles import remove_own
 
 
 def install_signal_handlers() -> Callable[[], None]:
-    """Make SIGINT and SIGTERM end the run, unless they are ignored (nohup, `&`).
+    """Make the signals that end a run clean up first, unless they are ignored (nohup, `&`).
 
     The handler raises SystemExit in the main thread. A second thread ends the process, as Python
     runs no handler while the main thread waits for a lock. Return a function that waits for the

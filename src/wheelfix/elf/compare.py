@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields
 from itertools import islice, pairwise, zip_longest
 from typing import cast
@@ -115,9 +116,19 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
 
 
 def _segment_differences(old: Image, new: Image) -> Iterator[str]:
-    loads = [s for s in new.segments if s.type == Pt.LOAD]
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
-    page = min(1 << 16 if new.machine in _LARGE_PAGES else 1 << 12, aligned)
+    known = set(_segment_faults(old, aligned))
+    yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
+    for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
+        was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
+        if was != now:
+            yield f"PT_{kind.name} changed from {was} to {now}"
+
+
+def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
+    """Yield what a loader may reject; `aligned` is the least p_align before the edit."""
+    loads = [s for s in image.segments if s.type == Pt.LOAD]
+    page = min(1 << 16 if image.machine in _LARGE_PAGES else 1 << 12, aligned)
     for load in loads:
         if load.align > 1 and (load.vaddr - load.offset) % load.align:
             yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"
@@ -126,10 +137,6 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     for first, second in pairwise(loads):
         if first.vaddr + first.memsz > second.vaddr:
             yield f"{_load(first)} and {_load(second)} overlap or are out of order"
-    for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
-        if was != now:
-            yield f"PT_{kind.name} changed from {was} to {now}"
 
 
 def _load(segment: Segment) -> str:
@@ -165,6 +172,8 @@ def _version_tags(was: Dynamic, now: Dynamic) -> dict[int, int | None]:
     if Dt.VERNEED not in was.tags:
         return {}
     count = sum(1 for _ in now.need_records())
+    if count == sum(1 for _ in was.need_records()):
+        return {}
     if count:
         return {Dt.VERNEEDNUM: count}
     gone = {Dt.VERNEED, Dt.VERNEEDNUM, *([] if Dt.VERDEF in was.tags else [Dt.VERSYM])}
@@ -319,8 +328,9 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
     """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
-    old_place, new_place = old.program_headers, new.program_headers
-    for offset, size in ((0, old.header_size), old_place, new_place):
+    old_sections = (old.section_headers, len(old.sections) * old.structs.shdr.size)
+    places = ((0, old.header_size), old.program_headers, new.program_headers, old_sections)
+    for offset, size in places:
         for load in old.segments:
             if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
                 start = load.vaddr + offset - load.offset
@@ -339,7 +349,8 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
     image, tags = was.image, was.tags
     dynamic = image.segment(Pt.DYNAMIC)
     if dynamic is not None:
-        yield dynamic.vaddr, dynamic.vaddr + dynamic.memsz
+        size = len(was.entries) * image.structs.dyn.size
+        yield dynamic.vaddr, dynamic.vaddr + max(dynamic.memsz, size)
     if Dt.STRTAB in tags:
         yield tags[Dt.STRTAB], tags[Dt.STRTAB] + tags.get(Dt.STRSZ, 0)
     count = was.symbol_count
@@ -377,28 +388,38 @@ def _global_offset_table(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]
 def _memory_differences(
     old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
 ) -> Iterator[str]:
-    ranges = sorted(rewritten)
+    # By file offset: a byte may be loaded to several addresses.
+    ranges = sorted(_file_ranges(old, rewritten))
     for load in old.segments:
         if load.type != Pt.LOAD:
             continue
         if load.memsz > load.filesz and not _zeros_kept(load, new):
             yield f"the zeros at the end of {_load(load)} are gone"
-        for gap in _gaps(load.vaddr, load.vaddr + load.filesz, ranges):
+        for gap in _gaps(load.offset, load.offset + load.filesz, ranges):
             text = next(_gap_differences(load, gap, old, new), None)
             if text is not None:
                 yield text
                 break
 
 
+def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the file offsets of these addresses, without those that no file bytes are mapped to."""
+    for start, stop in addresses:
+        with suppress(BadElfError):
+            at, room = image.extent(start, "a table")
+            yield at, at + min(room, stop - start)
+
+
 def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
-    shift = load.offset - load.vaddr
-    for start, stop, segment in _loaded_by(*gap, load.flags, new):
+    shift = load.vaddr - load.offset
+    for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, load.flags, new):
+        at, size = start - shift, stop - start
         if segment is not None:
             other = start - segment.vaddr + segment.offset
-            at = _first_difference(old.view, new.view, start + shift, other, stop - start)
-            if at is not None:
-                yield f"the byte loaded to {start + at:#x} changed"
-        elif stop - start >= _PADDING or any(old.view[start + shift : stop + shift]):
+            found = _first_difference(old.view, new.view, at, other, size)
+            if found is not None:
+                yield f"the byte loaded to {start + found:#x} changed"
+        elif size >= _PADDING or any(old.view[at : at + size]):
             yield (
                 f"{start:#x} to {stop:#x} of {_load(load)} with flags {load.flags:#x}"
                 " is gone or has other flags"

@@ -5,6 +5,7 @@ from enum import IntEnum
 from wheelfix.elf.model import Machine
 
 MAGIC = b"\x7fELF"
+EV_CURRENT = 1
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
 """`e_phnum` of a file with more program headers than fit into it."""
@@ -93,6 +94,7 @@ class Dt(IntEnum):
 
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
+SHF_TLS = 1 << 10
 
 SHN_ABS = 0xFFF1
 SHN_XINDEX = 0xFFFF

@@ -13,10 +13,15 @@ def demangle(symbol: str) -> str:
     Only plain and nested names are demangled (Itanium C++ ABI, "External Names"). Templates,
     operators and the standard library's abbreviations stay mangled, and so do symbols of C.
     """
-    for prefix, words in _SPECIAL.items():
-        if symbol.startswith(prefix):
-            name = demangle("_Z" + symbol.removeprefix(prefix))
-            return symbol if name.startswith("_Z") else words + name
+    words = _SPECIAL.get(symbol[:4])
+    if words is None:
+        return _name(symbol)
+    name = _name("_Z" + symbol[4:])
+    return symbol if name.startswith("_Z") else words + name
+
+
+def _name(symbol: str) -> str:
+    """Return the qualified name of a function, a variable or a type."""
     nested = _NESTED.fullmatch(symbol)
     plain = _PLAIN.fullmatch(symbol)
     if nested:

@@ -164,8 +164,9 @@ def _capacity(dynamic: Dynamic) -> int:
     used, size = len(dynamic.entries), dynamic.image.structs.dyn.size
     if segment is None or segment.filesz < used * size:
         return used
-    spare = segment.filesz // size - used
-    raw = dynamic.image.loaded(segment.vaddr + used * size, spare * size, "the dynamic section")
+    at, room = dynamic.image.extent(segment.vaddr, "the dynamic section")
+    end = at + min(segment.filesz, room)
+    raw = bytes(dynamic.image.view[at + used * size : end])
     zeros = len(raw) - len(raw.lstrip(b"\0"))
     return used + max(zeros // size - 1, 0)
 

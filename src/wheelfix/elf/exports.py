@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
+    DF_SYMBOLIC,
     R_COPY,
     SHN_ABS,
+    STB_GLOBAL,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -39,6 +41,8 @@ _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUN
 """The types of symbols that the loader lets a reference bind to."""
 _DEFINITION_SIZE = 200
 """Bytes in memory of a definition besides its name."""
+_NUMBER_SIZE = 64
+"""Bytes in memory of a number in a set."""
 _VISIBLE = {STV_DEFAULT, STV_PROTECTED}
 
 Definitions = tuple[Definition, ...]
@@ -63,11 +67,13 @@ class SymbolTables(NamedTuple):
     """Version index -> version."""
     copies: tuple[Undefined, ...]
     """As in `Exports`."""
+    referenced: "array[int]"
+    """The numbers, in `symbols`, of the entries to which the object's own relocations refer."""
 
     @property
     def size(self) -> int:
         """Bytes of the tables."""
-        return len(self.symbols) + len(self.strings)
+        return len(self.symbols) + len(self.strings) + 4 * len(self.referenced)
 
     def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
@@ -97,6 +103,23 @@ class SymbolTables(NamedTuple):
             found[name] = definition
         return found
 
+    def preemptible(self) -> Iterator[str]:
+        """Yield the names of definitions to which the object's own relocations refer.
+
+        Copies of a C++ entity, such as an inline function, are left out (Itanium C++ ABI, "Vague
+        Linkage"): all objects have the same.
+        """
+        size = self.structs.sym.size
+        self._spend(len(self.referenced))
+        for number in self.referenced:
+            row = self.symbols[number * size : (number + 1) * size]
+            ((at, info, other, section, value, _),) = self.structs.symbols(row)
+            if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
+                raw = self.strings[at : self.strings.find(b"\0", at)]
+                self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
+                if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
+                    yield raw.decode("utf-8", "surrogateescape")
+
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)
 
@@ -114,6 +137,16 @@ def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[s
     if isinstance(definitions, LazyDefinitions):
         definitions = definitions.look_up(names)
     return names & definitions.keys()
+
+
+def preemptible(exports: Exports) -> frozenset[str]:
+    """Return the own symbols that an object looks up by name, so that others may define them.
+
+    As `SymbolTables.preemptible`; none for exports that are not read from an object.
+    """
+    if isinstance(exports.definitions, LazyDefinitions):
+        return exports.definitions.preemptible()
+    return frozenset()
 
 
 def announce(exports: Exports, names: Names) -> None:
@@ -137,6 +170,10 @@ class LazyDefinitions(Mapping[str, Definitions]):
             self._looked_up.append(frozenset(names))
             self._found.update(self._read().definitions(names))
         return self._found
+
+    def preemptible(self) -> frozenset[str]:
+        """Return the names as `SymbolTables.preemptible` yields them."""
+        return frozenset(self._read().preemptible())
 
     def __getitem__(self, key: str) -> Definitions:
         if key not in self._found and not self._knows({key}):
@@ -174,7 +211,17 @@ def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) ->
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
     """Return the tables of an object with this dynamic section. Raises `BadElfError`."""
     if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-        return SymbolTables(image.name, image.budget, image.structs, b"", b"", None, {}, ())
+        return SymbolTables(
+            name=image.name,
+            budget=image.budget,
+            structs=image.structs,
+            symbols=b"",
+            strings=b"",
+            indices=None,
+            versions={},
+            copies=(),
+            referenced=array("I"),
+        )
     start, stop = first_defined(dynamic), dynamic.symbol_count
     indices = dynamic.version_indices(stop)
     return SymbolTables(
@@ -186,6 +233,7 @@ def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
         indices=indices[start:] if indices is not None else None,
         versions=versions_of(dynamic),
         copies=tuple(_copies(dynamic)),
+        referenced=_numbers(dynamic, start, stop),
     )
 
 
@@ -228,6 +276,28 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
         type=info & 0xF,
         unique=info >> 4 == STB_GNU_UNIQUE,
     )
+
+
+def _numbers(dynamic: Dynamic, start: int, stop: int) -> "array[int]":
+    """Return the entries of `_referenced` in order, each once."""
+    found = {*_referenced(dynamic, start, stop)}
+    dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(found))
+    return array("I", sorted(found))
+
+
+def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
+    """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1.
+
+    An object with DT_SYMBOLIC looks into itself first.
+    """
+    if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
+        return
+    shift = 32 if dynamic.image.structs.bits == 64 else 8
+    for table in dynamic.relocations():
+        for entry in table.struct.iter_unpack(table.raw):
+            number = entry[1] >> shift
+            if start <= number < stop:
+                yield number - start
 
 
 def _copies(dynamic: Dynamic) -> Iterator[Undefined]:

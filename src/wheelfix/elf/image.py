@@ -15,17 +15,22 @@ from typing import NamedTuple, Self
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
+    EV_CURRENT,
     MAGIC,
     NT_GNU_PROPERTY_TYPE_0,
     PN_XNUM,
     SHF_ALLOC,
     SHF_EXECINSTR,
+    SHF_TLS,
     SHN_XINDEX,
     Pt,
     Sht,
 )
 from wheelfix.elf.model import Segment
 from wheelfix.errors import BadElfError
+
+_PAGE = 1 << 12
+"""Bytes; the smallest page of all machines with a platform tag."""
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -92,6 +97,15 @@ class Section(NamedTuple):
     """`sh_link`, as a section's number: for a symbol table its strings."""
 
 
+class Mapped(NamedTuple):
+    """Addresses to which the loader maps bytes of the file."""
+
+    start: int
+    stop: int
+    shift: int
+    """The address of each byte less its file offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """The headers of one ELF file, with checked access to its content.
@@ -106,6 +120,8 @@ class Image:
     """What the reading of the file spends."""
     structs: Structs
     osabi: int
+    abi_version: int
+    valid_header: bool
     type: int
     machine: int
     flags: int
@@ -115,6 +131,8 @@ class Image:
     program_headers: tuple[int, int]
     """File offset and size of the program header table."""
     segments: tuple[Segment, ...]
+    mapped: tuple[Mapped, ...]
+    """What the PT_LOAD segments map, in order of addresses, without overlaps."""
     sections: tuple[Section, ...]
     """Empty if the table is missing or not wholly in the file: the loader needs none."""
     section_headers: int
@@ -140,7 +158,7 @@ class Image:
                 hint="the file is truncated or not an ELF object; build it again",
             )
         header = structs.ehdr.unpack_from(view, 16)
-        kind, machine, _, entry, phoff, shoff, flags = header[:7]
+        kind, machine, version, entry, phoff, shoff, flags = header[:7]
         _, phentsize, phnum, shentsize, shnum, names = header[7:]
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, structs, shoff)
@@ -154,6 +172,8 @@ class Image:
             budget=budget,
             structs=structs,
             osabi=view[7],
+            abi_version=view[8],
+            valid_header=(view[6], version) == (EV_CURRENT, EV_CURRENT) and not any(view[9:16]),
             type=kind,
             machine=machine,
             flags=flags,
@@ -161,6 +181,7 @@ class Image:
             header_size=16 + structs.ehdr.size,
             program_headers=(phoff, phentsize * phnum),
             segments=segments,
+            mapped=_mapped(segments, len(view)),
             sections=sections,
             section_headers=shoff,
             section_names=names,
@@ -190,14 +211,16 @@ class Image:
 
     @property
     def is_debug_companion(self) -> bool:
-        """Whether it has only debug information left: `objcopy --only-keep-debug`."""
+        """Whether it has only debug information left: `objcopy --only-keep-debug`.
+
+        Such a file has no bytes for .dynamic, or, without PT_DYNAMIC, for any of its code.
+        """
         dynamic = self.segment(Pt.DYNAMIC)
-        at = dynamic.vaddr if dynamic is not None else None
-        return any(
-            section.type == Sht.NOBITS and (section.flags & SHF_EXECINSTR or section.addr == at)
-            for section in self.sections
-            if section.flags & SHF_ALLOC and section.size
-        )
+        at = None if dynamic is None else dynamic.vaddr
+        # .tbss has no room in memory: its address is that of the section after it.
+        kept = [s for s in self.sections if s.flags & SHF_ALLOC and s.size and not _is_tbss(s)]
+        own = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
+        return bool(own) and all(section.type == Sht.NOBITS for section in own)
 
     def section_name(self, section: Section) -> bytes:
         """Return the name of a section, empty if the table of section names is missing."""
@@ -214,21 +237,18 @@ class Image:
         return next((s for s in reversed(self.segments) if s.type == kind), None)
 
     def offset(self, address: int, size: int, what: str) -> int:
-        """Return the file offset of a virtual address with `size` bytes in one PT_LOAD segment."""
-        self.spend(1 + (len(self.segments) >> 4), what)
-        for segment in self.segments:
-            start = address - segment.vaddr
-            if segment.type == Pt.LOAD and start >= 0 and start + size <= segment.filesz:
-                return segment.offset + start
-        raise self.bad(f"{what} lies outside of the loaded segments")
+        """Return the file offset of `size` bytes that are mapped to a virtual address."""
+        offset, room = self.extent(address, what)
+        if size > room:
+            raise self.bad(f"{what} reaches past the end of the loaded segments")
+        return offset
 
     def extent(self, address: int, what: str) -> tuple[int, int]:
-        """Return the file offset of a virtual address, and the bytes to its segment's end."""
-        self.spend(1 + (len(self.segments) >> 4), what)
-        for segment in self.segments:
-            start = address - segment.vaddr
-            if segment.type == Pt.LOAD and 0 <= start < segment.filesz:
-                return segment.offset + start, segment.filesz - start
+        """Return the file offset of a virtual address, and the number of bytes mapped there."""
+        self.spend(1 + (len(self.mapped) >> 4), what)
+        for start, stop, shift in self.mapped:
+            if start <= address < stop:
+                return address - shift, stop - address
         raise self.bad(f"{what} lies outside of the loaded segments")
 
     def read(self, offset: int, size: int, what: str) -> bytes:
@@ -286,6 +306,28 @@ def _segments(
     return tuple(Segment(t, f, o, v, fs, ms, a) for t, f, o, v, _, fs, ms, a in raw)
 
 
+def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
+    """Return what a kernel and a loader map of a file of `size` bytes: whole pages.
+
+    So a table may lie before or behind the bytes of its segment, or in two of them (glibc,
+    `_dl_map_segments`; Linux, `elf_map`). What follows p_filesz is zero if p_memsz is larger.
+    """
+    found: list[Mapped] = []
+    for load in sorted((s for s in segments if s.type == Pt.LOAD), key=lambda s: s.vaddr):
+        start, stop, shift = load.vaddr, load.vaddr + load.filesz, load.vaddr - load.offset
+        if shift % _PAGE == 0:  # which loaders require
+            start -= start % _PAGE
+            stop += -stop % _PAGE if load.memsz <= load.filesz else 0
+        stop = min(stop, size + shift)
+        if found and found[-1].shift == shift and start <= found[-1].stop:
+            start, stop = found[-1].start, max(stop, found.pop().stop)
+        elif found and start < found[-1].stop:  # the later segment is mapped over the earlier
+            found.append(found.pop()._replace(stop=start))
+        if start < stop:
+            found.append(Mapped(start, stop, shift))
+    return tuple(found)
+
+
 def _sections(
     view: memoryview, name: str, budget: Budget, structs: Structs, table: tuple[int, int, int]
 ) -> tuple[Section, ...]:
@@ -305,6 +347,10 @@ def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:
         return 0
     count: int = structs.shdr.unpack_from(view, offset)[5]
     return count
+
+
+def _is_tbss(section: Section) -> bool:
+    return section.type == Sht.NOBITS and bool(section.flags & SHF_TLS)
 
 
 def _extended_count(view: memoryview, structs: Structs, offset: int) -> int:

@@ -81,6 +81,16 @@ class Segment(NamedTuple):
     align: int
 
 
+class Filtee(NamedTuple):
+    """One DT_FILTER or DT_AUXILIARY entry: a library that glibc searches before the object."""
+
+    name: str
+    required: bool
+    """DT_FILTER: without the library the load fails, as for DT_NEEDED."""
+    position: int
+    """Number of DT_NEEDED entries before it in the dynamic section."""
+
+
 class VersionNeed(NamedTuple):
     """One Verneed record: versions that the object needs from `file`, in file order."""
 
@@ -111,6 +121,10 @@ class Elf:
     machine: int
     """`e_machine`; see `Machine` for the ones with a platform tag."""
     osabi: int
+    abi_version: int = 0
+    """EI_ABIVERSION."""
+    valid_header: bool = True
+    """Whether EI_VERSION and e_version are EV_CURRENT, and the padding of e_ident is zero."""
     flags: int
     """`e_flags`, processor specific."""
     type: int
@@ -123,6 +137,7 @@ class Elf:
     soname: str | None = None
     needed: tuple[str, ...] = ()
     """DT_NEEDED, in link order, duplicates included."""
+    filtees: tuple[Filtee, ...] = ()
     rpath: str | None = None
     """DT_RPATH as written; the empty string is a tag with an empty value."""
     runpath: str | None = None

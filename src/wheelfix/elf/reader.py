@@ -32,7 +32,7 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
-from wheelfix.elf.model import Elf, ElfType, Undefined, VersionNeed
+from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 
@@ -129,6 +129,8 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
         little_endian=image.structs.order == "<",
         machine=image.machine,
         osabi=image.osabi,
+        abi_version=image.abi_version,
+        valid_header=image.valid_header,
         flags=image.flags,
         type=image.type,
         segments=image.segments,
@@ -148,16 +150,25 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
     needed = tuple(
         dynamic.name(value, "DT_NEEDED") for tag, value in dynamic.entries if tag == Dt.NEEDED
     )
+    filtees = tuple(_filtees(dynamic))
     rpath, runpath = (dynamic.tag_string(tag) for tag in (Dt.RPATH, Dt.RUNPATH))
     if any(
         count > _MAX_ENTRIES
-        for count in (len(needed), (rpath or "").count(":"), (runpath or "").count(":"))
+        for count in (
+            len(needed),
+            len(filtees),
+            (rpath or "").count(":"),
+            (runpath or "").count(":"),
+        )
     ):
-        raise image.bad(f"it has more than {_MAX_ENTRIES} DT_NEEDED or search path entries")
+        raise image.bad(
+            f"it has more than {_MAX_ENTRIES} DT_NEEDED, DT_FILTER or search path entries"
+        )
     return replace(
         elf,
         soname=dynamic.tag_string(Dt.SONAME),
         needed=needed,
+        filtees=filtees,
         rpath=rpath,
         runpath=runpath,
         verneed=tuple(
@@ -178,6 +189,16 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         hashed=bool(tags.keys() & {Dt.HASH, Dt.GNU_HASH}) or Dt.SYMTAB not in tags,
         unique_symbols=_unique_symbols(dynamic),
     )
+
+
+def _filtees(dynamic: Dynamic) -> Iterator[Filtee]:
+    position = 0
+    for tag, value in dynamic.entries:
+        if tag == Dt.NEEDED:
+            position += 1
+        elif tag in {Dt.FILTER, Dt.AUXILIARY}:
+            required = tag == Dt.FILTER
+            yield Filtee(dynamic.name(value, Dt(tag).name), required, position)
 
 
 def _symtab_size(image: Image) -> int:

@@ -19,6 +19,8 @@ LONGEST_NAME = 4096
 """Bytes of the name of a file (limits.h: PATH_MAX) or of a version."""
 _STRING_SIZE = 60
 """Bytes in memory of a string besides its text."""
+_MAX_DYNAMIC = 1 << 20
+"""Bytes."""
 
 
 class Version(NamedTuple):
@@ -59,13 +61,17 @@ class Dynamic:
 
     @classmethod
     def parse(cls, image: Image) -> Self | None:
-        """Read PT_DYNAMIC; return None if it is missing or empty."""
+        """Read PT_DYNAMIC; return None if it is missing, or empty in a library.
+
+        Loaders do not look at p_filesz of a program's (glibc, elf/rtld.c and elf/dl-load.c).
+        """
         segment = image.segment(Pt.DYNAMIC)
-        if segment is None or segment.filesz == 0:
+        if segment is None or (segment.filesz == 0 and image.segment(Pt.INTERP) is None):
             return None
-        size = min(segment.filesz, 1 << 20)
-        size -= size % image.structs.dyn.size
-        raw = image.loaded(segment.vaddr, size, "the dynamic section")
+        # Loaders read up to DT_NULL, whatever the sizes of the segment.
+        at, room = image.extent(segment.vaddr, "the dynamic section")
+        size = min(room, _MAX_DYNAMIC)
+        raw = image.read(at, size - size % image.structs.dyn.size, "the dynamic section")
         entries: list[tuple[int, int]] = []
         for tag, value in image.structs.dyn.iter_unpack(raw):
             if tag == Dt.NULL:

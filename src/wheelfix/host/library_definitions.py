@@ -183,7 +183,7 @@ class GivenLibraries:
     @property
     def _library_path(self) -> _LibraryPath:
         base = Path(self.environ.get("PWD", ""))
-        return tuple(base / entry for entry in self.settings.library_path)
+        return tuple(canonical(base / entry) for entry in self.settings.library_path)
 
     @property
     def _given(self) -> Mapping[str, Sequence[_GivenLibrary]]:
@@ -210,6 +210,7 @@ class GivenLibraries:
             return None
         if not elf.dynamic:
             return None
+        path = str(canonical(Path(path)))  # a file that is reached in two ways is one file
         return Library(
             path=path,
             elf=elf,
@@ -281,9 +282,23 @@ def _map_member(archive: ZipFile, member: str) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
+def canonical(path: Path) -> Path:
+    """Return the absolute path of a file or a directory, without `..` and links to directories.
+
+    A link to a file keeps its name, as a wheel's says what is in it. Raises `SettingsError` for
+    what is no path.
+    """
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
+            return Path(os.path.realpath(path))
+        return Path(os.path.realpath(path.parent), path.name)
+    except ValueError as error:
+        raise SettingsError(f"`{path}` is no path: {error}") from error
+
+
 def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
     """Yield the libraries in a directory or in a wheel; raises `SettingsError`."""
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
         for file in sorted(path.rglob("*.so*")):
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return

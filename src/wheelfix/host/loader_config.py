@@ -4,12 +4,13 @@ import itertools
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from glob import glob
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
-from wheelfix.loader.glibc_search import hwcaps
+from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value
 
@@ -31,8 +32,21 @@ _CACHE_FLAGS: dict[tuple[int, int], frozenset[int]] = {
 }
 """Flags of usable entries by word size and `e_machine` (glibc, dl-cache.h of each machine)."""
 _DEFAULT_FLAGS = frozenset({1, 3})
+_HWCAP_EXTENSION = 1 << 62
+"""Bit of `hwcap` in entries for glibc-hwcaps: the low word is the index of the name."""
+_EXTENSION_MAGIC = 0xEAA42174
+_EXTENSION_HWCAPS = 1
+"""Tag of the section that lists the names of glibc-hwcaps (`cache_extension_tag_glibc_hwcaps`)."""
+_LEGACY_BITS = {"x86_64": 1 << 1, "avx512_1": 1 << 2, "haswell": 1 << 50, "xeon_phi": 1 << 51}
+_LEGACY_TLS = 1 << 63
+"""Bits of `hwcap` in entries for other subdirectories, before glibc 2.37 (x86 dl-procinfo.h)."""
 _PLATFORMS: dict[int, str] = {Machine.X86_64: "x86_64", Machine.AARCH64: "aarch64"}
 """AT_PLATFORM (getauxval(3)), where it is the same on all processors of a machine."""
+_HASWELL = {"avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt"}
+_XEON_PHI = {"avx512cd", "avx512er", "avx512pf"}
+_AVX512_1 = {"avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+"""Flags by which glibc names Intel's processors (sysdeps/x86/cpu-features.c)."""
+_RELEASE = re.compile(rb"release version (\d+)\.(\d+)")
 _X86_64_LEVELS = (
     {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
     {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
@@ -61,15 +75,22 @@ def loader_environment(sample: Elf) -> Environment:
             libc=Libc.MUSL, files={}, default_directories=_musl_directories(loader or "")
         )
     data = _bytes(loader or "")
-    searches_hwcaps = sample.machine == Machine.X86_64 and b"glibc-hwcaps" in data
+    processor = _processor()
+    subdirectories: tuple[str, ...] = ()
+    if sample.machine == Machine.X86_64:
+        subdirectories = hwcaps(processor.level) if b"glibc-hwcaps" in data else ()
+        if _has_legacy_subdirectories(data):
+            subdirectories += legacy_subdirectories(processor.legacy_names)
     return Environment(
         libc=Libc.GLIBC,
         files={},
         default_directories=_glibc_directories(sample, data),
-        cache=parse_cache(_bytes(_CACHE), (sample.bits, sample.machine)),
+        cache=parse_cache(_bytes(_CACHE), (sample.bits, sample.machine), subdirectories),
         lib=lib_directory(sample),
-        platform=_PLATFORMS.get(sample.machine),
-        subdirectories=hwcaps(_cpu_level()) if searches_hwcaps else (),
+        platform=processor.platform
+        if sample.machine == Machine.X86_64
+        else _PLATFORMS.get(sample.machine),
+        subdirectories=subdirectories,
     )
 
 
@@ -128,32 +149,103 @@ def lib_directory(sample: Elf) -> str:
     return lib_value(sample.bits)
 
 
-def parse_cache(data: bytes, machine: tuple[int, int]) -> dict[str, str]:
+def parse_cache(
+    data: bytes, machine: tuple[int, int], subdirectories: Sequence[str] = ()
+) -> dict[str, str]:
     """Return SONAME to path for `machine` (word size, `e_machine`); nothing for another file.
 
-    The first entry of a name counts; those for hwcaps subdirectories do not (glibc, dl-cache.h).
+    Of the entries of a name, the one for the first of `subdirectories` in glibc-hwcaps counts, or
+    else the first one that is usable (`search_cache` in glibc's elf/dl-cache.c).
     """
     start = data.find(_CACHE_MAGIC)
     if start < 0 or len(data) < start + 48:
         return {}
     usable = _CACHE_FLAGS.get(machine, _DEFAULT_FLAGS)
     count = struct.unpack_from("=I", data, start + 20)[0]
-    found: dict[str, str] = {}
+    priorities = {
+        number: subdirectories.index(f"glibc-hwcaps/{name}")
+        for number, name in enumerate(_hwcaps_in_cache(data, start))
+        if f"glibc-hwcaps/{name}" in subdirectories
+    }
+    legacy = _usable_legacy_bits(subdirectories)
+    best: dict[str, tuple[int, str]] = {}
     for index in range(min(count, (len(data) - start - 48) // 24)):
         flags, key, value, _, hwcap = struct.unpack_from("=iIIIQ", data, start + 48 + 24 * index)
-        if flags in usable and not hwcap:
-            found.setdefault(_text(data, start + key), _text(data, start + value))
-    return found
+        if flags not in usable:
+            continue
+        if hwcap & _HWCAP_EXTENSION:
+            if hwcap & 0xFFFFFFFF not in priorities:
+                continue
+            priority = priorities[hwcap & 0xFFFFFFFF]
+        elif hwcap & ~legacy:
+            continue
+        else:
+            priority = len(subdirectories)
+        soname = _text(data, start + key)
+        if soname not in best or priority < best[soname][0]:
+            best[soname] = priority, _text(data, start + value)
+    return {soname: path for soname, (_, path) in best.items()}
+
+
+def _hwcaps_in_cache(data: bytes, start: int) -> Iterator[str]:
+    """Yield the names of glibc-hwcaps by their index (`struct cache_extension`)."""
+    at = start + struct.unpack_from("=I", data, start + 32)[0]
+    if at == start or at + 8 > len(data):
+        return
+    magic, count = struct.unpack_from("=II", data, at)
+    if magic != _EXTENSION_MAGIC:
+        return
+    for section in range(at + 8, min(at + 8 + 16 * count, len(data) - 15), 16):
+        tag, _, offset, size = struct.unpack_from("=IIII", data, section)
+        if tag == _EXTENSION_HWCAPS:
+            table = data[start + offset : start + offset + size // 4 * 4]
+            yield from (_text(data, start + name) for (name,) in struct.iter_unpack("=I", table))
+
+
+def _usable_legacy_bits(subdirectories: Sequence[str]) -> int:
+    if "tls" not in subdirectories:
+        return 0
+    return _LEGACY_TLS | sum(bit for name, bit in _LEGACY_BITS.items() if name in subdirectories)
 
 
 def _text(data: bytes, at: int) -> str:
     return os.fsdecode(data[at : max(data.find(b"\0", at), at)])
 
 
-def _cpu_level() -> int:
-    """Return the x86-64 level of this processor, 1 to 4."""
+class _Processor(NamedTuple):
+    """An x86-64 processor, as glibc's loader names it."""
+
+    level: int
+    """1 to 4 (x86-64 psABI)."""
+    platform: str
+    """The value of `$PLATFORM`."""
+    legacy_names: tuple[str, ...]
+    """Of the subdirectories before glibc 2.37."""
+
+
+def _processor() -> _Processor:
+    """Read /proc/cpuinfo (`init_cpu_features` in glibc's sysdeps/x86/cpu-features.c)."""
     text = _bytes("/proc/cpuinfo").decode("utf-8", "replace")
     match = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
     flags = set(match[1].split()) if match else set[str]()
-    met = itertools.takewhile(flags.issuperset, _X86_64_LEVELS)
-    return 1 + len(list(met))
+    level = 1 + len(list(itertools.takewhile(flags.issuperset, _X86_64_LEVELS)))
+    platform, names = _PLATFORMS[Machine.X86_64], ["x86_64"]
+    if re.search(r"^vendor_id\s*: GenuineIntel$", text, re.MULTILINE):
+        if flags >= _XEON_PHI:
+            platform = "xeon_phi"
+        elif flags >= _HASWELL:
+            platform = "haswell"
+        if flags >= _AVX512_1 and "avx512er" not in flags:
+            names.insert(0, "avx512_1")
+    return _Processor(level, platform, (platform, *names))
+
+
+def _has_legacy_subdirectories(loader: bytes) -> bool:
+    """Return whether `loader`, the bytes of an ld.so, is of glibc before 2.37.
+
+    Before 2.33 the loader has no `--version`, and not its text.
+    """
+    match = _RELEASE.search(loader)
+    if match is not None:
+        return (int(match[1]), int(match[2])) < (2, 37)
+    return b"ld.so.cache" in loader and b"glibc-hwcaps" not in loader

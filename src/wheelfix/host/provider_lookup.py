@@ -3,6 +3,7 @@
 Only the names of their libraries are read; `library_definitions` reads the libraries themselves.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped
+from wheelfix.host.library_definitions import canonical
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
@@ -79,7 +81,7 @@ def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     path = base / text
     if not given.requirement and path.suffix == ".whl":
         return _not_empty(in_wheel(path), f"the wheel `{path}`")
-    if not given.requirement and path.is_dir():
+    if not given.requirement and os.path.isdir(path):  # noqa: PTH112 - false for any other text
         wheels = [found for wheel in sorted(path.glob("*.whl")) for found in in_wheel(wheel)]
         return _not_empty((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
@@ -187,6 +189,7 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
+    path = canonical(path)
     with open_unverified(path) as archive:
         members = archive.namelist()
         texts = [member_text(archive, m) for m in members if m.endswith(".dist-info/WHEEL")]
@@ -288,8 +291,9 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
 
     Search paths can lead there if it is in site-packages.
     """
+    path = canonical(path)
     names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
-    parts = path.resolve().parts
+    parts = path.parts
     at = max((n for n, part in enumerate(parts) if part in _SITE), default=None)
     own = Provider(
         libraries=tuple(escape(name) for name in names),

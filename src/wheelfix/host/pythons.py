@@ -43,7 +43,10 @@ def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
     output = run(
         [path, "-I", "-c", _DESCRIBE_PYTHON], env=without_python_settings(environ), timeout=30
     ).stdout
-    name, executable, suffixes, ctypes = json.loads(output)
+    try:
+        name, executable, suffixes, ctypes = json.loads(output)
+    except ValueError as error:
+        raise ToolError(f"`{path}` is no Python: it printed {output[:200]!r}") from error
     return Interpreter(path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
 
 

@@ -8,7 +8,6 @@ import errno
 import mmap
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,11 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
 from wheelfix.loader.load_values import Environment, SearchOutcome
-from wheelfix.loader.search import search_directories
+from wheelfix.loader.search import (
+    library_path_directories,
+    needed_name,
+    search_directories,
+)
 
 _MAX_SYMLINKS = 40
 """Links followed for one path: MAXSYMLINKS of the kernel."""
@@ -60,18 +63,30 @@ def _read_elf_file(path: str | Path) -> Elf:
             return read_elf(data, os.fspath(path))
 
 
+def _absolute(path: str, base: Environment) -> str:
+    return path if path.startswith("/") or base.cwd is None else f"{base.cwd}/{path}"
+
+
 class Disk:
     """Files, links and directories that were read so far, by canonical path. Mutable."""
 
-    def __init__(self) -> None:
+    def __init__(self, site: str | None = None) -> None:
+        """Make an empty one; libraries that `site` links to are read as if they were in it.
+
+        So `uv pip install --link-mode symlink` installs them. For the loader a link is in its own
+        directory, too.
+        """
+        self._site = f"{site}/" if site is not None else None
         self.files: dict[str, Elf] = {}
         self.broken: dict[str, SearchOutcome] = {}
         self.links: dict[str, str] = {}
         self.hard_links: dict[str, str] = {}
         self.directories: set[str] = set()
         self._opened: dict[tuple[str, str], None] = {}
-        """Canonical file and a directory it was opened in (`$ORIGIN`), in order of discovery."""
+        """Canonical file and directory it was opened in (`$ORIGIN`), in order of discovery."""
         self._inodes: dict[tuple[int, int], str] = {}
+        self._unlisted: set[str] = set()
+        """Directories that may be searched, but not listed."""
         self._listings: dict[str, frozenset[str]] = {}
         self._resolved: dict[str, str | None] = {}
 
@@ -101,7 +116,7 @@ class Disk:
             library_path=library_path,
             loaded={soname: loader} if soname and loader else {},
         )
-        self.add_reachable(base)
+        self.add_reachable(base, main)
         return self.environment(base, main)
 
     def add(self, path: str) -> str | None:
@@ -112,31 +127,45 @@ class Disk:
         if real not in self.files and real not in self.broken:
             self._read(real)
         if real in self.files:
-            self._opened[real, path.rpartition("/")[0] or "/"] = None
-            self._opened[real, real.rpartition("/")[0] or "/"] = None
+            for opened in (path, real):
+                # Canonical, as a search path may lead to its own folder in ever longer words.
+                origin = self.resolve(opened.rpartition("/")[0] or "/")
+                if origin is not None:
+                    self._opened[real, origin] = None
         return real
 
     def add_listed(self, directory: str, names: Iterable[str]) -> None:
         """Read those files among `names` that are in `directory`."""
-        for name in self.listing(directory).intersection(names):
+        listed = self.listing(directory)
+        is_listed = self.resolve(directory) not in self._unlisted
+        for name in listed.intersection(names) if is_listed else names:
             self.add(f"{directory}/{name}")
 
-    def add_reachable(self, base: Environment) -> None:
-        """Read every file with a DT_NEEDED name in a searched directory."""
+    def add_reachable(self, base: Environment, main: str | None = None) -> None:
+        """Read every file that DT_NEEDED names in a searched directory, or by its path.
+
+        Relative paths start in the current directory of `base`, if it has one.
+        """
         names: set[str] = set()
-        directories = {*base.default_directories, *base.library_path}
+        library_path = library_path_directories(self.environment(base, main))
+        directories = {*base.default_directories, *library_path}
         done: set[tuple[str, str]] = set()
         while fresh := [opened for opened in self._opened if opened not in done]:
             done.update(fresh)
             for path, origin in fresh:
                 elf = self.files[path]
-                names.update(elf.needed)
+                for name in (*elf.needed, *(filtee.name for filtee in elf.filtees)):
+                    spelled = needed_name(name, origin, base)
+                    if "/" in spelled:
+                        self.add(_absolute(spelled, base))
+                    else:
+                        names.add(spelled)
                 for search_path in filter(None, (elf.rpath, elf.runpath)):
                     found = search_directories(search_path, origin, base)
                     directories.update(directory for _, directory in found)
             for name in names.intersection(base.cache):
                 self.add(base.cache[name])
-            for directory in directories:
+            for directory in (_absolute(directory, base) for directory in directories):
                 self.add_listed(directory, names)
                 for subdirectory in base.subdirectories:
                     self.add_listed(f"{directory}/{subdirectory}", names)
@@ -157,8 +186,12 @@ class Disk:
             return frozenset()
         if real not in self._listings:
             names: list[str] = []
-            with suppress(OSError):
+            try:
                 names = os.listdir(real)  # noqa: PTH208 - text
+            except PermissionError:
+                self._unlisted.add(real)
+            except OSError:
+                names = []
             self._listings[real] = frozenset(names)
         return self._listings[real]
 
@@ -169,12 +202,17 @@ class Disk:
             if part in {"", "."}:
                 continue
             if part == "..":
+                if not self._is_directory(current or "/"):
+                    return None
                 current = current.rpartition("/")[0]
                 continue
             step = f"{current}/{part}"
             try:
                 target = os.readlink(step)  # noqa: PTH115 - text, as the kernel sees it
             except (OSError, ValueError):
+                current = step
+                continue
+            if not rest and self._leads_out(step):
                 current = step
                 continue
             self.links[step] = target
@@ -185,9 +223,24 @@ class Disk:
             rest += target.split("/")[::-1]
         if not os.path.lexists(current or "/"):
             return None
-        if os.path.isdir(current or "/"):  # noqa: PTH112 - text
-            self.directories.add(current or "/")
+        self._is_directory(current or "/")
         return current or "/"
+
+    def _is_directory(self, path: str) -> bool:
+        """Return whether the canonical `path` is a directory, and note it if it is."""
+        if path not in self.directories and os.path.isdir(path):  # noqa: PTH112 - text
+            self.directories.add(path)
+        return path in self.directories
+
+    def _leads_out(self, link: str) -> bool:
+        """Return whether `link` is a library in the site, and its file is not."""
+        return (
+            self._site is not None
+            and link.startswith(self._site)
+            and ".so" in link.rpartition("/")[2]
+            and not os.path.realpath(link).startswith(self._site)
+            and os.path.isfile(link)  # noqa: PTH113 - text
+        )
 
     def _read(self, real: str) -> None:
         try:

@@ -20,6 +20,7 @@ from wheelfix.host.installed_files import recorded
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
+from wheelfix.loader.search import library_path_directories
 from wheelfix.loader.target_platforms import Target, populate
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import MOST_STEPS
@@ -44,7 +45,7 @@ def read_site(
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
-    disk = Disk()
+    disk = Disk(root)
     members = dict(_members(root, disk))
     if not any(path in disk.files for path in members):
         raise SettingsError(
@@ -97,7 +98,10 @@ def of_distribution(world: Installation, name: str) -> Installation:
             f"no distribution `{name}` is installed below `{world.where}`",
             hint="without a name, all of them are shown",
         )
-    own = {os.path.realpath(path) for folder in found for path in recorded(folder)}
+    own: set[str] = set()
+    for path in (path for folder in found for path in recorded(folder)):
+        directory, _, base = path.rpartition("/")
+        own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
     return replace(
         world,
         members={path: member for path, member in world.members.items() if path in own},
@@ -160,7 +164,8 @@ def _on_this_machine(
     before = set(disk.files)
     environment = disk.process(sample, main, library_path)
     pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
-    prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in library_path if directory)
+    directories = filter(None, library_path_directories(environment))
+    prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in directories)
     return Installation(
         environment=environment,
         members=members,

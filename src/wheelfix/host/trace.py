@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from wheelfix.host.ld_debug import BINDINGS, CATEGORIES
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
-from wheelfix.system.tempfiles import tmpdir
+from wheelfix.system.tempfiles import scratch
 
 _AWAITED = {
     signal.SIGCHLD,
@@ -34,8 +33,8 @@ _AWAITED = {
 """All but SIGCHLD are passed on to the command."""
 _SI_KERNEL = 0x80
 """`si_code` of a signal from the terminal, which the command gets itself: it is in the group."""
-_IN_USE = "in-use"
-"""The file that marks a folder to which processes still write."""
+_PREFIX = "wheelfix-trace-"
+"""How the names of the folders for logs begin."""
 
 
 def trace(
@@ -65,8 +64,6 @@ def trace(
         alive = list(writers(folder))
         processes = tuple(read_processes(watch))
         notes = list(_notes(watch, alive, folder, symbols))
-        if alive:
-            (folder.parent / _IN_USE).touch()
     seen = Trace(
         command=tuple(command),
         exit_code=code if code >= 0 else 128 - code,
@@ -134,19 +131,16 @@ def _folder() -> Generator[Path]:
     """Make a private folder for the logs.
 
     The loader writes to stdout if it cannot write there. A command of root may become another
-    user, and must reach the folder too: its random name, which cannot be listed, protects it.
+    user, and must reach the folder too: its random name, which cannot be listed, protects it from
+    all but the command itself. The folder stays while processes write to it.
     """
-    outer = Path(tempfile.mkdtemp(prefix="wheelfix-trace-", dir=tmpdir()))
-    inner = outer / secrets.token_hex(16)
-    inner.mkdir(mode=0o700)
-    if os.geteuid() == 0:
-        outer.chmod(0o711)
-        inner.chmod(0o1733)
-    try:
+    with scratch(_PREFIX, is_unused=lambda folder: not any(writers(folder))) as outer:
+        inner = outer / secrets.token_hex(16)
+        inner.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            outer.chmod(0o711)
+            inner.chmod(0o1733)
         yield inner
-    finally:
-        if not (outer / _IN_USE).exists():
-            shutil.rmtree(outer, ignore_errors=True)
 
 
 def _notes(
@@ -162,5 +156,7 @@ def _notes(
             f"closed the loader's log: {pids}; what was loaded after that is not known, and the "
             "loader's lines may have gone into a file of the program's own"
         )
+    for name in sorted(watch.refused):
+        yield f"not read: {name}, which is no log that a process of this trace has written"
     if symbols and not any(log.programs for log in watch.logs.values()):
         yield "no bindings: nothing wrote a log"

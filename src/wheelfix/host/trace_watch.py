@@ -2,11 +2,13 @@
 
 import ctypes
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 
 from wheelfix.host.installed_files import File, find_file
 from wheelfix.host.ld_debug import Log, LoggedProgram, LoggedRequest
@@ -15,6 +17,8 @@ BUSY, IDLE = 0.003, 0.05
 """Seconds between two looks, while something happens and while nothing does."""
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
+_LOG = re.compile(r"log\.\d{1,9}", re.ASCII)
+"""The name of a log: that in LD_DEBUG_OUTPUT, a dot, and the process id."""
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 """FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of fallocate(2)."""
 
@@ -51,8 +55,12 @@ class Watch:
     symbols: tuple[str, ...]
     logs: dict[int, Log] = field(default_factory=dict[int, Log])
     seen: dict[int, SeenProcess] = field(default_factory=dict[int, SeenProcess])
+    refused: set[str] = field(default_factory=set[str])
+    """The files in `folder` that are no logs of these processes."""
     _open: dict[int, int] = field(default_factory=dict[int, int])
     """The descriptors of the logs."""
+    _users: set[int] = field(default_factory=lambda: {os.geteuid()})
+    """The users that processes were seen to run as."""
     _scanned: float = 0
 
     def close(self) -> None:
@@ -68,7 +76,12 @@ class Watch:
         if fields is None or (known is not None and known.began == fields[19]):
             return False
         self.seen[pid] = SeenProcess(pid=pid, began=fields[19])
+        self._note_user(pid)
         return True
+
+    def _note_user(self, pid: int) -> None:
+        with suppress(OSError):
+            self._users.add(Path(f"/proc/{pid}").stat().st_uid)
 
     def look(self) -> bool:
         """Read what is new; return whether there was anything."""
@@ -105,11 +118,16 @@ class Watch:
         grown = False
         with os.scandir(self.folder) as entries:
             for entry in entries:
-                pid = int(entry.name.rpartition(".")[2])
-                if pid not in self.logs:
-                    with suppress(OSError):
-                        self._open[pid] = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
-                        self.logs[pid] = Log(pid, self.symbols)
+                pid = int(entry.name[4:]) if _LOG.fullmatch(entry.name) else -1
+                if pid in self.logs:
+                    continue
+                descriptor = self._open_log(pid, entry.path) if pid > 0 else -1
+                if descriptor < 0:
+                    self.refused.add(entry.name)
+                    continue
+                self.refused.discard(entry.name)
+                self._open[pid] = descriptor
+                self.logs[pid] = Log(pid, self.symbols)
         for pid, log in self.logs.items():
             while data := os.read(self._open[pid], _PIECE):
                 grown = True
@@ -121,9 +139,27 @@ class Watch:
                 self.add(logged.pid)
         return grown
 
+    def _open_log(self, pid: int, path: str) -> int:
+        """Open a log; -1 for anything else that a traced command has put in its place.
+
+        The command may be of another user, to whom a link or pipe must not open files of ours.
+        """
+        self._note_user(pid)
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags)
+        except OSError:
+            return -1
+        status = os.fstat(descriptor)
+        if S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in self._users:
+            return descriptor
+        os.close(descriptor)
+        return -1
+
     def _snapshot(self, seen: SeenProcess, fresh: Sequence[LoggedRequest]) -> None:
         """Read the executable files in the maps of one process, and those of `fresh` requests."""
         here = Path("/proc") / str(seen.pid)
+        self._note_user(seen.pid)
         try:
             lines = (here / "maps").read_bytes().splitlines()
             seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel prints it

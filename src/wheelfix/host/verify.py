@@ -178,7 +178,7 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
         member = f"{package}/__init__.py"
         if member in subject.files and package.isidentifier() and package not in imported:
             yield Attempt(AttemptKind.IMPORT, member, package)
-    for member in _programs(subject):
+    for member in _installed_programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
 
 
@@ -198,16 +198,23 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
     return None
 
 
-def _programs(subject: WheelUnderTest) -> Iterator[str]:
+def programs(wheel: Wheel) -> Iterator[str]:
     """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
-    scripts = f"{subject.wheel.data_dir}/scripts/"
-    for member in subject.wheel.members:
-        elf, file = subject.wheel.elfs.get(member.name), subject.files.get(member.name)
+    scripts = f"{wheel.data_dir}/scripts/"
+    for member in wheel.members:
+        elf = wheel.elfs.get(member.name)
+        if member.name.startswith(scripts) or (elf is not None and elf.is_executable):
+            yield member.name
+
+
+def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the programs that were installed; ELF files only if they may be executed."""
+    for member in programs(subject.wheel):
+        file, elf = subject.files.get(member), subject.wheel.elfs.get(member)
         if file is None:
             continue
-        is_program = elf is not None and elf.is_executable
-        if os.access(file.path, os.X_OK) if is_program else member.name.startswith(scripts):
-            yield member.name
+        if elf is None or not elf.is_executable or os.access(file.path, os.X_OK):
+            yield member
 
 
 # --- Execution ------------------------------------------------------------------------------------
@@ -247,7 +254,13 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
         timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
         accepted=range(-64, 256),
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    try:
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+    except ValueError as error:
+        raise ToolError(
+            f"the answers of `{python}` cannot be read: {error}",
+            hint="a module of the wheel may have written to the descriptors that it inherited",
+        ) from error
     if len(answers) != len(jobs):
         raise ToolError(
             f"`{python}` ended before all attempts were made: {done.stderr.strip()[-2000:]}",

@@ -29,6 +29,7 @@ _LOADER_ERRORS = (
     (_REFUSED, Status.REFUSED),
 )
 """Error messages of glibc's and musl's loaders."""
+_STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = re.compile(
     r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/verify_probe)\.py\")"
 )
@@ -86,7 +87,7 @@ def _compared(check: Check, load: Load, members: Mapping[str, str]) -> Check:
 
 
 def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
-    """Yield the checks, without failures of libraries that load with a dependent.
+    """Yield the checks; libraries that load with a dependent do not count as failures.
 
     A library that does not load alone is fine if another object, or an import, has loaded it: that
     one provides the missing libraries and symbols.
@@ -95,8 +96,8 @@ def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
     for check in found:
         lacks = check.status in {Status.MISSING, Status.UNDEFINED}
         if check.kind is AttemptKind.LOAD and lacks and check.member in loaded:
-            note = f"alone: {check.message}; its dependents load what it needs"
-            yield replace(check, status=Status.OK, message=note, explanation=())
+            note = f"alone: {check.message}"
+            yield replace(check, status=Status.DEPENDENT, message=note, explanation=())
         else:
             yield check
 
@@ -114,7 +115,7 @@ def _status(subject: WheelUnderTest, attempt: Attempt, answer: Answer) -> tuple[
     if attempt.kind is AttemptKind.RUN:
         return _run_status(code, str(answer["tail"]))
     if "error" in answer:
-        return _error_status(subject, attempt.kind, answer)
+        return _error_status(subject, attempt, answer)
     if "maps" not in answer:
         return Status.CRASHED, f"ended itself with exit code {code}"
     return Status.OK, ""
@@ -128,9 +129,11 @@ def _run_status(code: int, tail: str) -> tuple[Status, str]:
     return _loader_error(tail) or (Status.EXITED, f"exit code {code}: {last}")
 
 
-def _error_status(subject: WheelUnderTest, kind: AttemptKind, answer: Answer) -> tuple[Status, str]:
+def _error_status(subject: WheelUnderTest, attempt: Attempt, answer: Answer) -> tuple[Status, str]:
     """Return the status of a load or an import that raised."""
-    error = str(answer["error"])
+    kind, error = attempt.kind, str(answer["error"])
+    if kind is AttemptKind.LOAD and _STATIC_TLS in error and not _is_module(subject, attempt):
+        return Status.PRELOAD, error
     known = _loader_error(error)
     if known is not None:
         return known
@@ -140,6 +143,10 @@ def _error_status(subject: WheelUnderTest, kind: AttemptKind, answer: Answer) ->
     if lacking is not None:
         return Status.NEEDS, lacking
     return Status.RAISED, f"{answer['type']}: {error}"
+
+
+def _is_module(subject: WheelUnderTest, attempt: Attempt) -> bool:
+    return bool(subject.wheel.elfs[attempt.member].module_hooks)
 
 
 def _other_distribution(subject: WheelUnderTest, answer: Answer) -> str | None:

@@ -22,6 +22,10 @@ class Status(StrEnum):
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
     """A program started and failed; it may not know the arguments."""
+    DEPENDENT = "loads only with its dependents"
+    """A library that does not load alone; another object, or an import, has loaded it."""
+    PRELOAD = "needs LD_PRELOAD"
+    """A library, not an extension module, whose static TLS must be reserved at the start."""
     MISSING = "missing library"
     UNDEFINED = "undefined symbol"
     VERSION = "missing symbol version"
@@ -31,7 +35,17 @@ class Status(StrEnum):
     DIFFERS = "differs from the prediction"
 
 
-_NOT_OF_THE_WHEEL = frozenset({Status.OK, Status.NEEDS, Status.RAISED, Status.EXITED})
+_FINE = frozenset({Status.OK, Status.DEPENDENT, Status.PRELOAD})
+_NOT_OF_THE_WHEEL = _FINE | {Status.NEEDS, Status.RAISED, Status.EXITED}
+
+
+class Result(StrEnum):
+    """The result for one wheel in one environment."""
+
+    OK = "ok"
+    INCOMPLETE = "incomplete"
+    """Nothing failed, but nothing was imported either, or there was nothing to attempt."""
+    FAILED = "failed"
 
 
 class AttemptKind(StrEnum):
@@ -133,3 +147,12 @@ class Verified:
     def failed(self) -> bool:
         """Whether a check failed."""
         return any(check.failed for check in self.checks)
+
+    def result(self, *, strict: bool) -> Result:
+        """Return the result; `strict` also fails for what may not be the wheel's fault."""
+        if self.failed or (strict and any(check.status not in _FINE for check in self.checks)):
+            return Result.FAILED
+        imports = [check for check in self.checks if check.kind is AttemptKind.IMPORT]
+        has_imported = any(check.status is not Status.NEEDS for check in imports)
+        is_complete = has_imported or (self.checks and not imports)
+        return Result.OK if is_complete else Result.INCOMPLETE

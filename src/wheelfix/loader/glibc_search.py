@@ -1,12 +1,13 @@
 """Library search of glibc's dynamic loader, ld.so: elf/dl-load.c and elf/dl-deps.c."""
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
-from wheelfix.elf.model import Elf, ElfType
+from wheelfix.elf.model import Elf, ElfType, Filtee
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.machines import LIB64
@@ -15,9 +16,27 @@ from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLi
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 
 
+_ABI_VERSIONS = {0: range(1), 3: range(4)}
+"""EI_ABIVERSION that glibc accepts, by EI_OSABI: ELFOSABI_SYSV, ELFOSABI_GNU (LIBC_ABI_MAX)."""
+
+
 def hwcaps(level: int) -> tuple[str, ...]:
     """Return the subdirectories that glibc 2.33 tries on x86-64 CPUs of `level` (1 to 4)."""
     return tuple(f"glibc-hwcaps/x86-64-v{number}" for number in range(level, 1, -1))
+
+
+def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
+    """Return the subdirectories that glibc tries before 2.37 (`_dl_important_hwcaps`).
+
+    `hardware` are the platform and the hwcap names of the processor, as `haswell` and `x86_64`:
+    a directory for each selection of `tls` and these, the longest first. A name may be repeated.
+    """
+    names = ("tls", *hardware)
+    found: list[str] = []
+    for selection in range(2 ** len(names) - 1, 0, -1):
+        bits = format(selection, f"0{len(names)}b")
+        found.append("/".join(itertools.compress(names, map(int, bits))))
+    return tuple(found)
 
 
 def expand(
@@ -55,13 +74,25 @@ def expanded_directories(
     return tuple((element, directory) for directory, element in found.items())
 
 
+def expanded_name(name: str, origin: str | None, environment: Environment) -> str:
+    """Return a DT_NEEDED name with its tokens expanded, or as it is if one has no value."""
+    text = expand(name, origin, lib=environment.lib, platform=environment.platform)
+    return name if text is None else text
+
+
 class GlibcProcess(LoaderProcess):
     """`_dl_map_object` and `_dl_map_object_deps` of glibc's ld.so."""
 
+    def _entries(self, elf: Elf) -> Iterator[tuple[str, Filtee | None]]:
+        filtees = [(filtee.name, filtee) for filtee in elf.filtees]
+        for position, name in enumerate(elf.needed):
+            while filtees and filtees[0][1].position <= position:
+                yield filtees.pop(0)
+            yield name, None
+        yield from filtees
+
     def _expanded(self, requester: LinkMap | None, name: str) -> str:
-        env = self.environment
-        origin = requester.origin if requester else None
-        return expand(name, origin, lib=env.lib, platform=env.platform) or name
+        return expanded_name(name, requester.origin if requester else None, self.environment)
 
     def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
         return search_path_directories(path, origin, self.environment)
@@ -80,10 +111,16 @@ class GlibcProcess(LoaderProcess):
         yield How.LIBRARY_PATH, self.library_path
         if requester is not None and runpath is not None:
             yield How.RUNPATH, self._search_path(requester, runpath)
-        if name in env.cache:
-            yield How.CACHE, SearchList(None, [(name, env.cache[name])])
-        if elf is None or not elf.dt_flags_1 & DF_1_NODEFLIB:
+        no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
+        cached = env.cache.get(name)
+        if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
+            yield How.CACHE, SearchList(None, [(name, cached)])
+        if not no_defaults:
             yield How.DEFAULT, self.defaults
+
+    @property
+    def _default_prefixes(self) -> tuple[str, ...]:
+        return tuple(f"{directory}/" for directory in self.environment.default_directories)
 
     def _rpath_chain(self, requester: LinkMap | None) -> SearchLists:
         """Yield the DT_RPATH of the requester, of the objects that loaded it, and of the program.
@@ -105,17 +142,17 @@ class GlibcProcess(LoaderProcess):
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         """`open_verify`: other classes and machines are skipped, other errors are fatal."""
-        if elf.bits != reference.bits:
-            return SearchOutcome.WRONG_CLASS
-        if elf.little_endian != reference.little_endian:
-            return SearchOutcome.WRONG_ENDIANNESS
-        if elf.osabi not in {0, 3}:  # ELFOSABI_SYSV, ELFOSABI_GNU
-            return SearchOutcome.WRONG_OSABI
-        if elf.machine != reference.machine:
-            return SearchOutcome.WRONG_MACHINE
-        if elf.type != ElfType.DYN or elf.dt_flags_1 & DF_1_PIE or not elf.dynamic:
-            return SearchOutcome.NOT_SHARED
-        return SearchOutcome.FOUND
+        versions = _ABI_VERSIONS.get(elf.osabi, range(0))
+        is_valid = elf.valid_header and elf.abi_version in versions
+        checks = (
+            (elf.bits == reference.bits, SearchOutcome.WRONG_CLASS),
+            (elf.little_endian == reference.little_endian, SearchOutcome.WRONG_ENDIANNESS),
+            (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
+            (is_valid, SearchOutcome.INVALID_HEADER),
+            (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
+            (is_shared_object(elf), SearchOutcome.NOT_SHARED),
+        )
+        return next((outcome for is_met, outcome in checks if not is_met), SearchOutcome.FOUND)
 
     def _name_found_again(self, known: LinkMap, name: str) -> None:
         self._add_name(known, name)
@@ -138,3 +175,8 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
     files = FileSystem(replace(environment, cache={}), Budget(chain[0][0]))
     process = GlibcProcess(files, None)
     return process.search_lists(loader, "")
+
+
+def is_shared_object(elf: Elf) -> bool:
+    """Return whether a process that runs may map the object: programs, also PIE, are refused."""
+    return elf.type == ElfType.DYN and not elf.dt_flags_1 & DF_1_PIE and elf.dynamic

@@ -345,6 +345,18 @@ def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
     return bool(item) and (item in taken or "lib/python".startswith(item))
 
 
+def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
+    """Return the members that an installer drops, and the schemes in which it does."""
+    _, taken, _ = _places(wheel)
+    among = list(schemes(wheel.name))
+    found = {
+        member.name: [scheme for scheme in among if _lost(scheme, *place, taken)]
+        for member in wheel.members
+        if (place := split(member.name, wheel)) and place[0] not in LIBRARY_KEYS
+    }
+    return {member: losing for member, losing in found.items() if losing}
+
+
 def _join(base: str, rest: str) -> str:
     return f"{base}/{rest}" if rest else base
 

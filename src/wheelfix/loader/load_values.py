@@ -53,6 +53,8 @@ class SearchOutcome(StrEnum):
     NOT_ELF = "not an ELF file"
     IS_DIRECTORY = "is a directory"
     WRONG_OSABI = "unknown OS ABI"
+    INVALID_HEADER = "invalid ELF header"
+    """EI_VERSION, e_version, EI_ABIVERSION or the padding of e_ident."""
     NOT_SHARED = "not a shared object"
     """ET_REL, ET_CORE, an executable, or no dynamic section."""
 
@@ -97,13 +99,15 @@ class Request(NamedTuple):
     how: How | None = None
     candidates: tuple[Candidate, ...] = ()
     """All candidates in order; the one taken is the last."""
+    optional: bool = False
+    """DT_AUXILIARY: without the library the load goes on."""
     provided: bool = False
     """Not found, but the platform or another wheel is known to provide it."""
 
     @property
     def failed(self) -> bool:
         """Whether the whole load fails for this request."""
-        return self.result is None and not self.provided
+        return self.result is None and not self.provided and not self.optional
 
     @property
     def fatal(self) -> bool:
@@ -121,7 +125,10 @@ class Load(NamedTuple):
     root: str
     """The requested name or path."""
     objects: tuple[str, ...]
-    """The files in the order of symbol search: the root, then breadth first (gABI chapter 5)."""
+    """The files in the order of symbol search: the root, then breadth first (gABI chapter 5).
+
+    With glibc the libraries of an object's DT_FILTER and DT_AUXILIARY come right before it.
+    """
     requests: tuple[Request, ...]
 
     @property
@@ -163,7 +170,7 @@ class Environment:
     """The elements of LD_LIBRARY_PATH."""
     default_directories: tuple[str, ...] = ()
     cache: Mapping[str, str] = field(default_factory=dict[str, str])
-    """ld.so.cache: SONAME to path."""
+    """ld.so.cache: SONAME to path, the best one for this processor."""
     provided: Container[str] = field(default_factory=frozenset[str])
     """Names provided by others (the platform, other wheels) if the search fails."""
     lib: str = LIB64
@@ -171,4 +178,4 @@ class Environment:
     platform: str | None = None
     """The value of `$PLATFORM`: AT_PLATFORM of the CPU; None voids the elements that use it."""
     subdirectories: tuple[str, ...] = ()
-    """Subdirectories that glibc tries first in each directory: `glibc-hwcaps/...`."""
+    """Subdirectories that glibc tries first in each directory: `glibc-hwcaps/...`, `tls`, ..."""

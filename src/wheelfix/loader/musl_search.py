@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.loader.load_values import How, SearchOutcome
+from wheelfix.loader.load_values import How, Request, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
@@ -39,6 +39,20 @@ class MuslProcess(LoaderProcess):
 
     def _library_directories(self) -> Sequence[tuple[str, str]]:
         return [(path, path) for path in self.environment.library_path if path]
+
+    def _request(
+        self, requester: LinkMap | None, name: str, *, dlopen: bool = False
+    ) -> tuple[LinkMap | None, Request]:
+        """Find a name; an object's own are looked up once (`load_direct_deps`)."""
+        if requester is None or dlopen:
+            return super()._request(requester, name, dlopen=dlopen)
+        if known := requester.dependencies.get(name):
+            request = Request(requester=requester.file, name=name, result=known.file)
+            return known, request._replace(how=How.LOADED)
+        found, request = super()._request(requester, name)
+        if found is not None:
+            requester.dependencies[name] = found
+        return found, request
 
     def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield LD_LIBRARY_PATH, the search paths (own and inherited), the defaults."""

@@ -18,6 +18,10 @@ from wheelfix.system.resources import read_text
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """The libraries that every CPython for glibc is linked with: in its global scope."""
+GLIBC_PARTS = (
+    *PYTHON_LIBRARIES, "librt.so.1", "libanl.so.1", "libresolv.so.2",
+)  # fmt: skip
+"""The libraries of glibc that are installed wherever its libc.so.6 is, on any release."""
 COMPILER_LIBRARIES = (*PYTHON_LIBRARIES, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6")
 """The libraries that compilers link by default; they need only each other."""
 MANYLINUX_LIBRARIES = frozenset({
@@ -59,10 +63,7 @@ def defined_by(library: str) -> Container[str] | None:
     return _names().get(family)
 
 
-_GLIBC = (
-    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
-    *("libresolv.so.2", "libanl.so.1", "libmvec.so.1", "libnsl.so.1"),
-)
+_GLIBC = (*GLIBC_PARTS, "libmvec.so.1", "libnsl.so.1")
 _STANDARD = re.compile(
     r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
     r"|_Z(nw|na|dl|da)|_ZT[IS]"  # operator new and delete, type information

@@ -1,5 +1,6 @@
 """The process that a dynamic loader loads objects into, as far as glibc and musl agree."""
 
+import itertools
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Filtee
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 
@@ -24,6 +25,10 @@ class LinkMap:
     names: set[str] = field(default_factory=set[str])
     place: int = 0
     """In load order."""
+    search_scope: tuple["LinkMap", ...] | None = None
+    """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
+    dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
+    """DT_NEEDED name -> the object that it led to first."""
 
 
 _LOADED = "the libraries that it loads"
@@ -37,6 +42,43 @@ class SearchList(NamedTuple):
     owner: str | None
     pairs: Sequence[tuple[str, str]]
     """Search path element and directory; for a path and for the cache, name and file."""
+
+
+class LoadOrder:
+    """The objects of one load, in the order of symbol search."""
+
+    def __init__(self, top: LinkMap) -> None:
+        self.objects = [top]
+        self._known = {id(top)}
+
+    def __iter__(self) -> Iterator[LinkMap]:
+        """Yield each object once, also those that are added meanwhile."""
+        done: set[int] = set()
+        place = 0
+        while place < len(self.objects):
+            loaded = self.objects[place]
+            if id(loaded) in done:
+                place += 1
+                continue
+            done.add(id(loaded))
+            yield loaded
+
+    def append(self, found: LinkMap) -> None:
+        """Add `found` as the last one, unless it has a place already."""
+        if id(found) not in self._known:
+            self._known.add(id(found))
+            self.objects.append(found)
+
+    def move_before(self, found: LinkMap, other: LinkMap) -> bool:
+        """Put `found` right before `other`; return False if it comes before `other` already."""
+        objects = self.objects
+        if id(found) in self._known:
+            if objects.index(found) <= objects.index(other):
+                return False
+            objects.remove(found)
+        self._known.add(id(found))
+        objects.insert(objects.index(other), found)
+        return True
 
 
 SearchLists = Iterator[tuple[How, SearchList]]
@@ -53,6 +95,7 @@ class LoaderProcess(ABC):
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
+        self._places = itertools.count()
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
         self.library_path = SearchList(None, self._library_directories())
@@ -75,31 +118,45 @@ class LoaderProcess(ABC):
         found, request = self._request(requester, name, dlopen=True)
         if found is None:
             return Load(root=name, objects=(), requests=(request,))
+        if found.search_scope is not None:
+            again = tuple(loaded.file for loaded in found.search_scope)
+            return Load(root=name, objects=again, requests=(request,))
         return self._load_dependencies(name, found, [request])
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The paths by which the objects were opened, in load order, without the program."""
+        loaded = sorted(self._inodes.values(), key=attrgetter("place"))
+        return tuple(link_map.opened for link_map in loaded)
 
     def undo(self, load: Load) -> None:
         """Unload a load that fails for a missing symbol."""
         self._unload(load, len(self._given_names))
 
     def _load_dependencies(self, root: str, top: LinkMap, requests: list[Request]) -> Load:
-        order = [top]
-        seen = {id(top)}
+        order = LoadOrder(top)
         failed: int | None = None
         for loaded in order:  # grows during the loop: breadth first
-            for name in loaded.elf.needed if loaded.elf else ():
+            for name, filtee in self._entries(loaded.elf) if loaded.elf else ():
                 found, request = self._request(loaded, name)
+                if filtee is not None:
+                    request = request._replace(optional=not filtee.required)
                 requests.append(request)
                 if found is None:
                     if failed is None and request.failed:
                         failed = len(self._given_names)
-                elif id(found) not in seen:
-                    seen.add(id(found))
+                elif filtee is None:
                     order.append(found)
+                elif order.move_before(found, loaded) and failed is None:
+                    self._move_before(found, loaded)
+        objects = tuple(order.objects)
         load = Load(
-            root=root, objects=tuple(loaded.file for loaded in order), requests=tuple(requests)
+            root=root, objects=tuple(loaded.file for loaded in objects), requests=tuple(requests)
         )
         if failed is not None:
             self._unload(load, failed)
+        else:
+            top.search_scope = objects
         return load
 
     def _request(
@@ -183,11 +240,27 @@ class LoaderProcess(ABC):
         outcome = self._check(there, self.reference)
         return there if outcome is SearchOutcome.FOUND else None, outcome
 
+    def _move_before(self, moved: LinkMap, other: LinkMap) -> None:
+        """Change the load order, in which the objects are searched for a name."""
+        self._spend(len(self._inodes) >> 1, 0)
+        maps = sorted(self._inodes.values(), key=attrgetter("place"))
+        maps.remove(moved)
+        maps.insert(maps.index(other) if other in maps else 0, moved)
+        self._places = itertools.count(len(maps))
+        for place, loaded in enumerate(maps):
+            loaded.place = place
+        for name in moved.names:
+            self._names[name].sort(key=attrgetter("place"))
+
     # --- Where glibc and musl differ
 
     _loop_ends_search = False
     _dlopen_inherits = False
     """Whether an object opened by dlopen inherits the search path of the caller."""
+
+    def _entries(self, elf: Elf) -> Iterator[tuple[str, Filtee | None]]:
+        """Yield what `elf` needs, in the order of the dynamic section."""
+        yield from ((name, None) for name in elf.needed)
 
     def _expanded(self, requester: LinkMap | None, name: str) -> str:
         """Return `name` with its tokens (`$ORIGIN`, ...) expanded."""
@@ -250,7 +323,7 @@ class LoaderProcess(ABC):
         return self.files.absolute(opened).rpartition("/")[0] or "/"
 
     def _register(self, loaded: LinkMap, name: str) -> None:
-        loaded.place = len(self._inodes)
+        loaded.place = next(self._places)
         self._inodes[self.files.inode(loaded.file)] = loaded
         for own in self._own_names(loaded, name):
             self._add_name(loaded, own)

@@ -84,6 +84,19 @@ def search_directories(
     return glibc_search.search_path_directories(path, origin, environment)
 
 
+def needed_name(name: str, origin: str | None, environment: Environment) -> str:
+    """Return a DT_NEEDED name with its tokens expanded, which only glibc does."""
+    if environment.libc is Libc.MUSL or "$" not in name:
+        return name
+    return glibc_search.expanded_name(name, origin, environment)
+
+
+def library_path_directories(environment: Environment) -> tuple[str, ...]:
+    """Return the directories of LD_LIBRARY_PATH; the `$ORIGIN` of glibc is the program's."""
+    process = _process(FileSystem(environment, Budget.of_files()), environment.main)
+    return tuple(directory for _, directory in process.library_path.pairs)
+
+
 def _load(root: str, files: FileSystem) -> Load:
     _, elf = files.file(root)
     if isinstance(elf, Elf) and elf.is_executable:

@@ -25,7 +25,7 @@ class Reference(NamedTuple):
 
 
 class SymbolIndex:
-    """Which of some libraries define each symbol that any of them refers to.
+    """Which of some libraries define each of some symbols.
 
     The loads of a wheel share most of their libraries, so each symbol is matched once for all of
     their scopes.
@@ -34,12 +34,12 @@ class SymbolIndex:
     def __init__(
         self,
         libraries: Mapping[str, Library],
+        wanted: frozenset[str],
         libc: Libc = Libc.GLIBC,
-        others: frozenset[str] = frozenset(),
     ) -> None:
-        """Index `libraries`, by path, by the names that they refer to, and by `others`."""
+        """Index `libraries`, by path, by the names `wanted`."""
         self.libraries = libraries
-        self.wanted = others.union(*(library.names for library in libraries.values()))
+        self.wanted = wanted
         self._libc = libc
         self._defining = _defining(libraries, self.wanted)
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
@@ -69,6 +69,11 @@ class SymbolIndex:
                 if paths := self.providers(reference.name, reference.version):
                     found.setdefault(paths, set()).add(reference.name)
         return found
+
+
+def undefined_names(libraries: Mapping[str, Library]) -> frozenset[str]:
+    """Return the names that `libraries` refer to and do not define."""
+    return frozenset[str]().union(*(library.names for library in libraries.values()))
 
 
 def _defining(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
-from wheelfix.loader.glibc_search import hwcaps
+from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
 from wheelfix.loader.install_schemes import Layout, Scheme
 from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value, musl_soname
@@ -374,7 +374,6 @@ def populate(
     described = {**_described_files(target, abi, values), main: _main_program(target, abi, values)}
     dependents = (*environment.files.values(), *described.values())
     given = _given_libraries(dependents, target, abi, directories)
-    level = target.cpu if abi.machine == Machine.X86_64 and target.libc is Libc.GLIBC else 1
     return replace(
         environment,
         libc=target.libc,
@@ -384,9 +383,19 @@ def populate(
         default_directories=directories,
         lib=_fill(target.lib, values),
         cache={**target.cache, **environment.cache},
-        subdirectories=hwcaps(level) if level > 1 else (),
+        subdirectories=_subdirectories(target, abi),
         library_path=target.library_path if library_path is None else library_path,
     )
+
+
+def _subdirectories(target: Target, abi: Abi) -> tuple[str, ...]:
+    """Return the subdirectories that glibc tries; the processor's platform is `x86_64`."""
+    if abi.machine != Machine.X86_64 or target.libc is not Libc.GLIBC:
+        return ()
+    release = target.versions.get("GLIBC", "")
+    is_legacy = bool(release) and tuple(map(int, release.split("."))) < (2, 37)
+    legacy = legacy_subdirectories(("x86_64", "x86_64")) if is_legacy else ()
+    return (*hwcaps(target.cpu), *dict.fromkeys(legacy))
 
 
 def _described_files(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, Elf]:

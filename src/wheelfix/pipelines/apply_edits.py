@@ -15,11 +15,16 @@ from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
 from wheelfix.errors import SettingsError, VerificationError
-from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
-from wheelfix.settings import ZipCodec
+from wheelfix.pipelines.patchelf import (
+    Patchelf,
+    find_lief_patchelf,
+    find_patchelf,
+    strip,
+)
+from wheelfix.settings import Patcher, ZipCodec
 from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
-from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
+from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, NewFile
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive
 
@@ -56,16 +61,22 @@ class _Job(NamedTuple):
     wanted: Elf
 
 
-def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
+def apply(
+    archive: Archive,
+    after: Wheel,
+    edits: Iterable[Edit],
+    workdir: Path,
+    patcher: Patcher = Patcher.PATCHELF,
+) -> Applied:
     """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
 
     Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
     where patchelf or strip fail.
     """
-    edits = tuple(edits)
-    added = {edit.member: edit for edit in edits if isinstance(edit, AddMember)}
-    origins = _origins(edits)
-    sources = {m.name: _source(m.name, archive.wheel, added, origins) for m in after.members}
+    before = archive.wheel
+    made = _sources(before, edits)
+    names = [member.name for member in after.members]
+    sources = {name: made.get(name, _Source(name, before.elfs.get(name))) for name in names}
     jobs = [
         _Job(member, source.data, source.elf, after.elfs[member])
         for member, source in sources.items()
@@ -73,7 +84,8 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     ]
     sizes = {member.name: member.size for member in after.members}
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
-    edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find_patchelf))
+    find = find_lief_patchelf if patcher is Patcher.LIEF_PATCHELF else find_patchelf
+    edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find))
     with ThreadPoolExecutor(_THREADS) as pool:
         edited = dict(zip([job.member for job in jobs], pool.map(edit, jobs), strict=True))
     content = {m: source.data for m, source in sources.items() if not isinstance(source.data, str)}
@@ -88,27 +100,29 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     )
 
 
-def _origins(edits: Iterable[Edit]) -> dict[str, str]:
-    """Return new name -> the name in the archive, for every member that was moved."""
-    origins: dict[str, str] = {}
+def _sources(wheel: Wheel, edits: Iterable[Edit]) -> dict[str, _Source]:
+    """Return what each member is made from, if not from the member of `wheel` of the same name.
+
+    The bytes of a copy are those of its original.
+    """
+    sources: dict[str, _Source] = {}
+
+    def source_of(member: str) -> _Source:
+        return sources.get(member, _Source(member, wheel.elfs.get(member)))
+
     for edit in edits:
-        if isinstance(edit, MoveMember):
-            origins[edit.new] = origins.pop(edit.member, edit.member)
-    return origins
-
-
-def _source(
-    member: str, before: Wheel, added: Mapping[str, AddMember], origins: Mapping[str, str]
-) -> _Source:
-    """Return the bytes that `member` is made from; those of a copy are those of its original."""
-    edit = added.get(member)
-    if edit is None:
-        origin = origins.get(member, member)
-        return _Source(origin, before.elfs.get(origin))
-    if isinstance(edit.source, CopyOf):
-        return _source(edit.source.member, before, added, origins)
-    data = Path(edit.source.path) if isinstance(edit.source, HostFile) else edit.source.content
-    return _Source(data, edit.elf)
+        match edit:
+            case MoveMember():
+                sources[edit.new] = source_of(edit.member)
+            case AddMember(source=CopyOf(member=original)):
+                sources[edit.member] = source_of(original)
+            case AddMember(source=HostFile(path=path)):
+                sources[edit.member] = _Source(Path(path), edit.elf)
+            case AddMember(source=NewFile(content=content)):
+                sources[edit.member] = _Source(content, edit.elf)
+            case _:
+                pass
+    return sources
 
 
 def _edit(

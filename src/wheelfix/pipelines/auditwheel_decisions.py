@@ -22,7 +22,9 @@ from wheelfix.analysis.policy_reasons import (
     not_located,
 )
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
-from wheelfix.errors import BadWheelError, SettingsError, ToolError
+from wheelfix.budget import Budget
+from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
+from wheelfix.grouping import grouped
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.auditwheel_input import Inspected, View, build_view
@@ -39,6 +41,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.own_requirements import is_supported, required
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 
 def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Path) -> Graft:
@@ -77,7 +80,13 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     )
 
 
-def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Path) -> Verdict:
+def verdict(
+    auditwheel: Auditwheel,
+    wheel: Wheel,
+    settings: Settings,
+    workdir: Path,
+    budget: Budget | None = None,
+) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
 
     Exclude patterns are used. Unless one of them is for paths, the answer does not depend on the
@@ -91,7 +100,7 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
         nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
         question = replace(question, ldpaths="", environ=nowhere)
     judgement = _judgement(_analyze(auditwheel, question, wheel))
-    return verdict_from(wheel, judgement, settings, policies)
+    return verdict_from(wheel, judgement, settings, policies, budget)
 
 
 # --- The question ---------------------------------------------------------------------------------
@@ -178,11 +187,22 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 hint="name the platform, such as --plat manylinux_2_28_x86_64",
             )
         case Refusal.NO_OBJECT:
-            raise BadWheelError(
-                "no object of the wheel is for the architecture of its tag: "
-                + join_some(wheel.elfs),
+            raise NonPlatformWheelError(
+                "Invalid binary wheel: no ELF executable or shared library file (including "
+                "compiled Python C extension) for the platform "
+                f"{'.'.join(wheel.name.platforms)} found; {_architectures(wheel)}",
                 hint=f"were they built for {join_some(wheel.name.platforms)}?",
             )
+
+
+def _architectures(wheel: Wheel) -> str:
+    """Return the objects of the wheel, grouped by their architectures."""
+    names = {abi: name for name, abi in ARCHITECTURES.items()}
+    by_arch = grouped(wheel.elfs, lambda member: names.get(wheel.elfs[member].abi, "unknown"))
+    return "; ".join(
+        f"{join_some(members)} {'is' if len(members) == 1 else 'are'} of {arch} architecture"
+        for arch, members in by_arch.items()
+    )
 
 
 # --- The answer -----------------------------------------------------------------------------------
@@ -246,17 +266,23 @@ def _located(
     wheel: Wheel,
     searched: Sequence[str],
 ) -> Externals:
-    """Return the libraries to graft. Raises `ToolError` if this machine lacks one of them."""
-    found: dict[str, dict[str, Path]] = {}
-    for member, libraries in external.items():
-        found[member] = {}
-        for name, source in libraries.items():
-            if name in libpython:
-                continue
-            if source is None:
-                raise not_located(name, wheel, searched)
-            found[member][name] = source
-    return found
+    """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them."""
+    lacking = {
+        name
+        for libraries in external.values()
+        for name, source in libraries.items()
+        if source is None and name not in libpython
+    }
+    if lacking:
+        raise not_located(sorted(lacking), wheel, searched)
+    return {
+        member: {
+            name: source
+            for name, source in libraries.items()
+            if source is not None and name not in libpython
+        }
+        for member, libraries in external.items()
+    }
 
 
 def _dropped(
@@ -304,8 +330,8 @@ def _about_libpython(dropped: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for member, names in dropped.items():
         for name in names:
             yield (
-                f"`{member}`: DT_NEEDED `{name}` is removed: manylinux and musllinux wheels must "
-                "not link libpython"
+                f"Removing {name} dependency from {member}: linking with libpython is forbidden "
+                "for manylinux and musllinux wheels"
             )
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.analysis.providers_in_run import set_members
-from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
+from wheelfix.budget import Budget
+from wheelfix.errors import OutputError, SettingsError, WheelfixError, unexpected_error
 from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
@@ -21,12 +22,13 @@ from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.drivers import provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.registry import ARCHIVE_RULES, IGNORE_RULES, RELEASE_RULES, selected_rules
 from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import open_wheel
 
 NO_BASELINE = Baseline()
@@ -56,13 +58,17 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             wheel=wheel,
             settings=settings,
             budget=archive.budget,
-            verdict=verdict_of(wheel, settings) if settings.verdict else None,
+            verdict=verdict_of(wheel, settings, archive.budget) if settings.verdict else None,
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
             against=tuple(_read(Path(other)) for other in settings.against),
         )
-        found = tuple(find(context, selected_rules(settings, known_rules())))
+        system = other_system(wheel.name.platforms)
+        rules = selected_rules(settings, known_rules())
+        if system is not None:
+            rules = tuple(rule for rule in rules if rule in ARCHIVE_RULES or rule.plugin)
+        found = tuple(find(context, rules))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
@@ -71,9 +77,15 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             findings=counting,
             suppressed=suppressed,
             wheel=wheel,
-            verdict=context.verdict,
+            verdict=context.verdict if system is None else None,
+            skipped="" if system is None else _skipped(system),
             size=archive.size,
         )
+
+
+def _skipped(system: OtherSystem) -> str:
+    by = f"; {system.tool} checks these" if system.tool else ""
+    return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
 
 def _read(path: Path) -> Wheel:
@@ -81,11 +93,14 @@ def _read(path: Path) -> Wheel:
         return archive.wheel
 
 
-def verdict_of(wheel: Wheel, settings: Settings) -> Verdict | None:
-    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
+def verdict_of(wheel: Wheel, settings: Settings, budget: Budget | None = None) -> Verdict | None:
+    """Return the verdict on `wheel`; libraries that others provide count as excluded.
+
+    Without `budget`, it has one of its own.
+    """
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
-    return policy_verdict(wheel, excluding, read_policies())
+    return policy_verdict(wheel, excluding, read_policies(), budget)
 
 
 def partition_findings(
@@ -149,7 +164,7 @@ def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
             message = "there is not enough memory to check it"
             hint = "check it by itself, on a machine with more memory"
         case _:
-            return Report(source=path, error=internal_error(error))
+            return Report(source=path, error=unexpected_error(error))
     return Report(source=path, error=WheelfixError(f"`{path.name}`: {message}", hint=hint))
 
 

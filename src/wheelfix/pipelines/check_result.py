@@ -23,6 +23,8 @@ class Report:
     verdict: Verdict | None = None
     """Which platform tag the objects allow; None for pure Python wheels."""
     error: WheelfixError | None = None
+    skipped: str = ""
+    """Why no rule about ELF objects was run; empty if all were."""
     size: int = 0
     """Bytes of the zip."""
 

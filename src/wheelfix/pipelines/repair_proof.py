@@ -1,24 +1,26 @@
 """Proof of a repair: the written wheel is as planned, and its changed objects load."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.providers import provider_wheels
-from wheelfix.elf.model import Elf
+from wheelfix.analysis.providers import never_bundled, provider_of, provider_wheels
+from wheelfix.elf.model import Elf, libc_of
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import grouped
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options, Verified
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
 from wheelfix.loader.load_values import Load, Request
-from wheelfix.pipelines.repair_result import Loads
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.pipelines.repair_result import Absence, Absent, Loads
 from wheelfix.rules.context import Context
+from wheelfix.rules.drivers import leaves_drivers
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import Break, broken
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, matches_any
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel, WheelName
@@ -129,6 +131,28 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
             found |= dict.fromkeys(now - known - found.keys(), stage)
         known, last = now if known is None else known, context.wheel
     return found
+
+
+def absent_libraries(context: Context, excluded: Collection[str]) -> Iterator[Absent]:
+    """Yield the libraries that the wheel needs and must get from elsewhere.
+
+    `excluded` are the DT_NEEDED entries that a pattern excludes by the path of the library.
+    """
+    settings = context.settings
+    external = context.verdict.external if context.verdict is not None else ()
+    for name, dependents in sorted(context.dependents.items()):
+        if name in context.shipped or libc_of(name) is not None:
+            continue
+        provider = provider_of(name, settings.provider)
+        machine = never_bundled(name) if leaves_drivers(settings) else None
+        if name in excluded or matches_any(name, settings.exclude):
+            yield Absent(name, Absence.EXCLUDED, "", tuple(dependents))
+        elif provider is not None:
+            yield Absent(name, Absence.PROVIDED, provider.label, tuple(dependents))
+        elif machine is not None and not may_come_from_platform(name):
+            yield Absent(name, Absence.PROVIDED, machine, tuple(dependents))
+        elif name in external:
+            yield Absent(name, Absence.MISSING, "", tuple(dependents))
 
 
 def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:

@@ -55,6 +55,28 @@ class GraftedFrom(NamedTuple):
     """Bytes of the file."""
 
 
+class Absence(StrEnum):
+    """Why a library that the wheel needs is neither in it nor promised by its platform tag."""
+
+    EXCLUDED = "excluded"
+    """A pattern of `exclude` matches it."""
+    PROVIDED = "provided"
+    """Another wheel, or only the user's machine, has it."""
+    MISSING = "missing"
+
+
+class Absent(NamedTuple):
+    """A library that the wheel needs, and that must come from elsewhere."""
+
+    library: str
+    """The name in DT_NEEDED."""
+    absence: Absence
+    provider: str
+    """The wheel that has it, or why only the user's machine does; empty for others."""
+    dependents: tuple[str, ...]
+    """The members that need it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of the repair of one wheel."""
@@ -79,6 +101,8 @@ class Outcome:
     """The codec that deflated the new members; another one writes other bytes."""
     loads: tuple[Loads, ...] = ()
     """For each changed object, what it will load."""
+    absent: tuple[Absent, ...] = ()
+    """The libraries that must come from elsewhere."""
     verdict: Verdict | None = None
     messages: tuple[str, ...] = ()
     """Messages about what was dropped or left out, such as a signature."""
@@ -86,4 +110,4 @@ class Outcome:
     bytes_after: int = 0
     """Sizes of the zip files."""
     error: WheelfixError | None = None
-    """Why it `FAILED`."""
+    """Why it `FAILED`, or was `REJECTED` since it has no object to repair."""

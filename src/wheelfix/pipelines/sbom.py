@@ -109,7 +109,7 @@ def sbom_edits(
     present = {member.name for member in wheel.members}
 
     def places(member: str) -> tuple[str, ...]:
-        return tuple(place for place in _places(member, edits) if place in present)
+        return tuple(place for place in places_of(member, edits) if place in present)
 
     libraries = [
         Library(
@@ -139,8 +139,8 @@ def sbom_edits(
     )
 
 
-def _places(member: str, edits: Iterable[Edit]) -> list[str]:
-    """Follow a grafted library through `edits` to all the members that hold it in the end."""
+def places_of(member: str, edits: Iterable[Edit]) -> list[str]:
+    """Follow a grafted library through `edits` to all the members that hold it, copies last."""
     places = [member]
     for edit in edits:
         match edit:

@@ -108,6 +108,8 @@ def _wheel(
         head = paint(path, Colour.BOLD, on=options.colour)
         yield f"{head}: {_kinds(report.findings) or 'nothing to report'}"
     yield from _groups(of_wheel(report, options), reasons, options)
+    if report.skipped:
+        yield printable(f"{path}: {report.skipped}")
     if options.verbose and report.verdict is not None:
         yield printable(f"{path}: its objects allow {report.verdict.overall}")
 

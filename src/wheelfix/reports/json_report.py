@@ -73,6 +73,7 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         "verdict": None
         if verdict is None
         else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
+        "skipped": report.skipped or None,
         "error": None
         if report.error is None
         else {"message": report.error.message, "hint": report.error.hint},

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from wheelfix.pipelines.repair_result import GraftedFrom, Loads, Outcome
+from wheelfix.pipelines.repair_result import Absent, GraftedFrom, Loads, Outcome
 from wheelfix.reports.json_report import problem
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
@@ -31,9 +31,14 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "found": [_finding(finding) for finding in outcome.found],
         "remaining": [_finding(finding) for finding in outcome.remaining],
         "loads": [_loads(load) for load in outcome.loads],
+        "absent": [_absent(library) for library in outcome.absent],
         "verdict": None
         if verdict is None
-        else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
+        else {
+            "tag": verdict.overall,
+            "reasons": list(verdict.reasons),
+            "auditwheel_show": verdict.shown,
+        },
         "messages": list(outcome.messages),
     }
 
@@ -49,6 +54,15 @@ def _grafted(library: GraftedFrom) -> dict[str, Any]:
         "source": str(library.source),
         "package": library.package or None,
         "size": library.size,
+        "needed_by": list(library.dependents),
+    }
+
+
+def _absent(library: Absent) -> dict[str, Any]:
+    return {
+        "library": library.library,
+        "absence": library.absence.value,
+        "provider": library.provider or None,
         "needed_by": list(library.dependents),
     }
 

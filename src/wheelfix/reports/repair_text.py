@@ -7,9 +7,10 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
-from wheelfix.pipelines.repair_result import GraftedFrom, Loads, Outcome, Status
+from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
 from wheelfix.reports.check_content import FEW, finding_text
 from wheelfix.reports.printable import Colour, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
@@ -49,6 +50,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
             for line in _fixed(outcome.edits, verbose=verbose)
         ),
         *(("edited", line) for line in (_ways(outcome.ways) if verbose else ())),
+        *_absent(outcome.absent),
         *(("proved", line) for line in _proved(outcome, verbose=verbose)),
         *(("codec", outcome.codec) for _ in [()] if verbose and outcome.codec),
         *(("note", message) for message in outcome.messages),
@@ -139,6 +141,20 @@ def _fixed(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
 
 
+def _absent(libraries: Sequence[Absent]) -> Iterator[tuple[str, str]]:
+    """Yield each library that must come from elsewhere, with a label; the missing ones last."""
+    order = list(Absence)
+    for absent in sorted(libraries, key=lambda absent: order.index(absent.absence)):
+        reasons = {
+            Absence.EXCLUDED: "must come from elsewhere",
+            Absence.PROVIDED: f"must come from elsewhere: {absent.provider}",
+            Absence.MISSING: "neither in the wheel nor promised by its tag",
+        }
+        needed = f"needed by {join_some(absent.dependents, 2)}"
+        text = f"{absent.library}: {reasons[absent.absence]} ({needed})"
+        yield absent.absence, text
+
+
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:
     """Yield how many objects were edited in each way, and which ones."""
     for way, members in sorted(grouped(ways, lambda member: ways[member]).items()):
@@ -149,13 +165,25 @@ def _ways(ways: Mapping[str, str]) -> Iterator[str]:
 def _proved(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
     """Yield what the changed files load in every install scheme, and auditwheel's verdict."""
     yield from _loads(outcome.loads, verbose=verbose)
+    if outcome.loads and not any(load.fails for load in outcome.loads):
+        found = "all bundled libraries are found" if outcome.absent else "all found"
+        yield f"{found} in every install scheme that the tags allow"
     if outcome.verdict is None:
         return
-    yield f"auditwheel's verdict: {outcome.verdict.overall}"
+    yield from _tag(outcome.verdict)
     tags = outcome.after.name.platforms if outcome.after else ()
     if verbose or outcome.verdict.overall not in tags:
         reasons = outcome.verdict.reasons
         yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
+
+
+def _tag(verdict: Verdict) -> Iterator[str]:
+    """Yield the tag that auditwheel determines, and that of `auditwheel show` if it differs."""
+    if not verdict.shown_because:
+        yield f"auditwheel show: {verdict.overall}"
+        return
+    yield f"installed: {verdict.overall}"
+    yield f"auditwheel show: {verdict.shown}, {verdict.shown_because}"
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
@@ -169,8 +197,6 @@ def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
             yield f"  works with {', '.join(load.works) or 'none'}"
         else:
             yield f"  works with {', '.join(load.works)}"
-    if loads and not failing:
-        yield "all found in every install scheme that the tags allow"
 
 
 def _found(load: Loads, *, verbose: bool) -> str:

@@ -62,7 +62,13 @@ def _tags(shown: Shown) -> list[str]:
     allowed = f"{own}; its objects allow {shown.verdict.overall}"
     if shown.verdict.libraries_alone:
         return [f"{allowed}, because of the libraries that are not found"]
-    return [allowed, *(shown.verdict.near or shown.verdict.reasons)[:1]]
+    verdict = shown.verdict
+    zipped = [f"auditwheel show: {verdict.shown}, {verdict.shown_because}"]
+    return [
+        allowed,
+        *(zipped if verdict.shown_because else ()),
+        *(verdict.near or verdict.reasons)[:1],
+    ]
 
 
 def _pythons(wheel: Wheel) -> str:

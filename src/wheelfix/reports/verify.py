@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify_values import AttemptKind, Check, Status, Verified
+from wheelfix.host.verify_values import AttemptKind, Check, Result, Status, Verified
+from wheelfix.reports.check_content import FEW
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted
 
@@ -14,16 +15,24 @@ LINES = 8
 _KINDS = {AttemptKind.LOAD: "object", AttemptKind.IMPORT: "module", AttemptKind.RUN: "program"}
 
 
-def text(result: Verified, *, verbose: bool, colour: bool) -> str:
+_COLOURS = {Result.OK: Colour.GREEN, Result.INCOMPLETE: Colour.YELLOW, Result.FAILED: Colour.RED}
+
+
+def text(result: Verified, *, strict: bool, verbose: bool, colour: bool) -> str:
     """Return the result for one wheel in one environment; failures in full."""
-    failed = [check for check in result.checks if check.failed]
-    word = paint(*(("failed", Colour.RED) if failed else ("ok", Colour.GREEN)), on=colour)
+    outcome = result.result(strict=strict)
+    word = paint(outcome, _COLOURS[outcome], on=colour)
     lines = [
         f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(result.interpreter)})"
     ]
     lines += [f"  {line}" for line in _counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
+    if outcome is Result.INCOMPLETE:
+        lines.append(f"  {'no module was imported' if result.checks else 'nothing to verify'}")
+    alone = [check for check in result.checks if check.status is Status.DEPENDENT]
     for check in result.checks:
+        if check in alone[FEW:] and not verbose:
+            continue
         if check.failed:
             lines += _failure(check, colour=colour)
         elif check.status is Status.NEEDS and not verbose:
@@ -32,6 +41,8 @@ def text(result: Verified, *, verbose: bool, colour: bool) -> str:
             lines += _mild(check)
         elif verbose:
             lines.append(f"  {check.kind} {printable(check.what)}: ok")
+    if len(alone) > FEW and not verbose:
+        lines.append(f"  and {counted(len(alone) - FEW, 'such library')} more, which -v shows")
     needed = Counter(check.message for check in result.checks if check.status is Status.NEEDS)
     for name, number in needed.items():
         verb = "needs" if number == 1 else "need"
@@ -39,11 +50,14 @@ def text(result: Verified, *, verbose: bool, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def as_json(results: Sequence[Verified]) -> dict[str, Any]:
+def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
     """Return the results as JSON types; `version` changes when the meaning of a key does."""
     return {
         "version": 1,
-        "results": [{**asdict(result), "failed": result.failed} for result in results],
+        "results": [
+            {**asdict(found), "failed": found.failed, "result": found.result(strict=strict)}
+            for found in results
+        ],
     }
 
 

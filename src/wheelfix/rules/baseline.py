@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.errors import OutputError, SettingsError
+from wheelfix.errors import SettingsError
 from wheelfix.rules.findings import Finding
 from wheelfix.wheel.grafted_name import original_name
 
@@ -65,7 +65,7 @@ def read(path: Path) -> Baseline:
             f"cannot read the baseline `{path}`: {error.strerror}",
             hint="create it with --write-baseline",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"the baseline `{path}` is not JSON: {error}") from error
     table = cast("dict[str, object]", document) if isinstance(document, dict) else {}
     rows = table.get("findings")
@@ -90,11 +90,3 @@ def text(findings: Iterable[tuple[str, Finding]]) -> str:
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
     # ASCII: names may have surrogates or bidi controls.
     return json.dumps(document, indent=1) + "\n"
-
-
-def write(path: Path, content: str) -> None:
-    """Write a baseline. Raises `OutputError`."""
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write the baseline `{path}`: {error.strerror}") from error

@@ -1,21 +1,23 @@
 """Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
+from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
     Scheme,
     describe,
     entries_between,
+    lost_members,
     schemes,
     split,
 )
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
@@ -150,17 +152,54 @@ def wanted_tag(context: Context, dependent: str) -> PathTag | None:
     return None if only and elf.path_tag in {tag, *([] if runpath else [None])} else tag
 
 
+def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
+    """Return the gaps of objects that this repair added or moved, and of those that need them.
+
+    `before` is the wheel as read. No setting selects, ignores or softens these findings: a repair
+    must not publish a library that is not found.
+    """
+    new = context.wheel.elfs.keys() - before.elfs.keys()
+    return tuple(
+        Finding(
+            code="graft",
+            name="graft",
+            severity=Severity.ERROR,
+            member=gap.dependent,
+            message=f"{gap.names} cannot be found once installed",
+            notes=_gap_notes(context, gap),
+            fix=_fix(context, gap),
+        )
+        for gap in (gaps(context) if new else ())
+        if not gap.inherited and not new.isdisjoint((gap.dependent, *gap.libraries.values()))
+    )
+
+
+def _programs(context: Context, gap: Gap) -> list[str]:
+    """Return the members that are named like a library and are a program."""
+    elfs = context.wheel.elfs
+    return [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
+
+
+def _fix(context: Context, gap: Gap) -> Fix | None:
+    """Return the fix for a gap: one entry where that is enough, or else by `data-libraries`."""
+    if _programs(context, gap):
+        return None  # no search path helps
+    if len(gap.entries) != 1:
+        return _bridge(context, gap)
+    edits = add_entries(context, gap.dependent, gap.entries)
+    return Fix(title="add an entry for the library", edits=edits)
+
+
 def _bridge(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap between two install scheme paths, by `data-libraries`.
 
     From site-packages, a few entries reach the library for all Python versions, and the library
     remains a single file, which the package may also open by its path.
     """
-    place = split(gap.dependent, context.wheel)
     match context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
-        case DataLibraries.COLOCATE if place and place[0] not in LIBRARY_KEYS:
+        case DataLibraries.COLOCATE if _stays_outside(context, gap.dependent):
             return _colocate(context, gap)
         case DataLibraries.SEARCH | DataLibraries.COLOCATE:
             edits = add_entries(context, gap.dependent, gap.entries)
@@ -193,10 +232,23 @@ def _in_platlib(wheel: Wheel, member: str) -> str | None:
 
 
 def _colocate(context: Context, gap: Gap) -> Fix:
-    """Copy the libraries and their dependencies to a path relative to the dependent."""
+    """Copy the libraries and their dependencies to a path relative to the dependent.
+
+    Libraries that no other object may need are moved there.
+    """
     wheel = context.wheel
     folder = _folder_beside(context, gap.dependent)
     members = {member.name: member for member in wheel.members}
+    closure = _closure(context, gap.libraries.values())
+    moves = [
+        MoveMember(member=library, new=f"{folder}/{posixpath.basename(library)}")
+        for library in _needed_only_beside(context, folder, closure)
+        if f"{folder}/{posixpath.basename(library)}" not in members
+    ]
+    if moves:
+        return Fix(
+            title="move the libraries to the install scheme that needs them", edits=tuple(moves)
+        )
     copies = [
         AddMember(
             member=f"{folder}/{posixpath.basename(library)}",
@@ -205,7 +257,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
             mode=members[library].mode or 0o100755,
             elf=wheel.elfs[library],
         )
-        for library in _closure(context, tuple(gap.libraries.values()))
+        for library in closure
         if f"{folder}/{posixpath.basename(library)}" not in members
     ]
     entries = entries_between(gap.dependent, split(folder, wheel), wheel, schemes(wheel.name))
@@ -226,7 +278,42 @@ def _folder_beside(context: Context, dependent: str) -> str:
     return f"{wheel.data_dir}/{key}/{wheel.name.distribution}.data-libs"
 
 
-def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
+def _needed_only_beside(
+    context: Context, folder: str, libraries: Collection[str]
+) -> tuple[str, ...]:
+    """Return those vendored `libraries` that only objects with `folder` beside them need.
+
+    No Python source and no code of an object has their names.
+    """
+    wheel, is_vendored = context.wheel, context.settings.is_vendored
+    if context.definitions is None:
+        return ()
+    vendored = {library for library in libraries if is_vendored(library, wheel)}
+    elsewhere = (
+        member
+        for member in wheel.elfs
+        if member not in vendored
+        and not (_stays_outside(context, member) and _folder_beside(context, member) == folder)
+    )
+    alone = vendored - set(_closure(context, elsewhere))
+    mentions = context.definitions.mentions({posixpath.basename(library) for library in alone})
+    return tuple(
+        library
+        for library in libraries
+        if library in alone and not mentions[posixpath.basename(library)]
+    )
+
+
+def _stays_outside(context: Context, member: str) -> bool:
+    """Return whether a member is installed outside site-packages after this repair."""
+    place = split(member, context.wheel)
+    if place is None or place[0] in LIBRARY_KEYS:
+        return False
+    moves = context.settings.data_libraries is DataLibraries.MOVE
+    return not moves or _in_platlib(context.wheel, member) is None
+
+
+def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
     """Return `libraries` and their dependencies in the wheel, each once."""
     closed: dict[str, None] = {}
     waiting = list(libraries)
@@ -236,6 +323,7 @@ def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
             continue
         closed[library] = None
         needed = context.wheel.elfs[library].needed
+        context.budget.spend(2 + 2 * len(needed), f"the dependencies of `{library}`")
         providers = (_provider(context, library, name) for name in needed)
         waiting.extend(provider for provider in providers if provider is not None)
     return tuple(closed)
@@ -247,25 +335,29 @@ def search_path_note(elf: Elf) -> str:
     return f"{tag} is `{elf.search_path}`" if tag else "it has no search path of its own"
 
 
-def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | None) -> Hit:
+def _not_found(context: Context, gap: Gap, message: str, hint: str) -> Hit:
+    programs = _programs(context, gap)
+    if programs:
+        hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
     return Hit(
         message=message,
         member=gap.dependent,
-        notes=(
-            search_path_note(context.wheel.elfs[gap.dependent]),
-            f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
-            f"fails in: {describe(gap.schemes)}",
-        ),
+        notes=_gap_notes(context, gap),
         hint=hint,
-        fix=fix,
+        fix=_fix(context, gap),
+    )
+
+
+def _gap_notes(context: Context, gap: Gap) -> tuple[str, ...]:
+    return (
+        search_path_note(context.wheel.elfs[gap.dependent]),
+        f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
+        f"fails in: {describe(gap.schemes)}",
     )
 
 
 def _without_entry(context: Context, gap: Gap, message: str) -> Hit:
-    edits = add_entries(context, gap.dependent, gap.entries)
-    fix = Fix(title="add an entry for the library", edits=edits)
-    hint = f"`wheelfix repair` adds the entry `{gap.entries[0]}`"
-    return _not_found(context, gap, message, hint, fix)
+    return _not_found(context, gap, message, f"`wheelfix repair` adds the entry `{gap.entries[0]}`")
 
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
@@ -361,8 +453,9 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     - `data_files` of setuptools, or a CMake install into `${SKBUILD_DATA_DIR}`, puts a library
       outside the package. **Solution**: ship it as package data; or choose a policy with
       `data-libraries`:
-      - `colocate` (default): the libraries are copied to the file's own scheme; a package that
-        needs a library of the data scheme gets entries, as with `search`;
+      - `colocate` (default): the libraries are copied to the file's own scheme, or moved if only
+        files of that scheme need them; a package that needs a library of the data scheme gets
+        entries, as with `search`;
       - `search`: adds one entry for each scheme and Python version;
       - `move`: moves the file to platlib; the code that opens it must look there.
     - An executable in `scripts` needs a vendored library. **Solution**: as above; executables are
@@ -370,13 +463,14 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: the same libraries are loaded. `colocate` makes the wheel larger by the copies; a library
-    that is loaded from both paths exists twice in the process, which matters if it has state.
+    that is loaded from both paths exists twice in the process, which matters if it has state. A
+    library is moved only if neither Python code nor the data of any object contains its name.
     """
     for gap in gaps(context):
         if len(gap.entries) != 1 and not gap.inherited:
             message = f"no single RPATH entry leads to {gap.names} in every install scheme"
             hint = "`wheelfix repair --data-libraries=colocate`, `search` or `move`"
-            yield _not_found(context, gap, message, hint, _bridge(context, gap))
+            yield _not_found(context, gap, message, hint)
 
 
 def _blocked(context: Context, gap: Gap) -> bool:
@@ -419,13 +513,14 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     """File is dropped by `pip install --target`.
 
     ## What it does
-    Reports ELF objects that `pip install --target` does not install.
+    Reports ELF objects and scripts that `pip install --target` does not install.
 
     ## Why is this bad?
     With `--target`, pip installs into a temporary directory and moves the top-level items from
     there. A directory of `*.data/data` with the same name as the package already exists, and is
-    dropped with at most a warning; everything below `*.data/data/lib` is dropped silently (pypa/pip
-    8799, 10399). Objects that need the file then fail to load.
+    dropped with at most a warning; so are all scripts, where the wheel has a top-level `bin`.
+    Everything below `*.data/data/lib` is dropped silently (pypa/pip 8799, 10399). Objects that need
+    the file then fail to load.
 
     ## Example
     `cyfes-4.5.data/data/cyfes/libcufes.so`, where the package is also named `cyfes`.
@@ -433,6 +528,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     ## Common causes
     - `data_files` installs libraries outside the package. **Solution**: ship them as package data,
       or `wheelfix repair --data-libraries=move`, if the code looks for them in the package.
+    - A package is named `bin`, as the directory of scripts. **Solution**: rename it.
 
     ## Fix safety
     Not fixed: moving the file would change the path that the code must use.
@@ -448,4 +544,14 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
+            )
+    for member, losing in lost_members(context.wheel).items():
+        place = split(member, context.wheel)
+        if place is not None and place[0] is Key.SCRIPTS and member not in context.wheel.elfs:
+            yield Hit(
+                message="is not installed by `pip install --target`: the wheel has a top-level "
+                "`bin` of its own",
+                member=member,
+                notes=(f"lost in: {describe(losing)}",),
+                hint="rename the top-level `bin`",
             )

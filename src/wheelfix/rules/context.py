@@ -125,9 +125,7 @@ class Context:
 
         Raises `SettingsError` for an unknown one.
         """
-        libcs = _libcs(self.wheel)
-        found = (find(name, self.wheel) for name in self.settings.target if not is_page(name))
-        return tuple(target for target in found if target.libc in libcs)
+        return tuple(applicable(self.wheel, self.settings).values())
 
     @cached_property
     def target_loads(self) -> tuple[TargetLoads, ...]:
@@ -189,6 +187,16 @@ class Context:
         if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
         return judge_needed(self.loaded_wheel, self.settings, self.definitions)
+
+
+def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:
+    """Return the machines of `target` that have the wheel's C library, by their names there.
+
+    Raises `SettingsError` for an unknown one.
+    """
+    libcs = _libcs(wheel)
+    found = {name: find(name, wheel) for name in settings.target if not is_page(name)}
+    return {name: target for name, target in found.items() if target.libc in libcs}
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:

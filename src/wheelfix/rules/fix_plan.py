@@ -1,39 +1,54 @@
 """The plan of fixes: the edits that findings ask for, until no rule asks for more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety
+from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Patcher, Settings
 from wheelfix.wheel.draft import Draft
-from wheelfix.wheel.edits import Edit, MoveMember
+from wheelfix.wheel.edits import Edit, ElfEdit, MoveMember
 from wheelfix.wheel.model import Wheel
 
 MAX_ROUNDS = 20
 """Rounds of fixes: one fix may trigger another rule. Only a bug needs more rounds."""
 
 
-def may_apply(fix: Fix | None, settings: Settings) -> bool:
-    """Return whether the settings allow `fix`."""
-    return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
+def may_apply(finding: Finding, fix: Fix, settings: Settings) -> bool:
+    """Return whether the settings allow `fix`.
+
+    `--patcher none` leaves out those that edit an object, but not those of errors: the repair
+    refuses them later.
+    """
+    if fix.safety is not Safety.SAFE and not settings.unsafe_fixes:
+        return False
+    if settings.patcher is not Patcher.NONE or finding.severity is Severity.ERROR:
+        return True
+    return not any(isinstance(edit, ElfEdit) for edit in fix.edits)
+
+
+def _nothing(_: Context) -> tuple[Finding, ...]:
+    return ()
 
 
 def apply_fixes_until_stable(
-    context: Context, rules: Sequence[Rule]
+    context: Context,
+    rules: Sequence[Rule],
+    unconditional: Callable[[Context], Iterable[Finding]] = _nothing,
 ) -> tuple[Context, tuple[PlannedEdit, ...]]:
     """Apply the fixes of `rules` to the wheel of `context` until there are no more.
 
     Returns the context of the resulting wheel. A fix may trigger another rule: a library that is
-    copied to another install scheme needs a search path of its own there.
+    copied to another install scheme needs a search path of its own there. `unconditional` yields
+    findings to fix that no setting suppresses.
 
     Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
     """
     steps: list[PlannedEdit] = []
     for _ in range(MAX_ROUNDS):
-        findings = run_rules(context, rules)
+        findings = (*unconditional(context), *run_rules(context, rules))
         planned_now = _moves_first(plan(context.wheel, findings, context.settings))
         if not planned_now:
             return context, tuple(steps)
@@ -59,7 +74,7 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
     draft = Draft(wheel)
     decided: dict[tuple[str, ...], PlannedEdit] = {}
     for finding in findings:
-        if finding.fix is None or not may_apply(finding.fix, settings):
+        if finding.fix is None or not may_apply(finding, finding.fix, settings):
             continue
         for edit in finding.fix.edits:
             step = planned(draft, edit, finding.code, finding.name, finding.fix.title)

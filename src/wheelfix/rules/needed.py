@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.unused_needed import Unused
 from wheelfix.elf.model import Elf, Libc, libc_of
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.as_needed import Decision
+from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
@@ -26,9 +27,15 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     Reports the DT_NEEDED entries that `ld --as-needed` would have left out: the object has at most
     weak references to the library, and no other library that stays depends on it implicitly.
     Versioned references count for the library that they name, whatever this machine's libraries
-    define. Loading of every object is then simulated with and without the entry; the entry is
-    reported only if every strong symbol binds to the same file. The C library and the loader are
-    never reported.
+    define. Loading of every object is then simulated with and without the entry, among the
+    libraries of the oldest glibc that can load the wheel: before 2.34, symbols of `libpthread`,
+    `libdl`, `librt`, `libutil`, `libanl` and `libresolv` were not in `libc.so.6`. The entry is
+    reported only if every symbol binds to the same file.
+
+    The C library and the loader are never reported. The other libraries of glibc (`libm.so.6`,
+    `libpthread.so.0`, `libdl.so.2`, ...) are only reported with `--prune-needed=all` or
+    `--drop-needed`: they are installed wherever `libc.so.6` is, so that dropping them gains
+    nothing.
 
     ## Why is this bad?
     The import fails where the library is missing, although it is not used. Or the library is
@@ -47,7 +54,8 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the entry is removed, with its version record, as if the linker had left it out. An entry
     that may matter for reasons other than symbols is kept and reported by WF202. A weak reference
-    that only this library resolved becomes null, as with `--as-needed`; the note names it.
+    of the object that only this library resolved becomes null, as with `--as-needed`; the note
+    names it.
     """
     for unused in context.needed_verdicts.unused:
         if not unused.kept:
@@ -76,8 +84,9 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that are kept because
     dropping them may change the behaviour of the package: the library has constructors, or loads
     another library with constructors that call into one that stays; its name occurs as a string in
-    the wheel, so it may be opened at run time; it defines the module's entry point, or `malloc`; or
-    another object gets a symbol through it.
+    the wheel, so it may be opened at run time; it defines the module's entry point, or `malloc`;
+    another object gets a symbol through it, if only for a weak reference; or it defines a symbol in
+    place of another object, which then uses its own definition (symbol interposition).
 
     ## Why is this bad?
     Nothing is wrong if the library is linked on purpose; otherwise it is grafted, loaded and
@@ -118,7 +127,10 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports libraries in DT_NEEDED that are neither in the wheel nor available here, and whose
-    symbol versions the object does not name. They are never considered unused.
+    symbol versions the object does not name. They are never considered unused. Libraries that
+    platform tags promise are reported if the object has no symbol that they might define; those of
+    glibc are not. `wheelfix check` does not look at the libraries of the machine, and `wheelfix
+    repair` does: it may drop these entries (WF201).
 
     ## Why is this bad?
     Possibly nothing is wrong, but some of the entries may be unused.
@@ -135,7 +147,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     Not fixed: the symbols of the library are not known.
     """
     for member, decisions in context.needed_verdicts.absent.items():
-        unknown = [decision for decision in decisions if not may_come_from_platform(decision.name)]
+        unknown = [decision for decision in decisions if _is_worth_a_look(decision)]
         if unknown:
             names = join_some((decision.name for decision in unknown), _SHOWN)
             yield Hit(
@@ -144,8 +156,17 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
                 notes=tuple(
                     f"`{decision.name}` {decision.reason}" for decision in unknown[:_SHOWN]
                 ),
-                hint="pass directories or wheels that have them with `--library-path`",
+                hint="pass directories or wheels that have them with `--library-path`; "
+                "`wheelfix repair` also looks among the libraries of this machine",
             )
+
+
+def _is_worth_a_look(decision: Decision) -> bool:
+    """Return whether an entry may be dropped once its library is available."""
+    if not may_come_from_platform(decision.name):
+        return True
+    is_glibc = decision.name in GLIBC_PARTS or libc_of(decision.name) is not None
+    return not is_glibc and not decision.open_references
 
 
 @rule("WF204", "underlinked", Severity.WARNING)
@@ -484,4 +505,6 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
 
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:
-    return frozenset(posixpath.basename(name) for elf in wheel.elfs.values() for name in elf.needed)
+    elfs = wheel.elfs.values()
+    names = (name for elf in elfs for name in (*elf.needed, *(f.name for f in elf.filtees)))
+    return frozenset(map(posixpath.basename, names))

@@ -502,14 +502,25 @@ def _disorder(elf: Elf) -> Iterator[str]:
     for first, second in pairwise(loads):
         if first.vaddr > second.vaddr:
             yield f"the segments for {first.vaddr:#x} and {second.vaddr:#x} are out of order"
-        elif first.vaddr + first.memsz > second.vaddr:
+        elif first.vaddr + first.memsz > second.vaddr and not _maps_the_same(first, second):
             yield f"the segments for {first.vaddr:#x} and {second.vaddr:#x} overlap"
     for kind in (Pt.DYNAMIC, Pt.TLS, Pt.GNU_RELRO):
         part = _last(elf, kind)
         if part is None or not part.memsz:
             continue
-        if not any(load.vaddr <= part.vaddr <= load.vaddr + load.memsz for load in loads):
+        if not any(_holds(load, part.vaddr) for load in loads):
             yield f"PT_{kind.name} at {part.vaddr:#x} is in no loaded segment"
+
+
+def _maps_the_same(first: Segment, second: Segment) -> bool:
+    """Return whether both segments map the same bytes of the file where they overlap."""
+    same_place = first.vaddr - first.offset == second.vaddr - second.offset
+    return same_place and first.memsz == first.filesz
+
+
+def _holds(load: Segment, address: int) -> bool:
+    """Return whether an address is in a page of the segment, as whole pages are loaded."""
+    return load.vaddr // _PAGE <= address // _PAGE <= (load.vaddr + load.memsz) // _PAGE
 
 
 @rule("WF610", "no-hash-table", Severity.WARNING)

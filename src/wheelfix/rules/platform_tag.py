@@ -15,16 +15,19 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
 
 
-def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
-    """Return whether the objects satisfy all platform tags of the wheel.
+def broken_promises(wheel: Wheel, verdict: Verdict) -> list[str]:
+    """Return the platform tags of the wheel that its objects do not satisfy.
 
     The verdict is for one C library. Objects that need none, such as static executables, may have
     the tags of both.
     """
     bound = any(elf.libc is not None for elf in wheel.elfs.values())
     musl = _is_musllinux(verdict.overall)
-    tags = (tag for tag in wheel.name.platforms if bound or _is_musllinux(tag) == musl)
-    return all(satisfies(verdict.overall, tag) for tag in tags)
+    return [
+        tag
+        for tag in wheel.name.platforms
+        if not satisfies(verdict.overall, tag) and (bound or _is_musllinux(tag) == musl)
+    ]
 
 
 def _is_musllinux(tag: str) -> bool:
@@ -57,14 +60,23 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     Not fixed: the wheel is not published.
     """
     verdict = context.verdict
-    if verdict is None or verdict.libraries_alone or keeps_promise(context.wheel, verdict):
+    if verdict is None or verdict.libraries_alone:
+        return
+    if not any(map(_has_policy, broken_promises(context.wheel, verdict))):
         return
     tags = ".".join(context.wheel.name.platforms)
     yield Hit(
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint="build in the container of that tag, or request another: `wheelfix repair --plat …`",
+        hint=_other_tag(verdict.overall),
     )
+
+
+def _other_tag(satisfied: str) -> str:
+    build = "build in the container of that tag"
+    if parse_platform_tag(satisfied).family is Family.LINUX:
+        return build
+    return f"{build}, or replace it: `wheel tags --remove --platform-tag {satisfied} WHEEL`"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)

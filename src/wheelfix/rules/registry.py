@@ -9,6 +9,7 @@ from wheelfix.rules import (
     drivers,
     files,
     hardening,
+    installers,
     leftovers,
     metadata,
     module_names,
@@ -56,6 +57,7 @@ RULES = rules_in(
     sonames,
     python_openings,
     metadata,
+    installers,
     object_format,
     hardening,
     files,
@@ -72,8 +74,8 @@ RULES = rules_in(
 )
 """All rules about one wheel, by code."""
 
-RELEASE_RULES = rules_in(SetRule, release_set)
-"""Rules about the wheels of a release side by side."""
+RELEASE_RULES = rules_in(SetRule, size, targets, release_set)
+"""Rules about all wheels of a run, most of them about the wheels of a release side by side."""
 
 IGNORE_RULES = rules_in(SetRule, stale_ignores)
 """Rules about the project's ignores: run last, on what the other rules have found."""
@@ -83,6 +85,9 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
+
+ARCHIVE_RULES = rules_in(Rule, metadata, files, leftovers, size)
+"""Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
 
 REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""

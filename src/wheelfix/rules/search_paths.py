@@ -358,8 +358,11 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
     - Two tools that each wrote a different tag. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: the DT_RPATH, which has no effect, is removed.
+    Safe: the DT_RPATH, which has no effect, is removed; with `search-path-tag = "rpath"`, the other
+    takes its place.
     """
+    wants_rpath = context.settings.search_path_tag is SearchPathTag.RPATH
+    tag = PathTag.RPATH if wants_rpath else PathTag.RUNPATH
     for member, elf in context.wheel.elfs.items():
         if elf.rpath is not None and elf.runpath is not None:
             yield Hit(
@@ -369,7 +372,7 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
                 hint="`wheelfix repair` drops the DT_RPATH",
                 fix=Fix(
                     title="drop the ineffective DT_RPATH",
-                    edits=(SetPathTag(member=member, tag=PathTag.RUNPATH),),
+                    edits=(SetPathTag(member=member, tag=tag),),
                 ),
             )
 

@@ -1,19 +1,20 @@
 """The size of the wheel, and what could be left out."""
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
+from pathlib import PurePath
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Elf
-from wheelfix.rules.context import Context
+from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.rule import rule
+from wheelfix.rules.rule import rule, set_rule
 from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 
 NOTABLE = 100_000
 """Bytes of the zip below which a size is not worth a warning."""
@@ -270,7 +271,9 @@ def grown(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     wheel = context.wheel
-    old = _counterpart(wheel, context.against)
+    others = {other.name: other for other in context.against}
+    counterpart = _counterpart(wheel.name, others)
+    old = others[counterpart] if counterpart else None
     if old is None or not old.zip_size:
         return
     more = wheel.zip_size - old.zip_size
@@ -293,11 +296,51 @@ def grown(context: Context) -> Iterator[Hit]:
     )
 
 
-def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
-    name = canonicalize_name(wheel.name.distribution)
-    same = [other for other in against if canonicalize_name(other.name.distribution) == name]
-    tags = set(product(wheel.name.pythons, wheel.name.platforms))
-    tagged = [o for o in same if not tags.isdisjoint(product(o.name.pythons, o.name.platforms))]
+@set_rule("WF708", "unmatched-against", Severity.WARNING)
+def unmatched_against(context: SetContext) -> Iterator[Hit]:
+    """Wheel of `--against` was compared with none of the wheels.
+
+    ## What it does
+    Reports wheels in `against` that no wheel of the run has as its counterpart: the one for the
+    same distribution, Python and platform.
+
+    ## Why is this bad?
+    Nothing was compared with it, and growth goes unnoticed.
+
+    ## Example
+    `--against demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl` and
+    `demo-1.1-cp312-cp312-manylinux_2_28_x86_64.whl`, with another wheel in `against` for `cp312`.
+
+    ## Common causes
+    - The wheel of another platform, or of another distribution. **Solution**: name that of the
+      same platform.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if not context.wheels:
+        return
+    against = tuple(WheelName.parse(PurePath(path).name) for path in context.settings.against)
+    compared = {_counterpart(wheel.name, against) for wheel in context.wheels}
+    for path, name in zip(context.settings.against, against, strict=True):
+        if name not in compared:
+            yield Hit(
+                message=f"`--against {path}` has no counterpart among the wheels: nothing was "
+                "compared with it",
+                entry=path,
+                hint="name the earlier wheel for the same distribution, Python and platform",
+            )
+
+
+def _counterpart(wheel: WheelName, against: Iterable[WheelName]) -> WheelName | None:
+    """Return the name in `against` for the same distribution, Python and platform, or the only one.
+
+    The only one is that of the same distribution.
+    """
+    own = canonicalize_name(wheel.distribution)
+    same = [other for other in against if canonicalize_name(other.distribution) == own]
+    tags = set(product(wheel.pythons, wheel.platforms))
+    tagged = [o for o in same if not tags.isdisjoint(product(o.pythons, o.platforms))]
     return tagged[0] if tagged else same[0] if len(same) == 1 else None
 
 

@@ -12,17 +12,18 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.target_platforms import (
     Target,
     default_name,
+    is_page,
     newer,
     page_sizes,
     versions_too_new,
 )
-from wheelfix.rules.context import Context, TargetLoads
+from wheelfix.rules.context import Context, SetContext, TargetLoads, applicable
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.object_format import possible_pages, requires_executable_stack
-from wheelfix.rules.rule import rule
+from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import join_some
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
 
 _REFUSES_EXECUTABLE_STACK = "2.41"
 
@@ -284,4 +285,37 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=refusing[0],
                 hint="link with `-z noexecstack`, or add `.note.GNU-stack` to assembly files",
+            )
+
+
+@set_rule("WF816", "unmatched-target", Severity.WARNING)
+def unmatched_target(context: SetContext) -> Iterator[Hit]:
+    """Machine of `--target` applies to none of the wheels.
+
+    ## What it does
+    Reports machines in `target` whose C library none of the wheels is for.
+
+    ## Why is this bad?
+    Nothing was checked for the machine: its users get another wheel, or none.
+
+    ## Example
+    `--target alpine:3.20`, which has musl, and only `manylinux` wheels.
+
+    ## Common causes
+    - Wheels are missing in this run. **Solution**: check all wheels of a release in one run.
+    - The machine is not supported. **Solution**: remove it from `target`.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if not context.wheels:
+        return
+    linux = [wheel for wheel in context.wheels if other_system(wheel.name.platforms) is None]
+    found = {t for wheel in linux for t in applicable(wheel, context.settings)}
+    for name in context.settings.target:
+        if not is_page(name) and name not in found:
+            yield Hit(
+                message=f"`--target {name}` applies to none of the wheels",
+                entry=name,
+                hint="check the wheels for its C library as well, or remove it from `target`",
             )

@@ -1,25 +1,27 @@
 """Temporary files and folders, and files that are published in one step.
 
 What a run uses is locked (flock(2)), and the kernel drops the lock when a process ends, even by
-SIGKILL. A file or folder with one of our names that is not locked is left over, and the next run
-removes it.
+SIGKILL. A folder or hidden file that has the kind, owner and full name of ours and is not locked is
+left over, and the next run removes it. At its end a process removes the folders that it has made.
 """
 
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
 from wheelfix.system.signal_mask import uninterrupted
 
 PREFIX = "wheelfix-run-"
-"""How the names of our temporary folders begin."""
+"""How the names of the temporary folders of a run begin."""
 ADVICE = {
     errno.ENOSPC: "make room, or point TMPDIR to a directory on a larger disk",
     errno.EDQUOT: "make room within your quota, or point TMPDIR to another directory",
@@ -30,8 +32,12 @@ _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _DEFAULTS = ("/tmp", "/var/tmp", "/usr/tmp", ".")  # noqa: S108 (names are made by `tempfile`)
 _TRIES = 50
 """Attempts to remove a folder that a thread still writes to."""
-_HIDDEN = ".wheelfix-tmp"
-"""How the names of files that are not published yet end."""
+_RANDOM = re.compile(r"[a-z0-9_]{8}")
+"""The end of a name made by `tempfile.mkdtemp`."""
+_HIDDEN = re.compile(r"\.[0-9a-f]{12}\.wheelfix-tmp")
+"""The names of files that are not published yet."""
+_own: set[Path] = set()
+"""The folders that this process has made and not removed yet."""
 _HINTS = {
     errno.ENOSPC: "make room on that disk, or choose another directory",
     errno.EDQUOT: "make room within your quota, or choose another directory",
@@ -68,27 +74,38 @@ def unnamed_file() -> BinaryIO:
     return tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir())
 
 
+def _is_unused(_: Path) -> bool:
+    return True
+
+
 @contextmanager
-def scratch() -> Generator[Path]:
+def scratch(
+    prefix: str = PREFIX, is_unused: Callable[[Path], bool] = _is_unused
+) -> Generator[Path]:
     """Make a private folder in `tmpdir()`, and remove those of runs that were killed.
+
+    Folders that are not `is_unused`, because other processes still write to them, stay.
 
     Raises `OSError` if that is not possible.
     """
     parent = tmpdir()
-    sweep(parent, PREFIX)
+    sweep_folders(parent, prefix, is_unused)
     with uninterrupted():
-        folder, descriptor = _held_folder(parent)
+        folder, descriptor = _held_folder(parent, prefix)
+        _own.add(folder)
     try:
         yield folder
     finally:
-        _remove(folder)
+        if is_unused(folder):
+            _remove(folder)
+        _own.discard(folder)
         os.close(descriptor)
 
 
-def _held_folder(parent: Path) -> tuple[Path, int]:
+def _held_folder(parent: Path, prefix: str) -> tuple[Path, int]:
     """Make a folder, and lock it before another run sweeps it away."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if hold(descriptor):
@@ -98,14 +115,11 @@ def _held_folder(parent: Path) -> tuple[Path, int]:
 
 def remove_own() -> None:
     """Remove the folders of this process before it ends, while its threads may still write."""
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            folder = link.readlink()
-            if folder.name.startswith(PREFIX):
-                for _ in range(_TRIES):
-                    _remove(folder)
-                    if not folder.exists():
-                        break
+    for folder in tuple(_own):
+        for _ in range(_TRIES):
+            _remove(folder)
+            if not folder.exists():
+                break
 
 
 def hold(descriptor: int) -> bool:
@@ -119,31 +133,52 @@ def hold(descriptor: int) -> bool:
     return os.fstat(descriptor).st_nlink > 0
 
 
-def sweep(parent: Path, prefix: str, suffix: str = "") -> None:
-    """Remove what killed runs have left in `parent` with such names.
+def sweep_folders(
+    parent: Path, prefix: str, is_unused: Callable[[Path], bool] = _is_unused
+) -> None:
+    """Remove the folders that killed runs have left in `parent`, as far as they are `is_unused`."""
+    for path in parent.glob(f"{prefix}*"):
+        if _RANDOM.fullmatch(path.name.removeprefix(prefix)):
+            _remove_abandoned(path, S_ISDIR, is_unused)
+
+
+def _sweep_hidden(directory: Path) -> None:
+    """Remove the files that killed runs have not published."""
+    for path in directory.glob(".*"):
+        if _HIDDEN.fullmatch(path.name):
+            _remove_abandoned(path, S_ISREG)
+
+
+def _remove_abandoned(
+    path: Path, is_kind: Callable[[int], bool], is_unused: Callable[[Path], bool] = _is_unused
+) -> None:
+    """Remove a file or folder of ours that no run has locked.
 
     What cannot be opened, locked or removed stays: it belongs to another user, or is in use.
     """
-    for path in parent.glob(f"{prefix}*{suffix}"):
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                if os.fstat(descriptor).st_uid == os.geteuid():
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid == os.geteuid() and is_kind(status.st_mode) and is_unused(path):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(path.lstat(), status):
                     _remove(path)
-            finally:
-                os.close(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        # A program may have left folders without write permission.
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    # A program may have left folders without write permission. Root needs none, and must not
+    # change modes where another user may put a link in place of a folder.
+    if os.geteuid() != 0:
         for folder, _, _ in os.walk(path):
             with suppress(OSError):
                 Path(folder).chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 class PendingFile:
@@ -165,7 +200,7 @@ class PendingFile:
         self._hidden: Path | None = None
         with output_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            sweep(directory, ".", _HIDDEN)
+            _sweep_hidden(directory)
             self.descriptor = _open_unnamed(directory)
             while self.descriptor < 0:
                 self._hidden = self._hidden_name()
@@ -194,10 +229,13 @@ class PendingFile:
     def publish(self) -> Path:
         """Give the file its name in one step, and return its path; an existing file is replaced.
 
+        Its bytes are on the disk before the name is: a power failure leaves no empty file.
+
         Raises `OutputError` if that fails.
         """
         target = self._directory / self.name
         with output_errors(self._directory):
+            os.fsync(self.descriptor)
             if self._hidden is None:
                 hidden = self._hidden_name()
                 hold(self.descriptor)
@@ -219,7 +257,32 @@ class PendingFile:
             self._hidden = None
 
     def _hidden_name(self) -> Path:
-        return self._directory / f".{os.urandom(6).hex()}{_HIDDEN}"
+        return self._directory / f".{os.urandom(6).hex()}.wheelfix-tmp"
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write `file` whole or not at all, if it is a regular file or a new one.
+
+    A link such as /dev/stdout, a pipe or a device is written to as it is; so is a file in a folder
+    that is read-only.
+
+    Raises `OutputError`.
+    """
+    folder = file.parent
+    # The functions of os.path are false, and raise nothing, where a path cannot be looked at.
+    is_regular = os.path.isfile(file) and not file.is_symlink()  # noqa: PTH113
+    if os.access(folder, os.W_OK) and (is_regular or not os.path.lexists(file)):
+        with PendingFile(folder, file.name) as pending:
+            with output_errors(folder), os.fdopen(os.dup(pending.descriptor), "wb") as stream:
+                stream.write(data)
+            pending.publish()
+        return
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write `{file}`: {error.strerror}", hint=_HINTS.get(error.errno or 0)
+        ) from error
 
 
 def _open_unnamed(directory: Path) -> int:

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from wheelfix.errors import ToolError, WheelfixError
+from wheelfix.errors import ToolError, WheelfixError, note_place
 from wheelfix.system.signal_mask import SIGNALS, uninterrupted
 from wheelfix.system.subprocesses import end_tree
 
@@ -71,6 +71,7 @@ def _answer(work: Callable[[Item], Result], item: Item) -> Result | Exception:
     try:
         return work(item)
     except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
+        note_place(error)
         return error
 
 

@@ -22,13 +22,17 @@ class WheelMetadata(NamedTuple):
     """The `Tag:` lines, in file order."""
 
 
+_VERSION = re.compile(r"1\.[0-9]+")
+"""What both pip and uv take for a Wheel-Version 1.x."""
+
+
 def read_metadata(text: str) -> WheelMetadata:
     """Read WHEEL; `BadWheelError` without a Wheel-Version, or with one other than 1.x (PEP 427)."""
     headers = [(key, value) for key, value in map(_header, _head(text)) if key]
     version = next((value for key, value in headers if key == "wheel-version"), None)
     if not version:
         raise BadWheelError("the WHEEL file has no `Wheel-Version`", hint=_REBUILD)
-    if version.partition(".")[0] != "1":
+    if not _VERSION.fullmatch(version):
         raise BadWheelError(
             f"the WHEEL file has `Wheel-Version: {version}`, and wheelfix knows 1.x",
             hint="upgrade wheelfix, or build the wheel for Wheel-Version 1.0",

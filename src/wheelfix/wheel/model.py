@@ -29,6 +29,11 @@ class WheelName(NamedTuple):
     @classmethod
     def parse(cls, filename: str) -> Self:
         """Split `filename`; `BadWheelError` if it is not a wheel's (PEP 427, "File name")."""
+        if filename.endswith((".tar.gz", ".zip")) and "-" in filename:
+            raise BadWheelError(
+                f"`{filename}` is an sdist or another archive, not a wheel",
+                hint=f"build the wheel first: pip wheel --no-deps {filename}",
+            )
         stem, dot, suffix = filename.rpartition(".")
         parts = stem.split("-")
         if not dot or suffix != "whl" or len(parts) not in (5, 6) or not all(parts):

@@ -1,4 +1,4 @@
-"""Platform tags of Linux wheels: C library, its oldest version, and architecture.
+"""Platform tags: C library, its oldest version and architecture of Linux wheels; other systems.
 
 - `manylinux_x_y_arch`: glibc x.y or newer (PEP 600). `manylinux1`, `manylinux2010` and
   `manylinux2014` are older names for 2.5, 2.12 and 2.17 (PEP 513, 571, 599).
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Libc, Machine
 
@@ -94,15 +95,42 @@ def parse_platform_tag(tag: str) -> PlatformTag:
     return PlatformTag(Family.OTHER)
 
 
+class OtherSystem(NamedTuple):
+    """A system without ELF objects for glibc or musl."""
+
+    name: str
+    tool: str
+    """The program that checks and repairs its wheels; empty if none is known."""
+
+
+_OTHER_SYSTEMS = (
+    (r"macosx_.*", OtherSystem("macOS", "delocate")),
+    (r"win32|win_.*", OtherSystem("Windows", "delvewheel")),
+    (r"ios_.*", OtherSystem("iOS", "")),
+    (r"android_.*", OtherSystem("Android", "auditwheel")),
+    (r"(pyodide|pyemscripten|emscripten)_.*", OtherSystem("Pyodide", "pyodide auditwheel")),
+)
+
+
+def other_system(tags: Iterable[str]) -> OtherSystem | None:
+    """Return the system that all `tags` are for, None for Linux, `any` and unknown tags."""
+    found = [
+        next((system for pattern, system in _OTHER_SYSTEMS if re.fullmatch(pattern, tag)), None)
+        for tag in tags
+    ]
+    return found[0] if all(found) else None
+
+
 def satisfies(found: str, tag: str) -> bool:
     """Return whether objects for the platform tag `found` may carry `tag`.
 
     A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
-    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
+    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656). No
+    object satisfies `any`, the tag of another system, or a malformed one.
     """
     required, wanted = parse_platform_tag(found), parse_platform_tag(tag)
     if wanted.libc is None:
-        return wanted.family is not Family.ANDROID or tag == found
+        return wanted.family is Family.LINUX or (wanted.family is Family.ANDROID and tag == found)
     if (required.family, required.arch) != (wanted.family, wanted.arch):
         return False
     return wanted.libc is Libc.MUSL or wanted.version >= required.version

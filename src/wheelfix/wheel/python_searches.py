@@ -36,8 +36,9 @@ _OWN = re.compile(
 )
 """Calls and constants that give the place where the package is installed."""
 _OPENERS = re.compile(r"(^|\.)([cC]DLL|PyDLL|LoadLibrary|dlopen|load_library)$")
-_CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|\.so\b")
-"""Words of a source that may search for libraries."""
+_CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
+"""Words of a source that may search for libraries; others look for files that are none."""
+_OPENING = re.compile(rb"\b(ctypes|cffi)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,7 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
         LibrarySearch(source=path, function=function, names=names, stops=stops)
         for function, stops in walk.found.items()
         if any(stop.variable is not None for stop in stops)
+        and (_CONCERNED.search(source) or _OPENING.search(source))
     )
     return LibrarySearches(found, () if walk.is_whole else unfollowed.unfollowed)
 

@@ -158,7 +158,7 @@ def _read_wheel(
     archive.check_folders()
     dist_info = _find_dist_info(archive.entries, name)
     data_dir = f"{dist_info.removesuffix('.dist-info')}.data"
-    check_data_folder(archive.entries, data_dir)
+    check_data_folder([entry.name for entry in archive.directory], data_dir)
     check_metadata_sizes(archive.entries, dist_info)
     wheel_file = _read_wheel_file(archive, f"{dist_info}/WHEEL")
     tags = _STEPS_A_TAG * sum(1 + len(tag) // 100 for tag in wheel_file.tags)

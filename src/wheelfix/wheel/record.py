@@ -48,8 +48,7 @@ def parse_record(
         # A line at a time: a StringIO has four bytes for each letter.
         lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
         for number, fields in enumerate(csv.reader(lines), 1):
-            if fields:
-                _read_row(fields, number, record_name, rows, problems)
+            _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
         message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"
         problems.append(RecordProblem(member=record_name, message=message))
@@ -63,6 +62,10 @@ def _read_row(
     rows: list[RecordRow],
     problems: list[RecordProblem],
 ) -> None:
+    if not fields:
+        message = f"row {number} of RECORD is empty: pip fails with IndexError"
+        problems.append(RecordProblem(member=record_name, message=message))
+        return
     if len(fields) != 3 or not fields[0]:
         message = f"row {number} of RECORD is not `name,hash,size`: `{','.join(fields)}`"
         problems.append(RecordProblem(member=fields[0] or record_name, message=message))

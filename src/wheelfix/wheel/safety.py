@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
@@ -21,7 +21,6 @@ _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
 """Depth in folders, and bytes of a path and of a name (limits.h: PATH_MAX, NAME_MAX)."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 _CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
@@ -40,10 +39,22 @@ def check_entries(entries: Sequence[Entry], file_size: int) -> None:
 
 
 def check_data_folder(names: Iterable[str], data_dir: str) -> None:
-    """Refuse members of the `.data` folder that no installer takes, or that overwrite others.
+    """Refuse members of `.data` folders that installers refuse, or install differently.
+
+    pip takes every folder at the top whose name ends in `.data` for that of the wheel, uv only the
+    wheel's own: one would install code that the other does not.
 
     Raises `BadWheelError`.
     """
+    for name in names:
+        top = name.partition("/")[0]
+        if top.endswith(".data") and (top != data_dir or top == name):
+            raise BadWheelError(
+                f"{shown(name)}: {shown(top)} is not the folder {shown(data_dir)} of this wheel, "
+                "but pip installs its files all the same, also over those of the package; uv does "
+                "not",
+                hint=_UNSAFE,
+            )
     moved = [name for name in names if name.startswith(f"{data_dir}/")]
     if not moved:
         return
@@ -111,7 +122,7 @@ def _fault(entry: Entry) -> str | None:
 def _name_fault(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     faults = (
-        (not name.isprintable() and _CONTROL.search(name) is not None, "has a control character"),
+        (_has_invisible(name), "has a control character, or another that has no glyph"),
         ("\\" in name, "has a backslash, which is a separator elsewhere"),
         (name.startswith("/"), "is an absolute name"),
         (name[1:2] == ":", "names a drive"),
@@ -122,6 +133,17 @@ def _name_fault(name: str) -> str | None:
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
+
+
+def _has_invisible(name: str) -> bool:
+    """Return whether a name has a character that pip or uv refuses.
+
+    uv refuses the categories "Other" (Unicode, table 4-4); pip splits the lines of RECORD also at
+    the line and the paragraph separator.
+    """
+    return not name.isprintable() and any(
+        category(letter).startswith(("C", "Zl", "Zp")) for letter in name
+    )
 
 
 def _check_clashes(entries: Sequence[Entry]) -> None:

@@ -1,5 +1,6 @@
 """Reading of single text members from wheels that are not verified, such as providers."""
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Generator
@@ -8,7 +9,12 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from wheelfix.errors import SettingsError
+from wheelfix.wheel.zip_format import DEFLATED, STORED
 
+_DAMAGES = (
+    zipfile.BadZipFile, zlib.error, struct.error, OSError, RuntimeError, ValueError, EOFError,
+)  # fmt: skip
+"""What `zipfile` raises for damaged zips."""
 _MAX_TEXT = 1 << 22
 """Bytes read of one text."""
 
@@ -21,10 +27,18 @@ def open_unverified(path: Path) -> Generator[ZipFile]:
     """
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is not a file")  # noqa: TRY301 - reported as the others are
+            raise OSError("it is not a file")
         with ZipFile(path) as archive:
+            for info in archive.infolist():  # decompressors of others have errors of their own
+                if info.compress_type not in {
+                    STORED,
+                    DEFLATED,
+                }:
+                    raise zipfile.BadZipFile(
+                        f"compression method {info.compress_type} is not that of a wheel"
+                    )
             yield archive
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError) as error:
+    except _DAMAGES as error:
         raise SettingsError(
             f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error

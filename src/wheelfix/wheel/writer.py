@@ -62,7 +62,8 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
     input are dropped: installers make the folders that files need.
 
     A changed member keeps the date of the one that it replaces, a new one gets RECORD's; with
-    `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) both get that.
+    `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) all members get that, and lose the extra fields
+    of the input, which may hold other dates.
 
     RECORD keeps the rows of unchanged files, except those in `false_rows`. Such a file must be in
     `content`, unless it is removed.
@@ -94,7 +95,8 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
                 if isinstance(source, _New):
                     writer.add(entry, source, deflated)
                 else:
-                    writer.copy(entry, *archive.raw(source))
+                    extra, raw = archive.raw(source)
+                    writer.copy(entry, extra if stamp is None else b"", raw)
             writer.finish(archive.comment)
         stack.pop_all()
     return pending
@@ -191,7 +193,7 @@ def _planned(
         if member.name in new:
             yield _new_entry(archive, wheel, member, old, stamp), new[member.name]
         elif old is not None:
-            yield _copied_entry(old, member), origin
+            yield _copied_entry(old, member, stamp), origin
         else:
             raise VerificationError(
                 f"`{member.name}` is to be written, but has no content",
@@ -199,9 +201,10 @@ def _planned(
             )
 
 
-def _copied_entry(old: Entry, member: Member) -> Entry:
+def _copied_entry(old: Entry, member: Member, stamp: int | None) -> Entry:
     """Describe a member whose bytes are copied, with the name and mode of `member`."""
     entry = old if old.name == member.name else renamed(old, member.name)
+    entry = entry if stamp is None else entry._replace(stamp=stamp, extra=b"")
     return entry if entry.mode == member.mode else with_mode(entry, member.mode)
 
 
@@ -214,11 +217,7 @@ def _new_entry(
     mode = member.mode
     if old is None and mode and not S_IFMT(mode):
         mode |= S_IFREG
-    entry = fresh_entry(member.name, mode=mode, stamp=date)
-    if old and old.name == member.name:
-        # A legacy name keeps its legacy encoding.
-        entry = entry._replace(flags=old.flags & 0x0800)
-    return entry
+    return fresh_entry(member.name, mode=mode, stamp=date)
 
 
 class _ZipWriter:

@@ -71,8 +71,7 @@ class Entry(NamedTuple):
     @property
     def raw_name(self) -> bytes:
         """The name as the zip has it."""
-        name = self.name
-        return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
+        return self.name.encode()
 
 
 class End(NamedTuple):
@@ -82,11 +81,6 @@ class End(NamedTuple):
     size: int
     members: int
     comment: bytes
-
-
-def _encoding(flags: int) -> str:
-    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): one letter per byte.
-    return "utf-8" if flags & _UTF8 else "cp437"
 
 
 def shown(name: str) -> str:
@@ -229,8 +223,15 @@ def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
+    """Return the name; without bit 11 it is in the IBM PC's code page 437 (appendix D.1)."""
+    if not raw_name.isascii() and not flags & _UTF8:
+        raise BadWheelError(
+            f"the member name {raw_name!r} is not marked as UTF-8: pip reads it as code page 437, "
+            "uv refuses it",
+            hint=REPACK,
+        )
     try:
-        return raw_name.decode("ascii" if raw_name.isascii() else _encoding(flags))
+        return raw_name.decode()
     except UnicodeDecodeError:
         raise BadWheelError(
             f"the member name {raw_name!r} is marked as UTF-8 and is not", hint=REPACK

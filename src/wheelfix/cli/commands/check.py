@@ -24,6 +24,7 @@ from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Settings
+from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted
 
@@ -193,13 +194,19 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     """Return the wheels, each once, and for a directory those in and below it."""
     found: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.rglob("*.whl")) if path.is_dir() else [path]
+        # os.path.isdir() is false for a path that is too long or may not be looked at.
+        inside = _wheels_below(path) if os.path.isdir(path) else [path]  # noqa: PTH112
         if not inside:
             raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
         found |= dict.fromkeys(inside)
     if not found:
         raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
     return list(found)
+
+
+def _wheels_below(folder: Path) -> list[Path]:
+    """Return what is named like a wheel, but not the directories of unpacked ones."""
+    return sorted(path for path in folder.rglob("*.whl") if not path.is_dir())
 
 
 def _refuse_contradictions(request: _Request) -> None:
@@ -279,7 +286,7 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
-    baselines.write(file, baselines.text(found))
+    write_whole(file, baselines.text(found).encode())
     terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
     return without_baselined(checked, baselines.read(file))
 

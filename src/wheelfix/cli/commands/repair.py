@@ -12,10 +12,10 @@ from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
-from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_result import Absence, Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.reports import repair_json
 from wheelfix.reports.printable import json_text, printable
@@ -24,19 +24,11 @@ from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
-PATCHER = "patchelf"
-
 
 @options.with_settings
 def repair(
     context: typer.Context,
     wheels: options.Wheels,
-    patcher: Annotated[
-        str,
-        typer.Option(
-            help="Accepted for users of auditwheel; wheelfix always patches with patchelf."
-        ),
-    ] = PATCHER,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
@@ -55,15 +47,9 @@ def repair(
     repair the rest. The paths of the wheels written go to stdout, or with
     --output-format json everything about them.
     """
-    if patcher != PATCHER:
-        raise SettingsError(
-            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
-        )
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
-    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
-        terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
 
     shown: list[Outcome] = []
 
@@ -96,7 +82,7 @@ def _refuse_wheels(wheels: Sequence[Path]) -> None:
                 f"no file matches `{wheel}`",
                 hint="the shell found no match for the pattern; build the wheel first",
             )
-        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is not a file" if wheel.exists() else "cannot be read: No such file"
         problem = "is a directory" if wheel.is_dir() else problem
         hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
         raise SettingsError(f"`{wheel}` {problem}", hint=hint)
@@ -114,17 +100,22 @@ def _repaired(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each wheel, in their order."""
     jobs = configuration.settings.jobs
-    with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
+    inputs = frozenset(map(os.path.realpath, wheels))
+    # PWD may be that of the process that started this one.
+    environ = {**os.environ, "PWD": str(Path.cwd())}
+    with Auditwheel(environ, min(jobs, len(wheels))) as auditwheel:
 
         def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
             """Repair one wheel; a bug that it triggers must not stop the others."""
             progress = terminal.progress(path)
             try:
-                return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
+                return repair_with(
+                    auditwheel, path, settings, progress=progress, publish=publish, inputs=inputs
+                )
             except WheelfixError as error:
                 return Outcome(source=path, status=Status.FAILED, error=error)
             except Exception as error:  # noqa: BLE001 - reported, with exit code 2
-                return Outcome(source=path, status=Status.FAILED, error=internal_error(error))
+                return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
 
         yield from repair_each(
             wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs
@@ -162,6 +153,9 @@ def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
     cause = outcome.error.__cause__ if outcome.error else None
     if terminal.verbosity > 0 and cause is not None:
         terminal.trace(cause)
+    for absent in outcome.absent:
+        if absent.absence is Absence.EXCLUDED:  # auditwheel's words: its users search for them
+            terminal.say(f"Excluding {printable(absent.library)}")
     colour = terminal.colours_notes
     if terminal.verbosity < 0:
         terminal.alert(failure(outcome, colour=colour))

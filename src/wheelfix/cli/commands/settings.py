@@ -10,6 +10,8 @@ from wheelfix.cli import options
 from wheelfix.cli.config.describe import in_effect
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.layers import Layer, read_configuration
+from wheelfix.cli.console import Terminal
+from wheelfix.reports.printable import printable
 from wheelfix.rules.plugins import all_rules
 
 
@@ -34,9 +36,13 @@ def settings(
         typer.echo(json.dumps(settings_schema(), indent=1))
         return
     name = Path(wheel).name if wheel is not None else None
-    configuration = read_configuration(Path.cwd(), config).over([_environment(context)])
+    found = read_configuration(options.current_folder(), config)
+    configuration = found.over([_environment(context)])
     configuration.check(all_rules())
-    typer.echo(in_effect(configuration.settings_for(name), configuration.origins(name)))
+    options.announce(configuration, Terminal(verbosity=0))
+    text = in_effect(configuration.settings_for(name), configuration.origins(name))
+    for line in text.splitlines():
+        typer.echo(printable(line))
 
 
 def _environment(context: typer.Context) -> Layer:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,18 +12,20 @@ import typer
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
+from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.environments import INSTALLER_SCHEMES
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.pythons import all_pythons as every_python
-from wheelfix.host.verify_values import Options, Status, Verified
+from wheelfix.host.verify_values import Options, Result, Verified
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
+from wheelfix.text import join_some
 
 
 @options.with_settings
@@ -62,7 +64,9 @@ def verify(
             help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Maximum seconds of each attempt.", min=0.1)] = 60,
+    timeout: Annotated[
+        float, typer.Option(help="Maximum seconds of each attempt.", min=0.1, max=1e7)
+    ] = 60,
     jobs: Annotated[
         int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)
     ] = 2,
@@ -87,32 +91,48 @@ def verify(
         schemes=tuple(name.strip() for name in scheme.split(",")),
         dependencies=deps,
         beside=tuple(beside or ()),
-        runs=tuple(tuple(shlex.split(command)) for command in runs or () if command.strip()),
+        runs=tuple(_words(command) for command in runs or () if command.strip()),
         timeout=timeout,
         jobs=jobs,
     )
     configuration = options.configuration_of(context, given, config)
+    _refuse_unknown_programs(wanted.runs, wheels)
     results: list[Verified] = []
     is_complete = True
     for wheel in wheels:
         try:
             for result in _verified(wheel, wanted, configuration):
                 results.append(result)
-                if output_format is TextOrJson.TEXT and (result.failed or not quiet):
+                is_bad = result.result(strict=strict) is Result.FAILED
+                if output_format is TextOrJson.TEXT and (is_bad or not quiet):
                     colour, is_verbose = terminal.colours_results, terminal.verbosity > 0
-                    terminal.result(reports.text(result, verbose=is_verbose, colour=colour))
+                    terminal.result(
+                        reports.text(result, strict=strict, verbose=is_verbose, colour=colour)
+                    )
         except WheelfixError as error:
             terminal.fail(error)
             is_complete = False
     if output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.as_json(results), indent=1))
+        terminal.result(json_text(reports.as_json(results, strict=strict), indent=1))
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
-    checks = [check for result in results for check in result.checks]
-    is_bad = any(result.failed for result in results) or (
-        strict and any(check.status is not Status.OK for check in checks)
-    )
+    is_bad = any(result.result(strict=strict) is Result.FAILED for result in results)
     raise typer.Exit(ExitCode.FINDINGS if is_bad else ExitCode.OK)
+
+
+def _refuse_unknown_programs(runs: Sequence[Sequence[str]], wheels: Sequence[Path]) -> None:
+    """Raise `SettingsError` for a `--run` whose program is in none of the wheels."""
+    known = [
+        program.rpartition("/")[2]
+        for wheel in (wheels if runs else ())
+        for program in verifying.programs(read_wheel(wheel))
+    ]
+    for name in (command[0] for command in runs if command[0] not in known):
+        listed = f"they have {join_some(known)}" if known else "they have no program"
+        raise SettingsError(
+            f"--run {name}: no wheel has a program of that name",
+            hint=suggestion(name, known) or listed,
+        )
 
 
 def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Iterator[Verified]:
@@ -121,3 +141,11 @@ def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Ite
     providers = with_providers(settings, Path.cwd(), read_wheel(wheel)).provider
     beside = dict.fromkeys((*wanted.beside, *map(Path, provider_wheels(providers))))
     yield from verifying.verify(wheel, replace(wanted, beside=tuple(beside)), os.environ)
+
+
+def _words(command: str) -> tuple[str, ...]:
+    """Split a command as a shell does. Raises `SettingsError` for quotes that are not closed."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise SettingsError(f"`--run {command}` is no command: {error}") from error

@@ -5,9 +5,10 @@ settings. The layer above wins. The settings depend on the wheel, because an ove
 the wheels that it names.
 """
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -42,10 +43,14 @@ class Configuration:
     """All layers of a run, the lowest first."""
 
     layers: tuple[Layer, ...] = ()
+    file: Path | None = None
+    """The configuration file that was read."""
+    ignored: Path | None = None
+    """A configuration file that was not read, because it belongs to another user."""
 
     def over(self, layers: Iterable[Layer]) -> "Configuration":
         """Return the configuration with `layers` on top."""
-        return Configuration(layers=(*self.layers, *layers))
+        return replace(self, layers=(*self.layers, *layers))
 
     @property
     def settings(self) -> Settings:
@@ -100,6 +105,8 @@ def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     path = explicit or find_file(start)
     if path is None:
         return Configuration()
+    if explicit is None and not _owners(path) <= _trusted(start):
+        return Configuration(ignored=path)
     table = read_table(path)
     if table is None:
         if explicit is None:
@@ -109,7 +116,8 @@ def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     own = {key: value for key, value in table.items() if key != "overrides"}
     layers = [Layer(str(path), own), *_overrides(table.get("overrides", ()), str(path))]
     return Configuration(
-        layers=tuple(layer._replace(table=_relocated(layer.table, elsewhere)) for layer in layers)
+        layers=tuple(layer._replace(table=_relocated(layer.table, elsewhere)) for layer in layers),
+        file=path,
     )
 
 
@@ -151,17 +159,33 @@ def find_file(start: Path) -> Path | None:
     """Return the nearest configuration file from `start` up to the root of the project.
 
     `wheelfix.toml` wins over `pyproject.toml` beside it; a directory with `pyproject.toml` or
-    `.git` is a project's root.
+    `.git` is a project's root. The search ends with the user's home directory, and at directories
+    of another file system or user.
     """
+    device, trusted = start.stat().st_dev, _trusted(start)
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without a home
     for directory in (start, *start.parents):
+        status = directory.stat()
+        if status.st_dev != device or status.st_uid not in trusted:
+            return None
         own, project = directory / "wheelfix.toml", directory / "pyproject.toml"
         if own.is_file():
             return own
         if project.is_file():
             return project
-        if (directory / ".git").exists():
+        if directory == home or (directory / ".git").exists():
             return None
     return None
+
+
+def _trusted(start: Path) -> set[int]:
+    """Return the users whose configuration counts: root, this one, the owner of `start`."""
+    return {0, os.geteuid(), start.stat().st_uid}
+
+
+def _owners(file: Path) -> set[int]:
+    """Return the owner of a file, and that of the link that leads to it."""
+    return {file.lstat().st_uid, file.stat().st_uid}
 
 
 def read_table(path: Path) -> Mapping[str, object] | None:
@@ -176,7 +200,7 @@ def read_table(path: Path) -> Mapping[str, object] | None:
         document: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read `{path}`: {error.strerror}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise SettingsError(f"`{path}` is not TOML: {error}") from error
     if path.name != "pyproject.toml":
         return document

@@ -24,6 +24,7 @@ from wheelfix.settings import (
     Settings,
     SeverityLabel,
     Size,
+    Suffix,
     name_of,
 )
 
@@ -146,6 +147,15 @@ def _text(given: object, where: str) -> str:
     if not isinstance(given, str) or not given.strip() or "\0" in given:
         raise SettingsError(f"{where} is {_shown(given)}; it must be a string that is not empty")
     return given
+
+
+def _suffix(given: object, where: str) -> Suffix:
+    if not isinstance(given, str) or ".." in given.split("/") or "\0" in given:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be a string without the path component `..`",
+            hint='`.libs` makes the directory pkg.libs, "/libs" makes pkg/libs',
+        )
+    return Suffix(given)
 
 
 def _path(given: object, where: str) -> Path:
@@ -293,6 +303,8 @@ def _per_file(given: object, where: str) -> dict[str, tuple[str, ...]]:
 
 # --- The table of kinds ---------------------------------------------------------------------------
 
+_SUFFIX = r"^(?!(.*/)?\.\.(/|$))"
+"""Without `..`."""
 TEXT_SCHEMA: Mapping[str, Any] = {"type": "string", "pattern": r"\S"}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT_SCHEMA}
 _SIZE: Mapping[str, Any] = {
@@ -334,6 +346,7 @@ _KINDS: Mapping[object, Kind] = {
     str: Kind(_text, TEXT_SCHEMA, str),
     str | None: Kind(_text, TEXT_SCHEMA, str),
     Path: Kind(_path, TEXT_SCHEMA, Path),
+    Suffix: Kind(_suffix, {"type": "string", "pattern": _SUFFIX}, str),
     Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
     tuple[str, ...]: Kind(_texts, _TEXTS),
     tuple[Requirement, ...]: Kind(partial(_list, "tables", _requirement), _list_of(_REQUIREMENT)),

@@ -1,0 +1,1 @@
+"""Odd but valid ELF objects, and what the real loader makes of them."""

@@ -1,0 +1,103 @@
+"""The libraries of a wheel that auditwheel finds: by search paths as they lead in the zip.
+
+These are the rules of auditwheel's lddtree.py (`ldd`, `find_lib`), which differ from those of the
+loaders: the first library found under a name counts for the whole tree, and the DT_RUNPATH of the
+first object is searched for all others, after their own search paths.
+"""
+
+import posixpath
+import re
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
+
+from wheelfix.budget import Budget
+from wheelfix.elf.model import Elf
+from wheelfix.wheel.model import Wheel
+
+_SEARCHED = "the search in the layout of the zip"
+_FOUND_SIZE = 100
+"""Bytes in memory of a name that was searched for."""
+_ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})")
+
+
+class _Directories(NamedTuple):
+    """The directories of the zip that an object searches."""
+
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+
+
+class ZipSearch:
+    """The search for libraries in the zip of one wheel."""
+
+    def __init__(self, wheel: Wheel, budget: Budget | None = None) -> None:
+        """Take down the directories of the zip.
+
+        Without `budget`, the searches have one of their own.
+        """
+        self._elfs = wheel.elfs
+        self._budget = budget or Budget.of_files()
+        self._known: dict[str, _Directories] = {}
+        self._directories: set[str] = {"."}
+        for member in wheel.members:
+            directory = posixpath.dirname(member.name)
+            while directory and directory not in self._directories:
+                self._directories.add(directory)
+                directory = posixpath.dirname(directory)
+
+    def tree(self, top: str) -> Mapping[str, str | None]:
+        """Return each DT_NEEDED name below `top` with the member that is found, None for none."""
+        found: dict[str, str | None] = {}
+        own = self._searched(top)
+        waiting = [(top, iter(self._elfs[top].needed))]
+        while waiting:
+            member, names = waiting[-1]
+            name = next((name for name in names if name not in found), None)
+            if name is None:
+                waiting.pop()
+                continue
+            searched = self._searched(member)
+            directories = (*own.rpath, *searched.rpath, *searched.runpath, *own.runpath)
+            provider = self._find(name, directories, self._elfs[top])
+            found[name] = provider
+            if provider is not None:
+                waiting.append((provider, iter(self._elfs[provider].needed)))
+        return found
+
+    def _find(self, name: str, directories: Sequence[str], dependent: Elf) -> str | None:
+        # Each policy walks through what is found.
+        self._budget.spend(10 + 2 * len(directories), _SEARCHED, name, memory=_FOUND_SIZE)
+        paths = (posixpath.normpath(posixpath.join(folder, name)) for folder in directories)
+        return next(
+            (
+                path
+                for path in paths
+                if path in self._elfs and self._elfs[path].abi == dependent.abi
+            ),
+            None,
+        )
+
+    def _searched(self, member: str) -> _Directories:
+        if member not in self._known:
+            self._known[member] = self._read(member)
+        return self._known[member]
+
+    def _read(self, member: str) -> _Directories:
+        elf = self._elfs[member]
+        path = f"{elf.rpath or ''}:{elf.runpath or ''}"
+        self._budget.spend(3 * path.count(":") + len(path) // 10, _SEARCHED, member)
+        rpath, runpath = (
+            _in_zip(path, member, self._directories) for path in (elf.rpath, elf.runpath)
+        )
+        return _Directories(() if runpath else rpath, runpath)
+
+
+def _in_zip(path: str | None, member: str, directories: Container[str]) -> tuple[str, ...]:
+    """Return the directories of the zip to which the entries of a search path lead."""
+    origin = posixpath.dirname(member) or "."
+    led = (
+        posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry))
+        for entry in (path or "").split(":")
+        if _ORIGIN.match(entry)
+    )
+    return tuple(directory for directory in dict.fromkeys(led) if directory in directories)

@@ -1,0 +1,82 @@
+"""The symbols that moved into libc.so.6, and glibc's libraries as they were before.
+
+glibc 2.34 merged libpthread and libdl into libc.so.6, and most of librt, libutil, libanl and
+libresolv; some symbols moved earlier. On an older glibc, a reference to such a symbol binds only in
+a process that loads its library. `glibc-moves.txt` lists them, and its sources.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from wheelfix.elf.exports import among
+from wheelfix.elf.model import Definition, Elf, Exports
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.as_needed import Library
+from wheelfix.system.resources import read_text
+
+Release = tuple[int, ...]
+_VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
+
+
+def oldest_glibc(elfs: Iterable[Elf]) -> Release:
+    """Return the oldest glibc that can load all of `elfs`, by the symbol versions they need.
+
+    It is the oldest one that their platform tag can promise.
+    """
+    needed = (version for elf in elfs for need in elf.verneed for version in need.versions)
+    return max(filter(None, map(_release, needed)), default=())
+
+
+def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator[Library]:
+    """Yield those of `libraries`, by path, that were different in `release` of glibc.
+
+    Nothing differs if they are of that release, or an older one.
+    """
+    by_soname = {library.elf.soname: library for library in libraries.values()}
+    libc = by_soname.get("libc.so.6")
+    if libc is None:
+        return
+    present = libc.exports.definitions
+    moved = {name: move for name, move in _moves().items() if move[1] > release}
+    old = {
+        name: definitions
+        for name in among(present, frozenset(moved))
+        if (definitions := tuple(_older(present[name], moved[name][1])))
+    }
+    if not old:
+        return
+    yield _with(libc, {name: there for name, there in present.items() if name not in old})
+    for soname, names in values_by_key((moved[name][0], name) for name in old).items():
+        if (library := by_soname.get(soname)) is not None:
+            own = library.exports.definitions
+            yield _with(library, {**own, **{name: old[name] for name in names}})
+
+
+def _older(definitions: Iterable[Definition], since: Release) -> Iterator[Definition]:
+    """Yield the definitions that a symbol had before it moved, which libc.so.6 keeps as hidden."""
+    for definition in definitions:
+        release = _release(definition.version or "")
+        if release is not None and release < since:
+            yield definition._replace(hidden=False, version_index=None)
+
+
+def _with(library: Library, definitions: Mapping[str, tuple[Definition, ...]]) -> Library:
+    exports = Exports(definitions=definitions, copies=library.exports.copies)
+    return Library(path=library.path, elf=library.elf, read=lambda: exports)
+
+
+def _release(version: str) -> Release | None:
+    """Return the release of a symbol version: `GLIBC_2.3.4` is 2.3; None for other versions."""
+    match = _VERSION.fullmatch(version)
+    return match and (int(match[1]), int(match[2]))
+
+
+@cache
+def _moves() -> Mapping[str, tuple[str, Release]]:
+    """Return the library that defined each symbol, and the release whose libc.so.6 has it."""
+    text = read_text("wheelfix.loader", "glibc-moves.txt")
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {
+        name: (library, tuple(map(int, release.split(".")))) for name, library, release in lines
+    }

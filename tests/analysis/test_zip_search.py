@@ -1,0 +1,86 @@
+"""The libraries that auditwheel finds in the zip: held against its own function."""
+
+import random
+from collections.abc import Mapping
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from tests.support.values import elf, wheel
+from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.elf.constants import Dt
+from wheelfix.elf.model import Elf
+from wheelfix.elf.stub import build_stub
+
+FOLDERS = ("", "demo", "demo/sub", "demo.libs", "demo-1.0.data/scripts", "demo-1.0.data/data/lib")
+ldd: Any = import_module("auditwheel.lddtree").ldd
+NAMES = tuple(f"lib{letter}.so" for letter in "abcdef")
+ENTRIES = (
+    "$ORIGIN",
+    "$ORIGIN/",
+    "${ORIGIN}/../demo.libs",
+    "$ORIGIN/../demo.libs",
+    "$ORIGIN/../../demo.libs",
+    "$ORIGIN/../../../demo.libs",
+    "$ORIGIN/sub",
+    "$ORIGIN/none",
+    "$ORIGIN/../demo/./sub//",
+    "$ORIGIN/../..",
+    "/nowhere/at/all",
+)
+
+
+def drawn(dice: random.Random) -> dict[str, Elf]:
+    """Draw objects with a few DT_NEEDED entries and search paths."""
+    members = {
+        f"{folder}/{name}".lstrip("/")
+        for folder, name in (
+            (dice.choice(FOLDERS), dice.choice(NAMES)) for _ in range(dice.randint(2, 9))
+        )
+    }
+    return {
+        member: elf(
+            *dice.sample(NAMES, dice.randint(0, 3)),
+            **{
+                tag: ":".join(dice.sample(ENTRIES, dice.randint(1, 3)))
+                for tag in dice.choice([(), ("rpath",), ("runpath",)])
+            },
+        )
+        for member in sorted(members)
+    }
+
+
+def unpack(objects: Mapping[str, Elf], root: Path) -> None:
+    """Write the objects as files, with as much in them as auditwheel reads."""
+    for member, value in objects.items():
+        place = root / member
+        place.parent.mkdir(parents=True, exist_ok=True)
+        stub = build_stub(value, needed=value.needed, search_path=value.search_path)
+        place.write_bytes(stub if value.runpath is None else with_runpath(stub))
+
+
+def with_runpath(stub: bytes) -> bytes:
+    """Make DT_RUNPATH of the DT_RPATH of a stub."""
+    (dynamic,) = (s for s in ELFFile(BytesIO(stub)).iter_segments() if s["p_type"] == "PT_DYNAMIC")
+    place = dynamic["p_offset"]
+    while int.from_bytes(stub[place : place + 8], "little") != Dt.RPATH:
+        place += 16
+    return stub[:place] + Dt.RUNPATH.to_bytes(8, "little") + stub[place + 8 :]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_libraries_found_are_those_that_auditwheel_finds(seed: int, tmp_path: Path) -> None:
+    objects = drawn(random.Random(seed))  # noqa: S311 - a seeded test
+    unpack(objects, tmp_path)
+    search = ZipSearch(wheel(objects))
+    for member in objects:
+        tree = ldd(tmp_path / member, ldpaths={"conf": [], "env": [], "interp": []})
+        theirs = {
+            name: library.realpath and str(library.realpath.relative_to(tmp_path.resolve()))
+            for name, library in tree.libraries.items()
+        }
+        assert search.tree(member) == theirs, (member, objects)
