@@ -10,6 +10,7 @@ from link_graphs.linking import Bench
 from link_graphs.loading import Load, load
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, LoadedWheel
 from wheelfix.analysis.unused_needed import judge_needed
+from wheelfix.budget import Budget
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Libc, Undefined, without_needed
@@ -108,6 +109,7 @@ def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
         ),
         paths={name: lib.path for name, lib in libraries.items()},
         index=SymbolIndex(by_path, ALLOCATOR | undefined_names(by_path)),
+        budget=Budget.of_files(),
     )
 
 

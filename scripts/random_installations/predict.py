@@ -11,6 +11,7 @@ from oracle.files import read_symbols
 from oracle.lookups import Lookup
 from random_installations.case import NAMES, SYMBOLS, Case, Step
 from random_installations.observe import exists, identity
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.file_system import FileSystem
@@ -51,7 +52,7 @@ def predict(case: Case) -> list[PredictedStep]:
     started = load(environment.main, environment)
     if started.missing:
         return [PredictedStep(load=started, maps=[])]
-    maps = _maps(start_process(FileSystem(environment)))
+    maps = _maps(start_process(FileSystem(environment, Budget.of_files())))
     found = [PredictedStep(load=started, maps=maps, binding=process.start(started))]
     return found if found[0].fails else [*found, *_Run(case, process, started).steps()]
 
@@ -87,7 +88,7 @@ class _Run:
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[PredictedStep]:
-        process = start_process(FileSystem(self._case.environment))
+        process = start_process(FileSystem(self._case.environment, Budget.of_files()))
         loads: list[tuple[Load, list[str]]] = []
         for name, caller in self._roots():
             # The program asks for `wopen` in the scope of the caller, where a filtee comes first.

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
 from tests.support.exports import read_exports
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf, read_object
 from wheelfix.errors import BadElfError
@@ -374,7 +375,7 @@ def test_what_was_read_of_an_object_is_gone_at_once(tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        read_object(memoryview(data), "demo.so")
+        read_object(memoryview(data), "demo.so", Budget.of_files())
         read_exports(data, "demo.so")
         assert gc.collect() == 0
     finally:

@@ -15,6 +15,7 @@ from wheelfix.analysis.providers import provider_options
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
+from wheelfix.grouping import values_by_key
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
@@ -134,9 +135,9 @@ def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]
     dependents: dict[str, list[str]] = {}
     policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
     for member, elf in wheel.elfs.items():
+        names = _names_by_version(elf)
         for file, version in too_new(elf, policy, arch):
-            names = [u.name for u in elf.undefined if (u.file, u.version) == (file, version)]
-            for name in names or ["no symbol that is used"]:
+            for name in names.get((file, version)) or ["no symbol that is used"]:
                 symbol = f"`{demangle(name)}@{version}` of `{file}`"
                 dependents.setdefault(symbol, []).append(member)
     return [f"{symbol} in {join_some(members)}" for symbol, members in dependents.items()]
@@ -186,21 +187,24 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
 def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
     policy, arch = policy_of(target, policies), parse_platform_tag(target).arch
     missing: dict[tuple[str, str], list[str]] = {}
+    used: dict[tuple[str, str], set[str]] = {}
     for member, elf in wheel.elfs.items():
+        names = _names_by_version(elf)
         for pair in too_new(elf, policy, arch):
             missing.setdefault(pair, []).append(member)
+            used.setdefault(pair, set()).update(names.get(pair, ()))
     for (file, version), members in missing.items():
-        symbols = {
-            symbol.name
-            for member in members
-            for symbol in wheel.elfs[member].undefined
-            if symbol.version == version and symbol.file == file
-        }
+        symbols = used[file, version]
         of = f" ({join_some(sorted(symbols))})" if symbols else ""
         yield (
             f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
             f"needed by {join_some(members)}"
         )
+
+
+def _names_by_version(elf: Elf) -> Mapping[tuple[str | None, str | None], Sequence[str]]:
+    """Return the undefined symbols of each file and version."""
+    return values_by_key(((symbol.file, symbol.version), symbol.name) for symbol in elf.undefined)
 
 
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -34,6 +34,7 @@ from wheelfix.analysis.policy_reasons import (
     target_tag,
 )
 from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.machines import musl_soname
@@ -93,23 +94,30 @@ class _Subject(NamedTuple):
     """Member -> its DT_NEEDED entries, except those that an exclude pattern matches."""
 
 
-def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Verdict | None:
+def policy_verdict(
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy], budget: Budget | None = None
+) -> Verdict | None:
     """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
-    Exclude patterns count if they match a name; those for paths of this machine do not.
+    Exclude patterns count if they match a name; those for paths of this machine do not. Without
+    `budget`, the searches have one of their own.
     """
     judgement = judge(wheel, settings, policies)
-    return None if judgement is None else verdict_from(wheel, judgement, settings, policies)
+    return None if judgement is None else verdict_from(wheel, judgement, settings, policies, budget)
 
 
 def verdict_from(
-    wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
+    wheel: Wheel,
+    judgement: Judgement,
+    settings: Settings,
+    policies: Sequence[Policy],
+    budget: Budget | None = None,
 ) -> Verdict:
     """Return `judgement` with the objects and symbols of `wheel` that it results from."""
     target = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
     others = list(other_reasons(wheel, target, judgement, private, policies))
-    zipped = judge_zip(wheel, policies)
+    zipped = judge_zip(wheel, policies, budget)
     return Verdict(
         overall=judgement.overall,
         external=external,
@@ -117,7 +125,7 @@ def verdict_from(
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         shown=judgement.overall if zipped is None else zipped.overall,
-        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped),
+        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, budget),
     )
 
 
@@ -132,14 +140,16 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def judge_zip(wheel: Wheel, policies: Sequence[Policy]) -> Judgement | None:
+def judge_zip(
+    wheel: Wheel, policies: Sequence[Policy], budget: Budget | None = None
+) -> Judgement | None:
     """Return what `auditwheel show` finds, without options; None if no object counts."""
     settings = Settings()
     subject = _subject(wheel, settings)
     if subject is None:
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
-    search = ZipSearch(wheel)
+    search = ZipSearch(wheel, budget)
     trees = [(subject.needed[top], search.tree(top)) for top in subject.tops]
     external = [
         tuple(sorted({name for tree in trees for name in _walked(subject, policy, *tree)}))
@@ -148,18 +158,21 @@ def judge_zip(wheel: Wheel, policies: Sequence[Policy]) -> Judgement | None:
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement) -> str:
+def _shown_because(
+    wheel: Wheel, installed: Judgement, zipped: Judgement, budget: Budget | None
+) -> str:
     """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
     if zipped.overall == installed.overall:
         return ""
     names = _externals(zipped) - _externals(installed)
-    search = ZipSearch(wheel)
+    search = ZipSearch(wheel, budget)
+    shipped = {basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
     lost = [
         f"`{name}` by the search path of `{member}`"
         for member, elf in wheel.elfs.items()
         if not names.isdisjoint(elf.needed)
         for name, found in search.tree(member).items()
-        if name in names and name in elf.needed and found is None and _ships(wheel, name)
+        if name in names and name in elf.needed and found is None and name in shipped
     ]
     if lost:
         more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
@@ -171,10 +184,6 @@ def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement) -> str
 
 def _externals(found: Judgement) -> set[str]:
     return {name for short in found.upgrades.values() for name in short.libraries}
-
-
-def _ships(wheel: Wheel, name: str) -> bool:
-    return any(basename(member) == name and elf.dynamic for member, elf in wheel.elfs.items())
 
 
 def _judgement(

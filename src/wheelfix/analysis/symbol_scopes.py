@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
@@ -64,10 +65,17 @@ class LoadedWheel:
     """Member -> installed path; dynamic objects only."""
     index: SymbolIndex
     """The libraries whose exports can be read, by the symbols that they define."""
+    budget: Budget
+    """What the loads spend."""
 
     @classmethod
     def around(
-        cls, wheel: Wheel, layout: Layout, environment: Environment, definitions: Definitions
+        cls,
+        wheel: Wheel,
+        layout: Layout,
+        environment: Environment,
+        definitions: Definitions,
+        budget: Budget,
     ) -> "LoadedWheel":
         """Install `wheel` in `layout`, and add the libraries of this machine that it needs.
 
@@ -106,6 +114,7 @@ class LoadedWheel:
             ),
             paths=paths,
             index=SymbolIndex(libraries, wanted, environment.libc),
+            budget=budget,
         )
 
     def elf(self, member: str) -> Elf:
@@ -120,7 +129,7 @@ class LoadedWheel:
     @cached_property
     def loads(self) -> Mapping[str, Load]:
         """Member -> its load, as the first of a process."""
-        loads = load_each(self.paths.values(), self.environment)
+        loads = load_each(self.paths.values(), self.environment, self.budget)
         return dict(zip(self.paths, loads, strict=True))
 
     @property

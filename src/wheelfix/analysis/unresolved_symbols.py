@@ -4,7 +4,7 @@ A reference is looked up in the scopes that the loader makes: those of the loads
 modules, programs, and libraries that no other object of the wheel loads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,6 +47,10 @@ def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unre
     are left out; the rules check these against the interpreter.
     """
     return _Search(loaded, definitions).found()
+
+
+_STEPS_A_LOOKUP = 5
+"""For a symbol in all libraries of an interpreter."""
 
 
 class _Search:
@@ -92,18 +96,20 @@ class _Search:
         return self._undefined_in(member, member, references)
 
     def _undefined_in(
-        self, root: str, member: str, references: Iterable[VersionedName]
+        self, root: str, member: str, references: Collection[VersionedName]
     ) -> tuple[VersionedName, ...]:
         """Return those of `references` of `member` that the load of `root` leaves undefined."""
         if self._loaded.paths[member] not in self._loaded.loads[root].objects:
             return ()
         scope = self._loaded.scopes[root]
+        self._loaded.budget.spend(len(references), "the undefined symbols", member)
         return tuple(reference for reference in references if scope.lookup(*reference) is None)
 
     def _in_load(self, root: str, member: str, references: tuple[VersionedName, ...]) -> Unresolved:
         load = self._loaded.loads[root]
         left = self._undefined_in(root, member, references)
         interpreter = self._interpreter(self._loaded.elf(member))
+        self._loaded.budget.spend(_STEPS_A_LOOKUP * len(left), "the undefined symbols", member)
         left = tuple(reference for reference in left if not _define(interpreter, reference))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
         if not interpreter:

@@ -182,7 +182,7 @@ class _Trial:
             member for member, load in loaded.loads.items() if not edited.isdisjoint(load.objects)
         ]
         environment = loaded.without_needed((drop.member, drop.name) for drop in drops)
-        loads = load_each([loaded.paths[root] for root in roots], environment)
+        loads = load_each([loaded.paths[root] for root in roots], environment, loaded.budget)
         for root, after in zip(roots, loads, strict=True):
             before = loaded.loads[root]
             if before.objects != after.objects:
@@ -288,6 +288,8 @@ class _Trial:
     def _preempted(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
         """Return the references to own symbols that bind to another file after a change."""
         index, own = self._own
+        references = sum(len(own.get(path, ())) for path in change.after.objects)
+        self._loaded.budget.spend(references, "the own symbols", change.before.root)
         before, after = (Scope(load.objects, index) for load in (change.before, change.after))
         return {
             reference: (old, new)
@@ -330,8 +332,22 @@ class _Trial:
         yield from direct or (
             drop
             for drop in here
-            if drop.library and provider in _closure(change.before, drop.library)
+            if drop.library and provider in self._closure(change.before, drop.library)
         )
+
+    def _closure(self, load: Load, start: str) -> set[str]:
+        """Return `start` and its direct and indirect dependencies in `load`."""
+        self._loaded.budget.spend(len(load.requests), "the dependencies", start)
+        edges = values_by_key(
+            (r.requester, r.result) for r in load.requests if r.result is not None
+        )
+        found = {start}
+        waiting = [start]
+        while waiting:
+            new = [path for path in edges.get(waiting.pop(), ()) if path not in found]
+            found.update(new)
+            waiting += new
+        return found
 
     def _hook(self, drop: Unused) -> str | None:
         """Return the hazard that the library has the module's entry point, found by dlsym."""
@@ -350,11 +366,11 @@ class _Trial:
                 found.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
             inside = set(change.before.objects)
+            registering = dict(self._registering(change))
             for drop in drops:
                 if drop.library in change.lost and self._loaded.paths[drop.member] in inside:
-                    leaving = _closure(change.before, drop.library or "") & change.lost
-                    for hazard in self._effects(drop, change, leaving):
-                        found.setdefault(drop, {})[hazard] = None
+                    hazards = (*self._effects(drop), *self._left(drop, change, registering))
+                    found.setdefault(drop, {}).update(dict.fromkeys(hazards))
         lost = frozenset[str]().union(*(change.lost for change in changes))
         leaving_names = {
             drop.name
@@ -368,9 +384,9 @@ class _Trial:
                     f"`{members[0]}` contains the name as a string, and may open it at run time"
                 )
                 found.setdefault(drop, {})[hazard] = None
-        return {drop: list(why) for drop, why in found.items()}
+        return {drop: list(why) for drop, why in found.items() if why}
 
-    def _effects(self, drop: Unused, change: _Change, leaving: set[str]) -> Iterator[str]:
+    def _effects(self, drop: Unused) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")
         if library is None:
             return
@@ -379,13 +395,24 @@ class _Trial:
                 yield "it has constructors: code that runs when it is loaded"
             if among(library.exports.definitions, ALLOCATOR):
                 yield "it defines memory allocation functions such as `malloc`"
-        for path in sorted(leaving - {drop.library}):
-            registry = self._registry(change, path)
-            if registry is not None:
+
+    def _left(self, drop: Unused, change: _Change, registering: Mapping[str, str]) -> Iterator[str]:
+        """Yield what remaining libraries know of those that leave with the library of `drop`."""
+        if not registering or drop.library is None:
+            return
+        for path in sorted(self._closure(change.before, drop.library) - {drop.library}):
+            if path in registering:
                 yield (
                     f"{_quoted(path)}, which comes with it, has constructors, and calls "
-                    f"{_quoted(registry)}, which stays"
+                    f"{_quoted(registering[path])}, which stays"
                 )
+
+    def _registering(self, change: _Change) -> Iterator[tuple[str, str]]:
+        """Yield the leaving libraries that register at a remaining one, each with that one."""
+        for path in change.lost:
+            registry = self._registry(change, path)
+            if registry is not None:
+                yield path, registry
 
     def _registry(self, change: _Change, path: str) -> str | None:
         """Return a remaining library where the constructors of a leaving one may register it.
@@ -399,18 +426,6 @@ class _Trial:
         called = self._loaded.symbol_providers[path] - change.lost
         found = (other for other in change.before.objects if other in called)
         return next((other for other in found if not _is_platform(other)), None)
-
-
-def _closure(load: Load, start: str) -> set[str]:
-    """Return `start` and its direct and indirect dependencies in `load`."""
-    edges = values_by_key((r.requester, r.result) for r in load.requests if r.result is not None)
-    found = {start}
-    waiting = [start]
-    while waiting:
-        new = [path for path in edges.get(waiting.pop(), ()) if path not in found]
-        found.update(new)
-        waiting += new
-    return found
 
 
 def _rebinding(reference: Reference, before: str, after: str | None) -> str:

@@ -7,12 +7,16 @@ first object is searched for all others, after their own search paths.
 
 import posixpath
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.wheel.model import Wheel
 
+_SEARCHED = "the search in the layout of the zip"
+_FOUND_SIZE = 100
+"""Bytes in memory of a name that was searched for."""
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})")
 
 
@@ -26,9 +30,14 @@ class _Directories(NamedTuple):
 class ZipSearch:
     """The search for libraries in the zip of one wheel."""
 
-    def __init__(self, wheel: Wheel) -> None:
-        """Take down the directories of the zip."""
+    def __init__(self, wheel: Wheel, budget: Budget | None = None) -> None:
+        """Take down the directories of the zip.
+
+        Without `budget`, the searches have one of their own.
+        """
         self._elfs = wheel.elfs
+        self._budget = budget or Budget.of_files()
+        self._known: dict[str, _Directories] = {}
         self._directories: set[str] = {"."}
         for member in wheel.members:
             directory = posixpath.dirname(member.name)
@@ -55,7 +64,9 @@ class ZipSearch:
                 waiting.append((provider, iter(self._elfs[provider].needed)))
         return found
 
-    def _find(self, name: str, directories: Iterable[str], dependent: Elf) -> str | None:
+    def _find(self, name: str, directories: Sequence[str], dependent: Elf) -> str | None:
+        # Each policy walks through what is found.
+        self._budget.spend(10 + 2 * len(directories), _SEARCHED, name, memory=_FOUND_SIZE)
         paths = (posixpath.normpath(posixpath.join(folder, name)) for folder in directories)
         return next(
             (
@@ -67,7 +78,14 @@ class ZipSearch:
         )
 
     def _searched(self, member: str) -> _Directories:
+        if member not in self._known:
+            self._known[member] = self._read(member)
+        return self._known[member]
+
+    def _read(self, member: str) -> _Directories:
         elf = self._elfs[member]
+        path = f"{elf.rpath or ''}:{elf.runpath or ''}"
+        self._budget.spend(3 * path.count(":") + len(path) // 10, _SEARCHED, member)
         rpath, runpath = (
             _in_zip(path, member, self._directories) for path in (elf.rpath, elf.runpath)
         )

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from itertools import repeat
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
     DF_SYMBOLIC,
     R_COPY,
@@ -34,10 +35,14 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.image import Buffer, Image, Structs
 from wheelfix.elf.model import Definition, ElfType, Exports, Undefined
-from wheelfix.elf.symbol_tables import Dynamic
+from wheelfix.elf.symbol_tables import LONGEST_NAME, Dynamic
 
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
+_DEFINITION_SIZE = 200
+"""Bytes in memory of a definition besides its name."""
+_NUMBER_SIZE = 64
+"""Bytes in memory of a number in a set."""
 _VISIBLE = {STV_DEFAULT, STV_PROTECTED}
 
 Definitions = tuple[Definition, ...]
@@ -47,6 +52,10 @@ Names = frozenset[str] | set[str]
 class SymbolTables(NamedTuple):
     """Copies of the tables that the exports of an object are read from."""
 
+    name: str
+    """The name of the object, for messages."""
+    budget: Budget
+    """What each look-up spends."""
     structs: Structs
     symbols: bytes
     """.dynsym, from the first symbol that may be defined."""
@@ -69,21 +78,29 @@ class SymbolTables(NamedTuple):
     def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
         strings = self.strings
+        self._spend(len(self.symbols) // self.structs.sym.size)
         shared: dict[tuple[int, int | None], Definitions] = {}
         found: dict[str, Definitions] = {}
         symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
         for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
             raw = strings[at : strings.find(b"\0", at)]
+            if len(raw) > LONGEST_NAME:
+                self._spend(len(raw) >> 8)
             name = raw.decode("utf-8", "surrogateescape")
             if names is not None and name not in names:
                 continue
             if not _is_definition(info, other, section, value):
                 continue
+            if names is None:
+                self._spend(1, memory=_DEFINITION_SIZE + len(raw))
             definition = shared.get((info, version))
             if definition is None:
                 definition = (definition_of(info, version, self.versions),)
                 shared[info, version] = definition
-            found[name] = found[name] + definition if name in found else definition
+            if name in found:
+                self._spend(len(found[name]) >> 6)
+                definition = found[name] + definition
+            found[name] = definition
         return found
 
     def preemptible(self) -> Iterator[str]:
@@ -93,13 +110,18 @@ class SymbolTables(NamedTuple):
         Linkage"): all objects have the same.
         """
         size = self.structs.sym.size
+        self._spend(len(self.referenced))
         for number in self.referenced:
             row = self.symbols[number * size : (number + 1) * size]
             ((at, info, other, section, value, _),) = self.structs.symbols(row)
             if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
                 raw = self.strings[at : self.strings.find(b"\0", at)]
+                self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
                 if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
                     yield raw.decode("utf-8", "surrogateescape")
+
+    def _spend(self, steps: int, memory: int = 0) -> None:
+        self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)
 
 
 def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
@@ -175,30 +197,43 @@ class LazyDefinitions(Mapping[str, Definitions]):
             self._is_complete = True
 
 
-def read_symbol_tables(data: Buffer, name: str) -> SymbolTables:
+def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) -> SymbolTables:
     """Read the tables of an object; they are empty without a dynamic section.
 
-    `name` is for messages. Raises `BadElfError` as `read_elf` does.
+    `name` is for messages. Without `budget`, the object has one of its own. Raises `BadElfError`
+    as `read_elf` does.
     """
     with memoryview(data) as view:
-        image = Image.parse(view, name)
+        image = Image.parse(view, name, budget)
         return symbol_tables(image, Dynamic.parse(image))
 
 
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
     """Return the tables of an object with this dynamic section. Raises `BadElfError`."""
     if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-        return SymbolTables(image.structs, b"", b"", None, {}, (), array("I"))
+        return SymbolTables(
+            name=image.name,
+            budget=image.budget,
+            structs=image.structs,
+            symbols=b"",
+            strings=b"",
+            indices=None,
+            versions={},
+            copies=(),
+            referenced=array("I"),
+        )
     start, stop = first_defined(dynamic), dynamic.symbol_count
     indices = dynamic.version_indices(stop)
     return SymbolTables(
+        name=image.name,
+        budget=image.budget,
         structs=image.structs,
         symbols=dynamic.symbol_bytes(start, stop),
         strings=dynamic.strings,
         indices=indices[start:] if indices is not None else None,
         versions=versions_of(dynamic),
         copies=tuple(_copies(dynamic)),
-        referenced=array("I", sorted({*_referenced(dynamic, start, stop)})),
+        referenced=_numbers(dynamic, start, stop),
     )
 
 
@@ -241,6 +276,13 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
         type=info & 0xF,
         unique=info >> 4 == STB_GNU_UNIQUE,
     )
+
+
+def _numbers(dynamic: Dynamic, start: int, stop: int) -> "array[int]":
+    """Return the entries of `_referenced` in order, each once."""
+    found = {*_referenced(dynamic, start, stop)}
+    dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(found))
+    return array("I", sorted(found))
 
 
 def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:

@@ -13,6 +13,7 @@ from struct import Struct
 from sys import byteorder
 from typing import NamedTuple, Self
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
     EV_CURRENT,
     MAGIC,
@@ -73,6 +74,9 @@ class Structs:
         return found
 
 
+_HEADER_SIZE = 300
+"""Bytes in memory of a `Segment` or a `Section`."""
+
 STRUCTS = {
     (cls, data): Structs(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
 }
@@ -112,6 +116,8 @@ class Image:
 
     view: memoryview
     name: str
+    budget: Budget
+    """What the reading of the file spends."""
     structs: Structs
     osabi: int
     abi_version: int
@@ -135,11 +141,14 @@ class Image:
     """`e_shstrndx`: the number of the section that holds the section names."""
 
     @classmethod
-    def parse(cls, view: memoryview, name: str) -> Self:
+    def parse(cls, view: memoryview, name: str, budget: Budget | None = None) -> Self:
         """Read the header, the program headers and the section headers.
+
+        Without `budget`, the object has one of its own.
 
         Raises `BadElfError` for a broken ELF header and for tables past the end of the file.
         """
+        budget = budget or Budget.of_file(name, len(view))
         if bytes(view[:4]) != MAGIC:
             raise BadElfError(f"`{name}` does not start with ELF's magic number")
         structs = STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
@@ -151,13 +160,16 @@ class Image:
         header = structs.ehdr.unpack_from(view, 16)
         kind, machine, version, entry, phoff, shoff, flags = header[:7]
         _, phentsize, phnum, shentsize, shnum, names = header[7:]
-        sections = _sections(view, structs, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, structs, shoff)
-        segments = _segments(view, name, structs, (phoff, phentsize, phnum))
+        if not shnum and shoff:
+            shnum = _many_sections(view, structs, shoff)
+        segments = _segments(view, name, budget, structs, (phoff, phentsize, phnum))
+        sections = _sections(view, name, budget, structs, (shoff, shentsize, shnum))
         return cls(
             view=view,
             name=name,
+            budget=budget,
             structs=structs,
             osabi=view[7],
             abi_version=view[8],
@@ -181,6 +193,10 @@ class Image:
             f"`{self.name}` is not a sound ELF object: {what}",
             hint=f"look at it with `readelf -ldW`, and rebuild or exclude `{self.name}`",
         )
+
+    def spend(self, steps: int, what: str, *, memory: int = 0) -> None:
+        """Count steps and bytes. Raises `BudgetError` if they are not left."""
+        self.budget.spend(steps, what, self.name, memory=memory)
 
     def require_whole(self) -> None:
         """Raise `BadElfError` unless the file holds the contents of every PT_LOAD segment."""
@@ -229,6 +245,7 @@ class Image:
 
     def extent(self, address: int, what: str) -> tuple[int, int]:
         """Return the file offset of a virtual address, and the number of bytes mapped there."""
+        self.spend(1 + (len(self.mapped) >> 4), what)
         for start, stop, shift in self.mapped:
             if start <= address < stop:
                 return address - shift, stop - address
@@ -238,6 +255,7 @@ class Image:
         """Copy bytes out of the file: the copy does not keep the caller's buffer alive."""
         if offset < 0 or size < 0 or offset + size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
+        self.spend(1 + (size >> 12), what, memory=size)
         return bytes(self.view[offset : offset + size])
 
     def loaded(self, address: int, size: int, what: str) -> bytes:
@@ -250,28 +268,28 @@ class Image:
         The descriptor of a property note is padded to 8 in ELF64, all others to 4 whatever the
         class: the gABI's "Note Section" as practised.
         """
-        raw = self.read(offset, min(size, 1 << 16), "a note")
-        at = 0
-        while at + 12 <= len(raw):
-            name_size, size, kind = self.structs.note.unpack_from(raw, at)
-            start = at + 12 + (name_size + 3) // 4 * 4
-            owner = raw[at + 12 : at + 12 + name_size]
-            if start + size > len(raw):
+        end = offset + size
+        while offset + 12 <= end:
+            name_size, size, kind = self.unpack(self.structs.note, offset, "a note")
+            start = offset + 12 + (name_size + 3) // 4 * 4
+            if start + size > end:
                 return
-            yield kind, owner, raw[start : start + size]
+            owner = self.read(offset + 12, name_size, "the owner of a note")
+            yield kind, owner, self.read(start, size, "a note")
             wide = self.structs.bits == 64 and (kind, owner) == (NT_GNU_PROPERTY_TYPE_0, b"GNU\0")
             unit = 8 if wide else 4
-            at = start + (size + unit - 1) // unit * unit
+            offset = start + (size + unit - 1) // unit * unit
 
     def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
         """Read one structure."""
+        self.spend(1, what)
         if offset < 0 or offset + struct.size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
         return struct.unpack_from(self.view, offset)
 
 
 def _segments(
-    view: memoryview, name: str, structs: Structs, table: tuple[int, int, int]
+    view: memoryview, name: str, budget: Budget, structs: Structs, table: tuple[int, int, int]
 ) -> tuple[Segment, ...]:
     offset, entsize, count = table
     if not count:
@@ -281,6 +299,7 @@ def _segments(
             f"`{name}` is truncated or broken: its program headers are not all in the file",
             hint="it was not copied whole; build or download it again",
         )
+    budget.spend(count, "the program headers", name, memory=_HEADER_SIZE * count)
     raw = structs.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     if structs.bits == 32:
         raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
@@ -310,17 +329,24 @@ def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
 
 
 def _sections(
-    view: memoryview, structs: Structs, table: tuple[int, int, int]
+    view: memoryview, name: str, budget: Budget, structs: Structs, table: tuple[int, int, int]
 ) -> tuple[Section, ...]:
     offset, entsize, count = table
     if not offset or entsize != structs.shdr.size or offset + entsize > len(view):
         return ()
-    if not count:  # too many for e_shnum: sh_size of section 0 is the count
-        count = structs.shdr.unpack_from(view, offset)[5]
     if offset + count * entsize > len(view):
         return ()
+    budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     return tuple(Section(*fields[:7]) for fields in raw)
+
+
+def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:
+    """Read the number of sections where e_shnum is 0: sh_size of section 0."""
+    if offset + structs.shdr.size > len(view):
+        return 0
+    count: int = structs.shdr.unpack_from(view, offset)[5]
+    return count
 
 
 def _is_tbss(section: Section) -> bool:

@@ -6,11 +6,12 @@ DT_GNU_HASH the names of defined symbols are searched as one string of bytes, ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
     DF_BIND_NOW,
     DF_SYMBOLIC,
@@ -32,7 +33,7 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
-from wheelfix.elf.symbol_tables import MAX_SYMBOLS, Dynamic
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 
 _ST_INFO = {32: 12, 64: 4}
@@ -43,23 +44,27 @@ _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
 _DEBUG_SECTIONS = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
+_UNDEFINED_SIZE = 200
+"""Bytes in memory of an undefined symbol besides its name."""
+_BATCH = 1 << 14
+"""Bytes of undefined symbols that are counted at once."""
 _FLAG_TAGS = {Dt.SYMBOLIC: DF_SYMBOLIC, Dt.TEXTREL: DF_TEXTREL, Dt.BIND_NOW: DF_BIND_NOW}
 _MAX_ENTRIES = 1000
 """DT_NEEDED and search path entries; real objects have fewer than a hundred, and the loader tries
 each name in each directory."""
 
 
-def read_elf(data: Buffer, name: str) -> Elf:
+def read_elf(data: Buffer, name: str, budget: Budget | None = None) -> Elf:
     """Read one ELF object (gABI chapters 4 and 5).
 
     `name` is for messages, and its stem is that of the hook `init<stem>`. Nothing refers to `data`
     afterwards. An object that is not for the dynamic loader (`.o`, core file, static program,
-    debug companion) has `dynamic` false.
+    debug companion) has `dynamic` false. Without `budget`, the object has one of its own.
 
     Raises `BadElfError` for a truncated file and for broken tables.
     """
     with memoryview(data) as view:
-        image = Image.parse(view, name)
+        image = Image.parse(view, name, budget)
         return _read(image, _loadable(image))
 
 
@@ -73,12 +78,12 @@ class ReadObject(NamedTuple):
     """The file offsets of .dynstr."""
 
 
-def read_object(data: memoryview, name: str) -> ReadObject:
+def read_object(data: memoryview, name: str, budget: Budget) -> ReadObject:
     """Read one ELF object and its symbol tables.
 
     Raises `BadElfError` as `read_elf` does.
     """
-    image = Image.parse(data, name)
+    image = Image.parse(data, name, budget)
     dynamic = _loadable(image)
     elf = _read(image, dynamic)
     if dynamic is None:
@@ -89,10 +94,10 @@ def read_object(data: memoryview, name: str) -> ReadObject:
     return ReadObject(elf, None, strings)
 
 
-def dynamic_strings(data: memoryview, name: str) -> range:
+def dynamic_strings(data: memoryview, name: str, budget: Budget) -> range:
     """Return the file offsets of .dynstr, an empty range without one."""
     try:
-        dynamic = Dynamic.parse(Image.parse(data, name))
+        dynamic = Dynamic.parse(Image.parse(data, name, budget))
         return range(0) if dynamic is None else _strings(dynamic)
     except BadElfError:
         return range(0)
@@ -143,7 +148,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
     image, tags = dynamic.image, dynamic.tags
     needs = list(dynamic.version_needs())
     needed = tuple(
-        dynamic.string(value, "DT_NEEDED") for tag, value in dynamic.entries if tag == Dt.NEEDED
+        dynamic.name(value, "DT_NEEDED") for tag, value in dynamic.entries if tag == Dt.NEEDED
     )
     filtees = tuple(_filtees(dynamic))
     rpath, runpath = (dynamic.tag_string(tag) for tag in (Dt.RPATH, Dt.RUNPATH))
@@ -173,7 +178,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         verdef=tuple(v.name for _, v in dynamic.version_definitions() if not v.base),
         undefined=tuple(_undefined(dynamic, needs, is_program=elf.is_executable)),
         module_hooks=_module_hooks(dynamic),
-        dlopen_notes=tuple(_dlopen_notes(image)),
+        dlopen_notes=tuple(dict.fromkeys(_dlopen_notes(image))),
         dt_flags=_flags(dynamic),
         dt_flags_1=tags.get(Dt.FLAGS_1, 0),
         has_init=Dt.INIT in tags,
@@ -193,7 +198,7 @@ def _filtees(dynamic: Dynamic) -> Iterator[Filtee]:
             position += 1
         elif tag in {Dt.FILTER, Dt.AUXILIARY}:
             required = tag == Dt.FILTER
-            yield Filtee(dynamic.string(value, Dt(tag).name), required, position)
+            yield Filtee(dynamic.name(value, Dt(tag).name), required, position)
 
 
 def _symtab_size(image: Image) -> int:
@@ -240,8 +245,10 @@ def _undefined(
 ) -> Iterator[Undefined]:
     wanted = {index: (version, file) for file, versions in needs for index, version in versions}
     count = _undefined_bound(dynamic, is_program=is_program)
+    image = dynamic.image
     indices = dynamic.version_indices(count) if count else None
     strings, unversioned = dynamic.strings, (None, None)
+    taken = 0
     for number, (name, info, _, section, _, _) in enumerate(dynamic.symbols(0, count)):
         binding = info >> 4
         if section != 0 or name == 0 or binding == STB_LOCAL:
@@ -250,9 +257,14 @@ def _undefined(
         version, file = wanted.get(index, unversioned)
         end = strings.find(b"\0", name)
         if end < 0:
-            raise dynamic.image.bad("a symbol's name is no string of the dynamic string table")
+            raise image.bad("a symbol's name is no string of the dynamic string table")
+        taken += _UNDEFINED_SIZE + end - name
+        if taken > _BATCH:
+            image.spend(taken >> 7, "the undefined symbols", memory=taken)
+            taken = 0
         text = strings[name:end].decode("utf-8", "surrogateescape")
         yield Undefined(text, version, file, info & 0xF, binding == STB_WEAK)
+    image.spend(taken >> 7, "the undefined symbols", memory=taken)
 
 
 def _undefined_bound(dynamic: Dynamic, *, is_program: bool) -> int:
@@ -274,7 +286,7 @@ def _unique_symbols(dynamic: Dynamic) -> int:
     image, size = dynamic.image, dynamic.image.structs.sym.size
     try:
         start, stop = first_defined(dynamic), dynamic.symbol_count
-        if not start < stop <= MAX_SYMBOLS:
+        if not start < stop:
             return 0
         info = dynamic.symbol_bytes(start, stop)[_ST_INFO[image.structs.bits] :: size]
     except BadElfError:
@@ -289,7 +301,8 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     in .dynsym: the text can be the name of an undefined symbol as well.
     """
     names = _hook_names(dynamic) if Dt.SYMTAB in dynamic.tags else {}
-    symbols = dynamic.symbols(first_defined(dynamic), dynamic.symbol_count) if names else ()
+    start, stop = first_defined(dynamic), dynamic.symbol_count if names else 0
+    symbols = dynamic.symbols(start, stop)
     found = {
         names[name]
         for name, info, _, section, *_ in symbols
@@ -310,6 +323,8 @@ def _hook_names(dynamic: Dynamic) -> dict[int, bytes]:
         at = strings.find(prefix)
         while at >= 0 and len(names) < _MAX_HOOKS:
             end = strings.find(b"\0", at)
+            size = max(end, at) - at
+            dynamic.image.spend(1 + (size >> 10), "the strings", memory=_UNDEFINED_SIZE + size)
             names[at] = strings[at : end if end >= 0 else len(strings)]
             at = strings.find(prefix, at + 1)
     return names
@@ -322,24 +337,26 @@ def _gnu_properties(image: Image) -> bytes:
     """
     properties = [s for s in image.segments if s.type == Pt.GNU_PROPERTY]
     notes = [s for s in image.segments if s.type == Pt.NOTE]
-    places = [(s.offset, s.filesz) for s in (*properties, *notes)]
+    places = dict.fromkeys((s.offset, s.filesz) for s in (*properties, *notes))
     if not places:
-        places = [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
+        places = dict.fromkeys((s.offset, s.size) for s in image.sections if s.type == Sht.NOTE)
     for kind, owner, descriptor in _notes(image, places):
         if kind == NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0":
+            image.spend(len(descriptor) >> 3, "the properties")
             return descriptor
     return b""
 
 
 def _dlopen_notes(image: Image) -> Iterator[str]:
     """Yield the dlopen metadata, as JSON (uapi-group.org, "dlopen() Metadata for ELF Files")."""
-    places = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
+    places = dict.fromkeys((s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE)
     for kind, owner, descriptor in _notes(image, places):
         if kind == NT_DLOPEN and owner == b"FDO\0":
+            image.spend(len(descriptor) >> 6, "the dlopen notes", memory=8 * len(descriptor))
             yield descriptor.rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _notes(image: Image, places: list[tuple[int, int]]) -> Iterator[tuple[int, bytes, bytes]]:
+def _notes(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes, bytes]]:
     for offset, size in places:
         if offset + size <= len(image.view):
             yield from image.notes(offset, size)

@@ -1,7 +1,7 @@
 """The tables of dynamic symbols: .dynsym, hash tables, symbol versions, relocations.
 
 All are found by the tags of the dynamic section, as the loader finds them. No count in them is
-trusted: no loop is longer than the file can hold.
+trusted: no loop is longer than the file can hold, and each spends the budget of the image.
 """
 
 from array import array
@@ -15,11 +15,10 @@ from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
 
-MAX_SYMBOLS = 1 << 20
-"""More dynamic symbols than any real library has; a larger table is rejected."""
-MAX_VERSIONS = 1 << 15
-"""Version indices have 15 bits (LSB core, "Symbol Version Table")."""
-_MAX_CHAIN = 1 << 16
+LONGEST_NAME = 4096
+"""Bytes of the name of a file (limits.h: PATH_MAX) or of a version."""
+_STRING_SIZE = 60
+"""Bytes in memory of a string besides its text."""
 _MAX_DYNAMIC = 1 << 20
 """Bytes."""
 
@@ -78,6 +77,7 @@ class Dynamic:
             if tag == Dt.NULL:
                 break
             entries.append((tag, value))
+        image.spend(len(entries), "the dynamic section", memory=150 * len(entries))
         tags = dict(entries)
         strings = b""
         if Dt.STRTAB in tags:
@@ -90,7 +90,16 @@ class Dynamic:
         end = self.strings.find(b"\0", offset)
         if end < 0:
             raise self.image.bad(f"{what} is no string of the dynamic string table")
+        size = end - offset
+        self.image.spend(1 + (size >> 10), what, memory=_STRING_SIZE + size)
         return self.strings[offset:end].decode("utf-8", "surrogateescape")
+
+    def name(self, offset: int, what: str) -> str:
+        """Read the name of a file or of a version."""
+        name = self.string(offset, what)
+        if len(name) > LONGEST_NAME:
+            raise self.image.bad(f"{what} is a name of more than {LONGEST_NAME:,} bytes")
+        return name
 
     def tag_string(self, tag: Dt) -> str | None:
         """Read the string that a tag refers to, None if the tag is missing."""
@@ -102,9 +111,9 @@ class Dynamic:
         """Yield the file of each Verneed record, and its versions with their indices."""
         for record in self.need_records():
             yield (
-                self.string(record.file, "the file of a version need"),
+                self.name(record.file, "the file of a version need"),
                 [
-                    (index & VERSYM_INDEX, self.string(name, "a needed version"))
+                    (index & VERSYM_INDEX, self.name(name, "a needed version"))
                     for _, _, _, index, name in record.auxiliaries
                 ],
             )
@@ -118,7 +127,6 @@ class Dynamic:
             return
         image, structs = self.image, self.image.structs
         at, _ = image.extent(self.tags[Dt.VERNEED], "DT_VERNEED")
-        budget = MAX_VERSIONS
         while True:
             version, _, file, aux, step = image.unpack(structs.verneed, at, "a Verneed record")
             if version != 1:
@@ -126,9 +134,6 @@ class Dynamic:
             auxiliaries: list[tuple[int, int, int, int, int]] = []
             where = at + aux
             while True:
-                budget -= 1
-                if budget < 0:
-                    raise image.bad("its version needs do not end")
                 hashed, flags, index, name, more = image.unpack(
                     structs.vernaux, where, "a Vernaux record"
                 )
@@ -145,7 +150,7 @@ class Dynamic:
         """Yield each Verdef record's index and name."""
         for index, flags, names in self.definition_records():
             if names:
-                text = self.string(names[0], "a defined version")
+                text = self.name(names[0], "a defined version")
                 yield index & VERSYM_INDEX, Version(text, base=bool(flags & 1))
 
     def definition_records(self) -> Iterator[tuple[int, int, list[int]]]:
@@ -154,8 +159,7 @@ class Dynamic:
             return
         image, structs = self.image, self.image.structs
         at, _ = image.extent(self.tags[Dt.VERDEF], "DT_VERDEF")
-        budget = 2 * MAX_VERSIONS
-        while budget > 0:
+        while True:
             version, flags, index, count, _, aux, step = image.unpack(
                 structs.verdef, at, "a Verdef record"
             )
@@ -163,7 +167,7 @@ class Dynamic:
                 raise image.bad(f"a Verdef record has the unknown version {version}")
             names: list[int] = []
             where = at + aux
-            for _ in range(min(count, budget)):
+            for _ in range(count):
                 name, more = image.unpack(structs.verdaux, where, "a Verdaux record")
                 names.append(name)
                 where += more
@@ -171,8 +175,6 @@ class Dynamic:
             if not step:
                 return
             at += step
-            budget -= max(count, 1)
-        raise image.bad("its version definitions do not end")
 
     def version_indices(self, count: int) -> "array[int] | None":
         """Read DT_VERSYM for the first `count` symbols; None without such a table."""
@@ -191,11 +193,11 @@ class Dynamic:
         """Copy the entries `start` to `stop` - 1."""
         if stop <= start:
             return b""
-        if stop - start > MAX_SYMBOLS:
-            raise self.image.bad(f"it claims to have {stop} dynamic symbols")
         size = self.image.structs.sym.size
         at = self.tags[Dt.SYMTAB] + start * size
-        return self.image.loaded(at, (stop - start) * size, "the symbol table")
+        raw = self.image.loaded(at, (stop - start) * size, "the symbol table")
+        self.image.spend(stop - start, "the dynamic symbols")
+        return raw
 
     @cached_property
     def symbol_count(self) -> int:
@@ -273,6 +275,7 @@ class Dynamic:
         """Read the tables of DT_RELA, DT_REL and DT_JMPREL."""
         for tag, struct, size in self.relocation_tables():
             raw = self.image.loaded(self.tags[tag], size, f"DT_{tag.name}")
+            self.image.spend(size // struct.size, "the relocations")
             yield Relocations(tag=tag, struct=struct, raw=raw)
 
     def relocation_tables(self) -> Iterator[tuple[Dt, Struct, int]]:
@@ -316,11 +319,12 @@ class GnuHash:
         """Return the highest symbol number in the table, None if it is empty."""
         image = self.image
         raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        image.spend(self.count >> 4, "DT_GNU_HASH", memory=4 * self.count)
         last = max(image.structs.words("I", raw), default=0)
         if last < self.symoffset:
             return None
         word = image.structs.word
-        for index in range(last, min(last + _MAX_CHAIN, self.symoffset + self.chain_count)):
+        for index in range(last, self.symoffset + self.chain_count):
             (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
             if value & 1:
                 return index

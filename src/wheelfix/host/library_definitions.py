@@ -130,8 +130,11 @@ class GivenLibraries:
         for piece in self.archive.inflated(member):
             strings.feed(piece)
         strings.finish()
-        skipped = dynamic_strings(self.archive.buffer(member), member) if is_elf else range(0)
+        skipped = self._dynamic_strings(member) if is_elf else range(0)
         return any(found == text and at not in skipped for at, found in strings.found)
+
+    def _dynamic_strings(self, member: str) -> range:
+        return dynamic_strings(self.archive.buffer(member), member, self.archive.budget)
 
     # --- Libraries that are not in the wheel
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installation import Installation, PlantedLibraries
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import recorded
@@ -22,7 +23,7 @@ from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import library_path_directories
 from wheelfix.loader.target_platforms import Target, populate
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
-from wheelfix.wheel.python_source import Budget
+from wheelfix.wheel.python_source import MOST_STEPS
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
 
@@ -69,7 +70,7 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
     `folders` are pairs of a site-packages folder and a package in it.
     """
     found: list[LibrarySearches] = []
-    budget = Budget()
+    budget = Budget("the Python sources", MOST_STEPS)
     for folder, package in folders:
         for path in sorted((folder / package).rglob("*.py")):
             name = str(path.relative_to(folder))

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.loader.load_values import Environment, SearchOutcome
 
@@ -9,12 +10,15 @@ from wheelfix.loader.load_values import Environment, SearchOutcome
 class FileSystem:
     """The files of an environment as open(2) finds them; directories are resolved once."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, budget: Budget) -> None:
         self.environment = environment
+        self.budget = budget
+        """What the loads from these files spend."""
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}
         paths = (environment.files, environment.broken, environment.links)
+        budget.spend(sum(map(len, paths)), "the installed files")
         for path in chain(environment.directories, *paths):
             directory = path.rpartition("/")[0]
             while directory and directory not in self.directories:
@@ -74,6 +78,7 @@ class FileSystem:
         """
         if depth > 40:  # MAXSYMLINKS
             raise RecursionError
+        self.budget.spend(1 + len(path) // 100, "the paths that are searched")
         parts = [part for part in path.split("/") if part not in {"", "."}]
         current = ""
         for index, part in enumerate(parts):

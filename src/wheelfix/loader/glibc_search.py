@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType, Filtee
 from wheelfix.loader.file_system import FileSystem
@@ -126,17 +127,18 @@ class GlibcProcess(LoaderProcess):
 
         The DT_RPATH of an object with DT_RUNPATH is ignored.
         """
-        chain: list[LinkMap] = []
-        owner = requester
+        owner, is_main = requester, False
         while owner is not None:
-            chain.append(owner)
+            is_main = is_main or owner is self.main
+            yield from self._own_rpath(owner, How.RPATH if owner is requester else How.INHERITED)
             owner = owner.loader
-        if self.main is not None and self.main not in chain:
-            chain.append(self.main)
-        for owner in chain:
-            if owner.elf and owner.elf.runpath is None and owner.elf.rpath is not None:
-                how = How.RPATH if owner is requester else How.INHERITED
-                yield how, self._search_path(owner, owner.elf.rpath)
+            self._spend(1, 0)
+        if self.main is not None and not is_main:
+            yield from self._own_rpath(self.main, How.INHERITED)
+
+    def _own_rpath(self, owner: LinkMap, how: How) -> SearchLists:
+        if owner.elf and owner.elf.runpath is None and owner.elf.rpath is not None:
+            yield how, self._search_path(owner, owner.elf.rpath)
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         """`open_verify`: other classes and machines are skipped, other errors are fatal."""
@@ -170,7 +172,8 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
     for path, elf in reversed(chain):
         origin = path.rpartition("/")[0] or "/"
         loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
-    process = GlibcProcess(FileSystem(replace(environment, cache={})), None)
+    files = FileSystem(replace(environment, cache={}), Budget(chain[0][0]))
+    process = GlibcProcess(files, None)
     return process.search_lists(loader, "")
 
 

@@ -31,6 +31,11 @@ class LinkMap:
     """DT_NEEDED name -> the object that it led to first."""
 
 
+_LOADED = "the libraries that it loads"
+_REQUEST_SIZE, _CANDIDATE_SIZE = 200, 150
+"""Bytes in memory, without the path of a candidate."""
+
+
 class SearchList(NamedTuple):
     """One list of directories; for a path and for ld.so.cache, of files."""
 
@@ -86,6 +91,7 @@ class LoaderProcess(ABC):
     def __init__(self, files: FileSystem, main: str | None) -> None:
         self.files = files
         self.environment = files.environment
+        self._search_paths: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
@@ -157,6 +163,7 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
+        self.files.budget.spend(15, _LOADED, memory=_REQUEST_SIZE)
         request = Request(requester=requester.file if requester else None, name=name, result=None)
         spelled = self._expanded(requester, name) if "$" in name else name
         if named := self._names.get(spelled):
@@ -185,8 +192,10 @@ class LoaderProcess(ABC):
     ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
         """Return the canonical path and object that a search finds, and all candidates."""
         tried: list[Candidate] = []
+        spend = self.files.budget.spend
         for how, places in self._lists(requester, name):
             for entry, path, real, there, last in self._opened(name, how, places):
+                spend(3, _LOADED, memory=_CANDIDATE_SIZE + len(path))
                 elf, outcome = self._checked(there)
                 tried.append(Candidate(path, how, outcome, places.owner, entry))
                 if elf is not None:
@@ -233,6 +242,7 @@ class LoaderProcess(ABC):
 
     def _move_before(self, moved: LinkMap, other: LinkMap) -> None:
         """Change the load order, in which the objects are searched for a name."""
+        self._spend(len(self._inodes) >> 1, 0)
         maps = sorted(self._inodes.values(), key=attrgetter("place"))
         maps.remove(moved)
         maps.insert(maps.index(other) if other in maps else 0, moved)
@@ -286,8 +296,11 @@ class LoaderProcess(ABC):
         """Return the loader's verdict on an object that it opened."""
 
     def _caller(self, path: str) -> LinkMap | None:
-        """Return the object whose search path is used for a dlopen by the object at `path`."""
-        return self._inodes[self.files.inode(self.files.file(path)[0])]
+        """Return the object whose search path is used for a dlopen by the object at `path`.
+
+        The program's is used for an object that could not be loaded.
+        """
+        return self._inodes.get(self.files.inode(self.files.file(path)[0]), self.main)
 
     @abstractmethod
     def _name_found_again(self, known: LinkMap, name: str) -> None:
@@ -340,7 +353,17 @@ class LoaderProcess(ABC):
 
     def _search_path(self, owner: LinkMap, path: str) -> SearchList:
         """Return the expanded search path of `owner`."""
-        return SearchList(owner.file, self._directories(path, owner.origin))
+        key = path, owner.origin
+        if key not in self._search_paths:
+            directories = self._directories(path, owner.origin)
+            text = sum(len(directory) for _, directory in directories)
+            steps = len(path) // 10
+            self._spend(steps, 150 * len(directories) + text)
+            self._search_paths[key] = directories
+        return SearchList(owner.file, self._search_paths[key])
+
+    def _spend(self, steps: int, memory: int) -> None:
+        self.files.budget.spend(steps, _LOADED, memory=memory)
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

@@ -8,44 +8,38 @@ the same order, and records each candidate with its outcome, so that a failure c
 import posixpath
 from collections.abc import Iterable
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.errors import BadWheelError
 from wheelfix.loader import glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen, Environment, Load
 from wheelfix.loader.process import LoaderProcess
 
-_MAX_REQUESTS = 2_000_000
-"""Of all objects of a wheel together; the largest published wheels have a hundredth of that."""
 
-
-def load(root: str, environment: Environment) -> Load:
+def load(root: str, environment: Environment, budget: Budget | None = None) -> Load:
     """Load `root` in a new process: dlopen for a library, a start for an executable."""
-    return load_each([root], environment)[0]
+    return load_each([root], environment, budget)[0]
 
 
-def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...]:
+def load_each(
+    roots: Iterable[str], environment: Environment, budget: Budget | None = None
+) -> tuple[Load, ...]:
     """Load each of `roots` in a new process of its own.
 
-    Raises `BadWheelError` if the objects need each other in more ways than any real wheel's.
+    Without `budget`, the loads have one of their own. Raises `BudgetError` when it is spent.
     """
-    files = FileSystem(environment)
-    loads: list[Load] = []
-    requests = 0
-    for root in roots:
-        loads.append(_load(root, files))
-        requests += len(loads[-1].requests)
-        if requests > _MAX_REQUESTS:
-            raise BadWheelError(
-                f"the objects need each other in more than {_MAX_REQUESTS:,} ways",
-                hint="no build writes this; if yours does, please report the wheel",
-            )
-    return tuple(loads)
+    files = FileSystem(environment, budget or Budget.of_files())
+    return tuple(_load(root, files) for root in roots)
 
 
-def load_all(roots: Iterable[str | Dlopen], environment: Environment) -> tuple[Load, ...]:
-    """Open `roots` one after the other in one process: earlier loads provide for later ones."""
-    process = start_process(FileSystem(environment))
+def load_all(
+    roots: Iterable[str | Dlopen], environment: Environment, budget: Budget | None = None
+) -> tuple[Load, ...]:
+    """Open `roots` one after the other in one process: earlier loads provide for later ones.
+
+    The budget is as for `load_each`.
+    """
+    process = start_process(FileSystem(environment, budget or Budget.of_files()))
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots
@@ -99,7 +93,7 @@ def needed_name(name: str, origin: str | None, environment: Environment) -> str:
 
 def library_path_directories(environment: Environment) -> tuple[str, ...]:
     """Return the directories of LD_LIBRARY_PATH; the `$ORIGIN` of glibc is the program's."""
-    process = _process(FileSystem(environment), environment.main)
+    process = _process(FileSystem(environment, Budget.of_files()), environment.main)
     return tuple(directory for _, directory in process.library_path.pairs)
 
 

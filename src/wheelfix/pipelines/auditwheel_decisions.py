@@ -22,6 +22,7 @@ from wheelfix.analysis.policy_reasons import (
     not_located,
 )
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
+from wheelfix.budget import Budget
 from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
 from wheelfix.grouping import grouped
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
@@ -79,7 +80,13 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     )
 
 
-def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Path) -> Verdict:
+def verdict(
+    auditwheel: Auditwheel,
+    wheel: Wheel,
+    settings: Settings,
+    workdir: Path,
+    budget: Budget | None = None,
+) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
 
     Exclude patterns are used. Unless one of them is for paths, the answer does not depend on the
@@ -93,7 +100,7 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
         nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
         question = replace(question, ldpaths="", environ=nowhere)
     judgement = _judgement(_analyze(auditwheel, question, wheel))
-    return verdict_from(wheel, judgement, settings, policies)
+    return verdict_from(wheel, judgement, settings, policies, budget)
 
 
 # --- The question ---------------------------------------------------------------------------------

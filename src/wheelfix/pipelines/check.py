@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.analysis.providers_in_run import set_members
+from wheelfix.budget import Budget
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, unexpected_error
 from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
@@ -64,7 +65,8 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
-            verdict=verdict_of(wheel, settings) if settings.verdict else None,
+            budget=archive.budget,
+            verdict=verdict_of(wheel, settings, archive.budget) if settings.verdict else None,
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
@@ -108,11 +110,14 @@ def _read(path: Path) -> Wheel:
         return archive.wheel
 
 
-def verdict_of(wheel: Wheel, settings: Settings) -> Verdict | None:
-    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
+def verdict_of(wheel: Wheel, settings: Settings, budget: Budget | None = None) -> Verdict | None:
+    """Return the verdict on `wheel`; libraries that others provide count as excluded.
+
+    Without `budget`, it has one of its own.
+    """
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
-    return policy_verdict(wheel, excluding, read_policies())
+    return policy_verdict(wheel, excluding, read_policies(), budget)
 
 
 def partition_findings(

@@ -285,7 +285,7 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
         return None
     others = provided_elsewhere(wheel, job.settings)
     settings = replace(job.settings, exclude=(*job.settings.exclude, *excluded, *others))
-    return asking.verdict(job.auditwheel, wheel, settings, job.workdir)
+    return asking.verdict(job.auditwheel, wheel, settings, job.workdir, job.archive.budget)
 
 
 # --- Deciding -------------------------------------------------------------------------------------
@@ -296,7 +296,12 @@ def _decide(job: _Job) -> _Plan:
     refuse_other_system(job.archive.wheel)
     refuse_pure(job.archive.wheel, settings)
     _refuse_false_record(job)
-    read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
+    read = Context(
+        wheel=job.archive.wheel,
+        settings=settings,
+        budget=job.archive.budget,
+        definitions=job.definitions,
+    )
     found = run_rules(read, job.rules)
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:

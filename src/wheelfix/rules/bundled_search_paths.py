@@ -55,14 +55,11 @@ def gaps(context: Context) -> Iterator[Gap]:
         ways: dict[tuple[tuple[str, ...], bool], dict[str, str]] = {}
         missing: dict[tuple[tuple[str, ...], bool], dict[int, None]] = {}
         for name in dict.fromkeys(elf.needed):
-            provider = _provider(context, dependent, name)
+            failing = [n for n, seen in enumerate(found) if seen.get((dependent, name)) is False]
+            provider = _provider(context, dependent, name) if failing else None
             if provider is None:
                 continue
-            failing = [
-                n
-                for n, seen in enumerate(found)
-                if seen.get((dependent, name)) is False and provider in context.layouts[n].paths
-            ]
+            failing = [n for n in failing if provider in context.layouts[n].paths]
             if not failing:
                 continue
             way = (_entries(context, dependent, provider), _is_inherited(context, dependent, name))
@@ -93,6 +90,10 @@ def _is_inherited(context: Context, dependent: str, name: str) -> bool:
     """Return whether a vendored dependent finds `name` whenever another object loads it."""
     if not context.settings.is_vendored(dependent, context.wheel):
         return False
+    context.budget.spend(
+        sum(len(load.requests) for loads in context.loads for load in loads.values()) >> 2,
+        f"what loads `{dependent}`",
+    )
     results = [
         request.result is not None
         for layout, loads in zip(context.layouts, context.loads, strict=True)
@@ -109,9 +110,11 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
     if may_come_from_platform(name):
         return None
     elfs = context.wheel.elfs
+    shipped = context.shipped.get(name, ())
+    context.budget.spend(3 * len(shipped), f"the libraries called `{name}`")
     candidates = [
         member
-        for member in context.shipped.get(name, ())
+        for member in shipped
         if member != dependent and elfs[dependent].abi == elfs[member].abi
     ]
     return min(
@@ -122,9 +125,9 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
 def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:
     """Return the sort key of a provider: same install scheme path, shortest path, name."""
     mine, theirs = split(dependent, wheel), split(library, wheel)
-    folders = (posixpath.dirname(member) or "." for member in (library, dependent))
-    way = posixpath.relpath(*folders)
-    return (not mine or not theirs or mine[0] is not theirs[0], way.count("/"), library)
+    here, there = dependent.split("/")[:-1], library.split("/")[:-1]
+    steps = len(here) + len(there) - 2 * len(posixpath.commonprefix([here, there]))
+    return (not mine or not theirs or mine[0] is not theirs[0], max(steps - 1, 0), library)
 
 
 def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]:
@@ -320,6 +323,7 @@ def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
             continue
         closed[library] = None
         needed = context.wheel.elfs[library].needed
+        context.budget.spend(2 + 2 * len(needed), f"the dependencies of `{library}`")
         providers = (_provider(context, library, name) for name in needed)
         waiting.extend(provider for provider in providers if provider is not None)
     return tuple(closed)

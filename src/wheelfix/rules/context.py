@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from wheelfix.analysis.providers import ProviderUse, provider_uses
 from wheelfix.analysis.symbol_scopes import Definitions, LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
@@ -65,6 +66,8 @@ class Context:
     """The wheel before the edits of this stage."""
     against: tuple[Wheel, ...] = ()
     """Wheels of an earlier release, for a comparison of sizes."""
+    budget: Budget = field(default_factory=Budget.of_files, compare=False)
+    """What the analyses of the wheel spend."""
 
     def at_stage(self, stage: Stage) -> "Context":
         """Return the context in which `stage` of a repair starts, with the analyses made so far."""
@@ -93,7 +96,7 @@ class Context:
     def loads(self) -> tuple[Mapping[str, Load], ...]:
         """For each layout, what each installed object loads when it is opened first."""
         return tuple(
-            _loads(self.wheel, layout, environment_of(self.wheel, layout))
+            _loads(self.wheel, layout, environment_of(self.wheel, layout), self.budget)
             for layout in self.layouts
         )
 
@@ -137,7 +140,9 @@ class Context:
         return tuple(
             TargetLoads(
                 target=target,
-                loads=_loads(wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel))),
+                loads=_loads(
+                    wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel)), self.budget
+                ),
                 members=layout.members,
             )
             for target in self.targets
@@ -165,7 +170,11 @@ class Context:
             return None
         layout = self.layouts[0]
         return LoadedWheel.around(
-            self.wheel, layout, environment_of(self.wheel, layout), self.definitions
+            self.wheel,
+            layout,
+            environment_of(self.wheel, layout),
+            self.definitions,
+            self.budget,
         )
 
     @cached_property
@@ -200,9 +209,9 @@ def _libcs(wheel: Wheel) -> frozenset[Libc]:
     return frozenset(promised or needed or Libc)
 
 
-def _loads(wheel: Wheel, layout: Layout, around: Environment) -> dict[str, Load]:
+def _loads(wheel: Wheel, layout: Layout, around: Environment, budget: Budget) -> dict[str, Load]:
     roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
-    loads = load_each([layout.paths[member] for member in roots], around)
+    loads = load_each([layout.paths[member] for member in roots], around, budget)
     return dict(zip(roots, loads, strict=True))
 
 

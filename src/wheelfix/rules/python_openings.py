@@ -292,6 +292,7 @@ def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
     wheel = context.wheel
+    context.budget.spend(2 * len(names) * len(wheel.elfs), "the dlopen notes", member)
     mine = [m for n in names for m in (*grafted_as(wheel, n), *libraries_called(wheel, n))]
     if not mine or any(may_come_from_platform(name) for name in names):
         return
@@ -316,7 +317,12 @@ def _opens(context: Context, member: str, name: str) -> bool:
             installed_as = environment_of(context.wheel, layout)
             alone = {path: replace(context.wheel.elfs[member], needed=())}
             there = replace(installed_as, files={**installed_as.files, **alone})
-            *_, load = load_all([path, Dlopen(name=name, caller=path)], there)
+            if alone[path].is_executable:
+                roots: list[str | Dlopen] = [name]
+                there = replace(there, main=path)
+            else:
+                roots = [path, Dlopen(name=name, caller=path)]
+            *_, load = load_all(roots, there, context.budget)
             if load.requests[0].result is None:
                 return False
     return True

@@ -97,7 +97,9 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
     for member, elf in context.wheel.elfs.items():
-        for entry in dict.fromkeys(elf.entries):
+        entries = dict.fromkeys(elf.entries)
+        context.budget.spend(10 * len(entries), "the search path", member)
+        for entry in entries:
             if entry_kind(entry, member, context) is wanted:
                 yield member, elf, entry
 

@@ -89,6 +89,10 @@ def _definers(context: Context) -> Mapping[str, str]:
     return definers
 
 
+_STEPS_A_COMPARISON = 20
+"""Of two names (difflib)."""
+
+
 def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
@@ -99,6 +103,7 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
         for symbol in loaded.libraries[path].exports.definitions
         if symbol[:4] == name[:4] and abs(len(symbol) - len(name)) <= 4
     ]
+    context.budget.spend(_STEPS_A_COMPARISON * len(known), f"the names like `{name}`")
     return _alike(name, known)
 
 

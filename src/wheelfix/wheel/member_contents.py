@@ -7,12 +7,14 @@ import errno
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, mmap
 from threading import Event
 from typing import Any, NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.exports import SymbolTables
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
@@ -32,6 +34,9 @@ _TABLES = 128 * 2**20
 _SOURCES = 16 * 2**20
 """Bytes of small sources that are kept: a hundred times what wheels have."""
 _LARGE_SOURCES = 64
+_STEPS_A_PIECE = 20
+_HASHED_A_STEP, _SEARCHED_A_STEP = 512, 160
+"""Bytes that are inflated and hashed, and those that are searched as well."""
 _LONGEST_WORD = 16
 """Bytes; the words that `may_open` looks for are shorter."""
 _ELF_MAGIC = b"\x7fELF"
@@ -64,7 +69,7 @@ class Content(NamedTuple):
 
 
 def read_contents(
-    entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate
+    entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate, budget: Budget
 ) -> dict[str, Content]:
     """Inflate every member once, hash it and look into it.
 
@@ -72,7 +77,7 @@ def read_contents(
 
     Raises what `inflate` raises, the same whichever thread fails first.
     """
-    reader = _Reader(entries, stated, inflate)
+    reader = _Reader(entries, stated, inflate, budget)
     small = [member for member, entry in entries.items() if entry.size <= _SMALL]
     large = sorted(entries.keys() - small, key=lambda member: (-entries[member].size, member))
     jobs = [small, *([member] for member in large)]
@@ -88,13 +93,18 @@ class _Reader:
     """Reads members, and counts what is kept of them in memory."""
 
     def __init__(
-        self, entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate
+        self,
+        entries: Mapping[str, Entry],
+        stated: Mapping[str, str],
+        inflate: Inflate,
+        budget: Budget,
     ) -> None:
         self.stopped = Event()
         """Set when the results are not wanted any more."""
         self._entries = entries
         self._stated = stated
         self._inflate = inflate
+        self._budget = budget
         self._tables = _TABLES
         self._sources = _SOURCES
         large = (m for m, e in entries.items() if m.endswith(".py") and e.size > _SMALL)
@@ -106,7 +116,7 @@ class _Reader:
     def _read(self, member: str) -> Content:
         algorithm = self._stated.get(member, "").partition("=")[0]
         hasher: Any = hashlib.new(algorithm) if algorithm else None
-        inflated = self._until_stopped(self._inflate(member))
+        inflated = self._until_stopped(member)
         if hasher:
             inflated = _watched(inflated, hasher.update)
         content = self._looked_into(member, next(inflated, b""), inflated)
@@ -114,10 +124,12 @@ class _Reader:
             pass
         return content._replace(hash=hash_field(algorithm, hasher.digest())) if hasher else content
 
-    def _until_stopped(self, inflated: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in inflated:
+    def _until_stopped(self, member: str) -> Iterator[bytes]:
+        for piece in self._inflate(member):
             if self.stopped.is_set():
                 raise CancelledError
+            steps = _STEPS_A_PIECE + len(piece) // _HASHED_A_STEP
+            self._budget.spend(steps, "the content", member)
             yield piece
 
     def _looked_into(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
@@ -132,8 +144,10 @@ class _Reader:
     def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
         names.feed(first)
+        self._search(member, first)
         opens, last = may_open(first), first
         for piece in rest:
+            self._search(member, piece)
             names.feed(piece)
             opens = opens or may_open(last[-_LONGEST_WORD:] + piece)
             last = piece
@@ -146,6 +160,9 @@ class _Reader:
             is_dropped_source=opens and not is_kept,
             library_names=found,
         )
+
+    def _search(self, member: str, piece: bytes) -> None:
+        self._budget.spend(len(piece) // _SEARCHED_A_STEP, "the content", member)
 
     def _has_room_for_source(self, member: str, source: bytes) -> bool:
         """Whether a source may be kept, whichever of the threads is first."""
@@ -160,10 +177,11 @@ class _Reader:
 
     def _object(self, member: str, inflated: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
-        data = buffered(_watched(inflated, names.feed), self._entries[member].size)
+        searched = _watched(inflated, partial(self._search, member))
+        data = buffered(_watched(searched, names.feed), self._entries[member].size)
         names.finish()
         try:
-            elf, tables, strings = read_object(data, member)
+            elf, tables, strings = read_object(data, member, self._budget)
         except BadElfError as error:
             return Content(broken_elf=error.message, library_names=None)
         found = frozenset(text for at, text in names.found if at not in strings)

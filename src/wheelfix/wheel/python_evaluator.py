@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import chain, product
 from typing import Final, NamedTuple, cast
 
+from wheelfix.budget import Budget
 from wheelfix.wheel.python_known_functions import (
     ATTRIBUTES,
     COMPARISONS,
@@ -26,6 +27,7 @@ from wheelfix.wheel.python_known_functions import (
     concatenate,
     item,
 )
+from wheelfix.wheel.python_source import STEP
 
 _MAX_ALTERNATIVES = 8
 _MAX_COMBINATIONS = 64
@@ -46,10 +48,6 @@ Values = tuple[object, ...]
 """The values that an expression may have."""
 ANY: Final[Values] = (UNKNOWN,)
 Environment = dict[str, Values]
-
-
-class ExhaustedError(Exception):
-    """The source is larger than is worth evaluating."""
 
 
 def either(*alternatives: Values) -> Values:
@@ -123,22 +121,21 @@ class Arguments(NamedTuple):
 class Evaluator:
     """Evaluates the expressions of one source.
 
-    Raises `ExhaustedError` after `most` steps. A subclass may add what its source defines, by
+    Raises `BudgetError` when its budget is spent. A subclass may add what its source defines, by
     `special_call`, `attribute` and `subscript`.
     """
 
-    def __init__(self, path: str, modules: Mapping[str, str], most: int) -> None:
+    def __init__(self, path: str, modules: Mapping[str, str], budget: Budget) -> None:
         """Begin with nothing imported.
 
         `path` is that of the source, below site-packages; `modules` has the paths of those that it
         may import from there, by their dotted names.
         """
-        self.steps = 0
         self.sure = True
         """Whether what is evaluated now runs whenever its function does."""
         self.file = f"{SITE}/{path}"
         self._modules = modules
-        self._most = most
+        self._budget = budget
         self._imported: dict[str, str] = {}
         package = posixpath.dirname(path).replace("/", ".")
         stem = posixpath.basename(path).removesuffix(".py")
@@ -149,10 +146,8 @@ class Evaluator:
         }
 
     def spend(self, steps: int) -> None:
-        """Count `steps`."""
-        self.steps += steps
-        if self.steps > self._most:
-            raise ExhaustedError
+        """Count `steps`, each of which takes about as long as one expression."""
+        self._budget.spend(STEP * steps, "a Python source", self.file)
 
     def note_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Remember what the names that a statement imports stand for."""
@@ -414,8 +409,17 @@ def _constant(value: object) -> object:
 
 def _table(keys: Sequence[Values], values: Sequence[Values]) -> Values:
     if all(len(alternatives) == 1 for alternatives in (*keys, *values)):
+        if not all(_is_key(key[0]) for key in keys):
+            return ANY
         try:
             return ({key[0]: value[0] for key, value in zip(keys, values, strict=True)},)
         except TypeError:
             return ANY
     return ANY
+
+
+def _is_key(value: object) -> bool:
+    """Return whether a source cannot choose many such values with the same hash."""
+    if isinstance(value, tuple):
+        return all(isinstance(part, str) for part in cast("tuple[object, ...]", value))
+    return not isinstance(value, int | float | complex) or value in range(1 << 32)

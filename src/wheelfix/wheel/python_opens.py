@@ -10,15 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
+from operator import attrgetter
 from typing import NamedTuple
 
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_evaluator import (
     ANY,
     Arguments,
     Environment,
     Evaluator,
-    ExhaustedError,
     Values,
     either,
     items_of,
@@ -30,7 +31,8 @@ from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_source import (
     MAX_CALL_DEPTH,
     MAX_STEPS,
-    Budget,
+    MOST_STEPS,
+    STEP,
     is_too_large,
     parse_source,
 )
@@ -56,20 +58,19 @@ def followed(
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
     A file that is not Python of this version opens nothing.
     """
-    budget = budget or Budget()
-    budget.left -= len(source) >> 4
-    if budget.left <= 0:
+    own = (budget or Budget(path, MOST_STEPS)).share(MAX_STEPS)
+    try:
+        own.spend(STEP * (len(source) >> 4), "a Python source", path)
+    except BudgetError:
         return Followed(to_its_end=False)
     tree = parse_source(source)
     if tree is None:
         return Followed(to_its_end=not is_too_large(source))
-    most = min(MAX_STEPS, budget.left)
-    walk = _Walk(path, modules, _Relevance(source.splitlines()), most)
+    walk = _Walk(path, modules, _Relevance(source.splitlines()), own)
     to_its_end = False
-    with suppress(ExhaustedError, RecursionError):  # what was found until then is true
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
         walk.module(tree)
         to_its_end = True
-    budget.left -= walk.steps
     found = sorted(walk.found.values(), key=lambda opening: (opening.line, opening.name))
     return Followed(tuple(found), to_its_end)
 
@@ -88,7 +89,7 @@ class _Relevance:
 
     def of(self, functions: Sequence[_FunctionNode]) -> list[_FunctionNode]:
         """Return those that name an opener, or a name that may stand for one."""
-        inside = {n for f in functions for n in range(f.lineno - 1, f.end_lineno or 0)}
+        inside = _lines_of(functions)
         relevant: set[_FunctionNode] = set()
         users: dict[bytes, list[_FunctionNode]] = {}
         size = 8 * sum(map(len, self._lines)) + 1000
@@ -116,6 +117,17 @@ class _Relevance:
 
     def _text(self, function: _FunctionNode) -> bytes:
         return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
+
+
+def _lines_of(functions: Sequence[_FunctionNode]) -> set[int]:
+    """Return the lines of functions, counted from 0; those of an inner function are seen once."""
+    lines: set[int] = set()
+    end = 0
+    for function in sorted(functions, key=attrgetter("lineno")):
+        last = function.end_lineno or 0
+        lines.update(range(max(function.lineno - 1, end), last))
+        end = max(end, last)
+    return lines
 
 
 _FIND = "ctypes.util.find_library"
@@ -151,9 +163,9 @@ class _Walk(Evaluator):
     """One walk through one source, in the order of its execution."""
 
     def __init__(
-        self, path: str, modules: Mapping[str, str], relevance: _Relevance, most: int
+        self, path: str, modules: Mapping[str, str], relevance: _Relevance, budget: Budget
     ) -> None:
-        super().__init__(path, modules, most)
+        super().__init__(path, modules, budget)
         self.found: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
         self._relevance = relevance
         self._files = frozenset(modules.values())

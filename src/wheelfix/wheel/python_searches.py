@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.wheel.python_evaluator import Evaluator, ExhaustedError, truth
+from wheelfix.budget import Budget, BudgetError
+from wheelfix.wheel.python_evaluator import Evaluator, truth
 from wheelfix.wheel.python_source import (
     MAX_CALL_DEPTH,
     MAX_STEPS,
-    Budget,
+    MOST_STEPS,
+    STEP,
     is_too_large,
     parse_source,
 )
@@ -94,21 +96,20 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
     """
     if b"environ" not in source and b"getenv" not in source:
         return LibrarySearches()
-    budget = budget or Budget()
-    budget.left -= len(source) >> 4
-    tree = parse_source(source) if budget.left > 0 else None
+    own = (budget or Budget(path, MOST_STEPS)).share(MAX_STEPS)
+    unfollowed = LibrarySearches(unfollowed=(path,) if _CONCERNED.search(source) else ())
+    try:
+        own.spend(STEP * (len(source) >> 4), "a Python source", path)
+    except BudgetError:
+        return unfollowed
+    tree = parse_source(source)
     if tree is None:
-        is_whole = budget.left > 0 and not is_too_large(source)
-        return LibrarySearches(
-            unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,)
-        )
-    evaluator = Evaluator(path, {}, min(MAX_STEPS, budget.left))
-    walk = _Walk(tree, evaluator)
+        return unfollowed if is_too_large(source) else LibrarySearches()
+    walk = _Walk(tree, Evaluator(path, {}, own))
     try:
         walk.everything()
-    except (ExhaustedError, RecursionError):  # what was found until then is true
+    except (BudgetError, RecursionError):  # what was found until then is true
         walk.is_whole = False
-    budget.left -= evaluator.steps
     names = tuple(dict.fromkeys(_names(tree)))
     found = tuple(
         LibrarySearch(source=path, function=function, names=names, stops=stops)
@@ -116,7 +117,7 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
         if any(stop.variable is not None for stop in stops)
         and (_CONCERNED.search(source) or _OPENING.search(source))
     )
-    return LibrarySearches(found, () if walk.is_whole or not _CONCERNED.search(source) else (path,))
+    return LibrarySearches(found, () if walk.is_whole else unfollowed.unfollowed)
 
 
 def joined(many: Iterable[LibrarySearches]) -> LibrarySearches:

@@ -6,8 +6,12 @@ import warnings
 
 MAX_CALL_DEPTH = 6
 """Calls of functions of the same source that are followed into each other."""
-MAX_STEPS = 100_000
-"""Steps that one source may take."""
+STEP = 5
+"""Steps of the budget for the evaluation of one expression."""
+MAX_STEPS = 100_000 * STEP
+"""Of the budget, for one source."""
+MOST_STEPS = 1_000_000 * STEP
+"""Of the budget, for all sources of one wheel: 20 times what SciPy's take."""
 _MEMBER = "<a member of the wheel>"
 _MAX_TOKENS = 100_000
 """More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""
@@ -33,11 +37,3 @@ def is_too_large(source: bytes) -> bool:
 
 def _tokens(source: bytes) -> int:
     return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
-
-
-class Budget:
-    """Steps left for the sources of one wheel; the default is 20 times what SciPy's take."""
-
-    def __init__(self, left: int = 1_000_000) -> None:
-        self.left = left
-        """A step takes some 5 microseconds; 16 bytes of source count as one."""

@@ -12,6 +12,7 @@ from typing import Self
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
@@ -28,7 +29,7 @@ from wheelfix.wheel.model import (
     WheelName,
 )
 from wheelfix.wheel.python_opens import followed
-from wheelfix.wheel.python_source import Budget
+from wheelfix.wheel.python_source import MOST_STEPS
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_format import Entry, shown
@@ -40,6 +41,11 @@ _TEXTS = 16 * 2**20
 _LONGEST_SHEBANG = 4096
 _TICK = 10**8
 """Nanoseconds; several times the resolution of the clocks of file systems."""
+_STEPS_A_TAG = 500
+"""A tag is compared with those of the file name, of policies, and of Pythons."""
+_STEPS_A_PROBLEM = 30
+_PROBLEM_SIZE = 3000
+"""Bytes of a finding about RECORD, in memory and in reports."""
 _WRITABLE = frozenset({"__init__.py", f"{PRELOAD}.py"})
 _REBUILD = "build the wheel again"
 
@@ -60,14 +66,17 @@ class Archive(ZipReader):
         self._is_new = time.time_ns() - self._state[-1] < _TICK
         super().__init__(descriptor)
         self.path = path
-        self.wheel, self.contents = _read_wheel(self, name, origin)
+        self.budget = Budget.of_file(path.name, self.size)
+        """What all that follows the contents of the wheel spends."""
+        self.wheel, self.contents = _read_wheel(self, name, origin, self.budget)
 
     def symbol_tables(self, member: str) -> SymbolTables:
         """Return what the exports of an object are read from; it may be inflated again.
 
         Raises `BadElfError` for broken tables.
         """
-        return self.contents[member].tables or read_symbol_tables(self.buffer(member), member)
+        known = self.contents[member].tables
+        return known or read_symbol_tables(self.buffer(member), member, self.budget)
 
     def check_unchanged(self) -> None:
         """Raise `BadWheelError` if the file is not what it was when it was opened.
@@ -122,6 +131,8 @@ def _opened(path: Path, descriptor: int, name: WheelName, origin: Archive | None
         try:
             _check_regular(descriptor)
             archive = Archive(path, descriptor, name, origin)
+        except BudgetError:
+            raise
         except BadWheelError as error:
             raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
         stack.pop_all()
@@ -140,7 +151,7 @@ def _state_of(descriptor: int) -> tuple[int, int, int]:
 
 
 def _read_wheel(
-    archive: ZipReader, name: WheelName, origin: Archive | None
+    archive: ZipReader, name: WheelName, origin: Archive | None, budget: Budget
 ) -> tuple[Wheel, Mapping[str, Content]]:
     """Inflate every member once: check CRC and size, RECORD's hash, and read ELF objects."""
     check_entries(archive.directory, archive.size)
@@ -150,11 +161,14 @@ def _read_wheel(
     check_data_folder(archive.entries, data_dir)
     check_metadata_sizes(archive.entries, dist_info)
     wheel_file = _read_wheel_file(archive, f"{dist_info}/WHEEL")
+    tags = _STEPS_A_TAG * sum(1 + len(tag) // 100 for tag in wheel_file.tags)
+    budget.spend(tags, "the tags", f"{dist_info}/WHEEL")
     rows, problems = _read_record(archive, f"{dist_info}/RECORD")
+    budget.spend(2 * len(rows), "the rows", f"{dist_info}/RECORD", memory=300 * len(rows))
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
     known = dict(_copied(archive, origin, stated)) if origin else {}
     others = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(others, stated, archive.inflated)
+    read = known | read_contents(others, stated, archive.inflated, budget)
     contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(e.name, e.size, e.compressed_size, e.mode) for e in archive.entries.values()
@@ -162,7 +176,11 @@ def _read_wheel(
     if f"{dist_info}/RECORD" in archive.entries:
         hashes = {member: content.hash for member, content in contents.items() if content.hash}
         problems += verify_record(rows, members, hashes, f"{dist_info}/RECORD")
-    openings, unfollowed = _followed(contents, data_dir)
+    problems = tuple(dict.fromkeys(problems))
+    wrong = len(problems)
+    where = f"{dist_info}/RECORD"
+    budget.spend(_STEPS_A_PROBLEM * wrong, "the wrong rows", where, memory=_PROBLEM_SIZE * wrong)
+    openings, unfollowed = _followed(contents, data_dir, budget)
     wheel = Wheel(
         name=name,
         members=members,
@@ -301,7 +319,7 @@ def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
 
 
 def _followed(
-    contents: Mapping[str, Content], data_dir: str
+    contents: Mapping[str, Content], data_dir: str, budget: Budget
 ) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
     """Return what Python sources of site-packages open by name, and those not followed to the end.
 
@@ -311,9 +329,9 @@ def _followed(
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
-    effort = Budget()
+    sources = budget.share(min(MOST_STEPS, budget.steps // 2))
     found = {
-        member: followed(content.source, place, modules, effort)
+        member: followed(content.source, place, modules, sources)
         for member, content in contents.items()
         if content.source and (place := places[member])
     }

@@ -43,7 +43,7 @@ from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
-from wheelfix.wheel.python_source import Budget
+from wheelfix.wheel.python_source import MOST_STEPS
 from wheelfix.wheel.reader import Archive, open_wheel
 
 
@@ -206,7 +206,7 @@ def _searches(archive: Archive, subject: str | None, installation: Installation)
     members = installation.members
     names = [members[path] for path in find_subject(installation, subject) if path in members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    budget = Budget()
+    budget = archive.budget.share(MOST_STEPS)
     return joined(
         searches(archive.read(member), member, budget)
         if entry.size <= MAX_SOURCE

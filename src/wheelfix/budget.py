@@ -1,0 +1,73 @@
+"""The budget of one input: how much work and memory its contents may cause."""
+
+from typing import Self
+
+from wheelfix.errors import BadWheelError
+
+_STEPS = 3_000_000
+"""A step takes about a microsecond."""
+_STEPS_PER_BYTE = 1
+_MEMORY = 192 << 20
+_MEMORY_PER_BYTE = 64
+_LARGEST = 1 << 30
+"""Bytes of a file, above which the budget does not grow."""
+
+
+class BudgetError(BadWheelError):
+    """The contents of a wheel cause more work than its size justifies."""
+
+
+class Budget:
+    """Steps and bytes of memory that are left for what follows the contents of one input.
+
+    Mutable: it is made when a file is opened, and handed to everything that reads or walks what the
+    file says. Two threads may spend at the same time, since a lost update changes little.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        steps: int = _STEPS,
+        memory: int = _MEMORY,
+        whole: "Budget | None" = None,
+    ) -> None:
+        """Start with `steps` and `memory`; `whole` is spent as well.
+
+        `name` is for messages, in backquotes where it is a file's.
+        """
+        self.name = name
+        self.steps = steps
+        self.memory = memory
+        self._whole = whole
+
+    @classmethod
+    def of_file(cls, name: str, size: int) -> Self:
+        """Return the budget of a file: what a small one may cause, and more for each byte."""
+        size = min(size, _LARGEST)
+        return cls(f"`{name}`", _STEPS + _STEPS_PER_BYTE * size, _MEMORY + _MEMORY_PER_BYTE * size)
+
+    @classmethod
+    def of_files(cls) -> Self:
+        """Return the budget of files that are not of one wheel."""
+        return cls("a set of files", _STEPS_PER_BYTE * _LARGEST, _MEMORY_PER_BYTE * _LARGEST)
+
+    def share(self, steps: int) -> "Budget":
+        """Return a budget of at most `steps`, which are spent from this one as well."""
+        return Budget(self.name, min(steps, self.steps), self.memory, self)
+
+    def spend(self, steps: int, what: str, of: str = "", *, memory: int = 0) -> None:
+        """Count steps and bytes that are about to be taken for `what`, a part of the file `of`.
+
+        Raises `BudgetError` if they are not left.
+        """
+        self.steps -= steps
+        self.memory -= memory
+        if self.steps < 0 or self.memory < 0:
+            spent = "time" if self.steps < 0 else "memory"
+            part = f"{what} of `{of}`" if of else what
+            raise BudgetError(
+                f"{self.name} takes too much {spent} for a file of its size: {part}",
+                hint="no build writes this; if yours does, please report the wheel",
+            )
+        if self._whole is not None:
+            self._whole.spend(steps, what, of, memory=memory)

@@ -1,0 +1,79 @@
+"""Small wheels that ask for much work or memory are checked, or refused, within bounds.
+
+The makers of the wheels are in `scripts/fuzzing/bombs.py`, which also measures them by itself.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from fuzzing.bombs import BOMBS, MEMORY, SECONDS, cost, written
+from fuzzing.forge import INFO, NAME, wheel
+from wheelfix.errors import BadWheelError
+from wheelfix.pipelines.check import check
+from wheelfix.settings import Settings
+
+NOISE = 2
+"""Other work on the machine makes the same instructions take up to so many times as long."""
+
+REPAIRED = (
+    "strings_undefined",
+    "million_undefined",
+    "needed_x_rpath",
+    "chain_deep",
+    "notes_many",
+    "tags_many",
+    "tags_and_lines",
+    "record_duplicates",
+    "source_nested",
+)
+"""Of each kind one: a repair begins as a check does."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_wheel_is_checked_within_seconds_and_512_mb(name: str, tmp_path: Path) -> None:
+    _assert_is_bounded("check", written(name, tmp_path))
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_a_small_wheel_is_repaired_within_seconds_and_512_mb(name: str, tmp_path: Path) -> None:
+    _assert_is_bounded("repair", written(name, tmp_path))
+
+
+def _assert_is_bounded(command: str, path: Path) -> None:
+    assert path.stat().st_size < 1_000_000
+    spent = cost(path, [command], NOISE * SECONDS + 1)
+    assert spent.code in {0, 1, 2}, spent.output[-2000:]
+    assert "internal error" not in spent.output
+    assert "Traceback" not in spent.output
+    assert spent.seconds < NOISE * SECONDS
+    assert spent.memory < MEMORY
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "where"),
+    [
+        ("strings_undefined", "memory", "the undefined symbols of `a.so`"),
+        ("sections_many", "time", "the section headers of `a.so`"),
+        ("needed_x_rpath", "time", "the libraries that it loads"),
+        ("record_of_missing", "memory", "the wrong rows of `demo-1.0.dist-info/RECORD`"),
+        ("tags_many", "time", "the tags of `demo-1.0.dist-info/WHEEL`"),
+    ],
+)
+def test_a_refusal_names_the_wheel_and_what_was_too_much_where(
+    name: str, what: str, where: str, tmp_path: Path
+) -> None:
+    path = written(name, tmp_path)
+    error = check(path, Settings()).error
+    assert isinstance(error, BadWheelError)
+    assert error.message == (f"`{path.name}` takes too much {what} for a file of its size: {where}")
+    assert error.hint
+
+
+def test_equal_rows_of_record_are_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(wheel({f"{INFO}/RECORD": "a,,\n" * 500}))
+    read = check(path, Settings()).wheel
+    assert read is not None
+    assert len([p for p in read.record_problems if p.member == "a"]) == 2
