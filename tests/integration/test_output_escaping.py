@@ -38,9 +38,24 @@ HOSTILE = (
     "\ud800",
     'end\n</details>\nclick A "javascript:x"\n}',
 )
+UNSEEN = (
+    "\x1b[2J",
+    "\u202egnp",
+    "\u2028.so",
+    "\u2066x",
+    "\u0378x",
+    "a\n::error::x",
+    "\x9b31m",
+    "\ue000",
+)
+"""Control, format, unassigned, private and separator characters: members have none in names."""
 IN_A_FILE_NAME = [
-    text for text in HOSTILE if text.isascii() and text.isprintable() and "\\" not in text
+    *(re.sub(r"[^ -~]|\\", "", text) for text in HOSTILE),
+    " --help ",
+    "\xa0\u3000x",
+    "'; $(x) \"x' onload='alert(1)",
 ]
+"""What wheels may still have in names of members: markup, quotes, commands, odd spaces."""
 STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 OURS = ("::error ", "::warning ", "::notice ")
 
@@ -60,8 +75,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             soname=text_of(n + 5),
             versions=[f"GLIBC_{text_of(n + 6)}", text_of(n + 7)],
         )
-        for n, name in enumerate((*IN_A_FILE_NAME, *HOSTILE[6:7], "plain", "::error::x"))
+        for n, name in enumerate((*IN_A_FILE_NAME, "plain", "::error::x"))
     }
+    objects["demo/unseen.so"] = forged(
+        needed=[f"lib{text}.so.1" for text in UNSEEN],
+        runpath=":".join(f"$ORIGIN/{text}:/opt/{text}" for text in UNSEEN),
+        soname="".join(UNSEEN),
+        versions=[f"GLIBC_{text}" for text in UNSEEN],
+    )
     real = shared_object(
         folder / "real.so", soname="::add-mask::x", runpath="$ORIGIN/##[group]:/tmp/\x1b[2J"
     )
@@ -85,7 +106,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     return make_wheel(
         folder / "::warning::x", tag=f"py3-none-linux_{os.uname().machine}", files=files,
-        metadata=metadata,
+        metadata=metadata, wheel_lines="".join(f"Tag: py3-none-{each}\n" for each in values),
     )  # fmt: skip
 
 
@@ -150,6 +171,9 @@ SYMBOLS = (
     "`|x|`",
     "%0A::error::x",
     "\u202egnp",
+    "\u2028x",
+    "\u2066x",
+    "\u0378x",
     "' onload='alert(1)",
     "_ZN3foo9\x1b[2J::[]E3barEv",
     "_ZN12::error::xyz3barEv",
@@ -161,7 +185,7 @@ MEMBERS = (
     "' onload=alert(1) x='.so",
     "javascript:x.so",
     "file:##[x].so",
-    "\u2028.so",
+    "\xa0`<b>`.so",
 )
 """Names that would become a command together with the text printed after them."""
 
@@ -186,10 +210,18 @@ def linked_wheel(folder: Path, symbols: Sequence[str], members: Sequence[str]) -
     library = linked("lib.so", ".globl fine\nfine: ret\n", "libx.so.1")
     calls = "".join(f"call {quoted(each)}@PLT\n" for each in ("fine", *symbols))
     rpath = "-Wl,-rpath,::error::x" if hostile else "-Wl,-rpath,::none::x"
+    unseen = UNSEEN if hostile else [f"none{n}" for n, _ in enumerate(UNSEEN)]
+    odd = forged(
+        needed=[f"lib{text}.so.1" for text in unseen],
+        runpath=":".join(f"/opt/{text}" for text in unseen),
+        soname="".join(unseen),
+        versions=[f"GLIBC_{text}" for text in unseen],
+    )
     user = linked("user.so", f".globl user\nuser: {calls}", members[0], "lib.so", rpath)
     labels = "".join(f".globl {quoted(s)}\n{quoted(s)}: ret\n" for s in dict.fromkeys(symbols))
     other = linked("other.so", labels, members[2], "user.so")
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/libx.so.1": library}
+    files["demo/odd.so"] = odd
     files |= {f"demo/{name}": other if n % 2 else user for n, name in enumerate(members)}
     metadata = "Summary: \x1b[2J\nX: ##[group]\n::error:: x\nRequires-Python: ##[x]\n"
     return make_wheel(
