@@ -120,7 +120,7 @@ def run(folder: Path, program: str, selection: Sequence[str]) -> dict[str, str]:
         "CASES_PROGRAM": program,
         "CASES_RESULTS": str(results),
     }
-    files = [] if "::" in selection[0] else FILES
+    files = () if "::" in selection[0] else FILES
     words = [sys.executable, "-m", "pytest", "-p", "auditwheel_suite.plugin", "-q", "--tb=short"]
     words += ["-p", "no:cacheprovider", "-W", "ignore", *files, *selection]
     subprocess.run(words, cwd=folder / "auditwheel", env=environ, check=False)

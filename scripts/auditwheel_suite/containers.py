@@ -86,7 +86,11 @@ class Container:
 
     def commit(self) -> SimpleNamespace:
         """Return an image: the same, as nothing was installed into it."""
-        client = SimpleNamespace(images=SimpleNamespace(remove=lambda _: None))
+
+        def remove(_name: str) -> None:
+            """Do nothing: there is no image."""
+
+        client = SimpleNamespace(images=SimpleNamespace(remove=remove))
         return SimpleNamespace(id=self._image, short_id=self._image, client=client)
 
     def remove(self, *, force: bool) -> None:

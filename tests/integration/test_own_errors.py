@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -49,10 +49,11 @@ def value(dice: random.Random, depth: int = 0) -> Any:
 
 def toml(given: Any) -> str:
     if isinstance(given, dict):
-        inside = ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in given.items())
+        table = cast("dict[str, object]", given)
+        inside = ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in table.items())
         return f"{{ {inside} }}"
     if isinstance(given, list):
-        return f"[{', '.join(map(toml, given))}]"
+        return f"[{', '.join(map(toml, cast('list[object]', given)))}]"
     return json.dumps(given).replace("\\ud800", "\\u0041")
 
 

@@ -176,7 +176,10 @@ def test_the_graft_has_its_own_search_paths(
 def test_a_grafted_library_that_is_not_found_is_not_published(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bundled_search_paths, "_fix", lambda *_: None)
+    def no_fix(*_: object) -> None:
+        """Fix nothing."""
+
+    monkeypatch.setattr(bundled_search_paths, "_fix", no_fix)
     outcome = bench.repair(
         bench.wheels[0], tmp_path, {"ignore": {"ALL": ""}, "severity": {"ALL": "info"}}
     )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -112,15 +113,15 @@ def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
     member = "demo-1.0.data/scripts/run"
     files = {"demo/__init__.py": "", member: "#!/bin/sh\n"}
     path = make_wheel(tmp_path, tag=PURE, files=files, modes={member: 0o644})
-    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    settings = Settings(wheel_dir=tmp_path / "out", allow_pure_python_wheel=True)
+    outcome = repair(path, settings, os.environ)
     assert outcome.output is not None
     assert outcome.status is Status.REPAIRED
     with ZipFile(outcome.output) as fixed, ZipFile(path) as built:
         assert fixed.getinfo(member).external_attr >> 16 == 0o100755
         assert fixed.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
-    assert repair(outcome.output, Settings(wheel_dir=tmp_path / "2"), os.environ).status is (
-        Status.UNCHANGED
-    )
+    again = replace(settings, wheel_dir=tmp_path / "2")
+    assert repair(outcome.output, again, os.environ).status is Status.UNCHANGED
 
 
 def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def _head(report: Report, found: SetReport, options: RenderOptions) -> str:
     is_alone = len(found.reports) == 1
     findings = (*report.findings, *(found.findings if is_alone else ()))
     sound = not any(is_shown(finding, options) for finding in findings)
-    elfs = report.wheel.elfs if report.wheel is not None else {}
-    objects = counted(len(elfs), "object") if elfs else "no ELF objects"
+    number = len(report.wheel.elfs) if report.wheel is not None else 0
+    objects = counted(number, "object") if number else "no ELF objects"
     facts = [
         *([paint("ok", Colour.GREEN, on=options.colour)] if sound and not report.skipped else []),
         *([printable(report.verdict.overall)] if report.verdict is not None else []),
@@ -249,8 +249,8 @@ def render_concise(found: SetReport, options: RenderOptions) -> str:
             lines.append(_concise(cause, place))
     for path, error in unreadable(found, options):
         lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
-    sums = [] if options.quiet else totals(found, options)
-    return "\n".join([*(printable(line) for line in lines), *sums])
+    shown = map(printable, lines)
+    return "\n".join(shown if options.quiet else [*shown, *totals(found, options)])
 
 
 def _concise(cause: Cause, place: str) -> str:

@@ -78,7 +78,8 @@ def _problems(text: str) -> Iterator[str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = (part.strip() for part in line.partition("="))
         if line.startswith("["):
-            section, names = line[1:-1].strip(), set()
+            section = line[1:-1].strip()
+            names.clear()
             if not line.endswith("]") or not section or section in sections:
                 yield f"`{line}` is no section, or the second of its name"
             sections.add(section)

@@ -57,7 +57,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     of the object that only this library resolved becomes null, as with `--as-needed`; the note
     names it.
     """
-    installed = context.layouts[0].members if context.layouts else {}
+    installed = context.layouts[0].members if context.layouts else dict[str, str]()
     for unused in context.needed_verdicts.unused:
         if not unused.kept:
             inside = installed.get(unused.library or "")
