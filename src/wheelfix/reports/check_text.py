@@ -249,8 +249,8 @@ def render_concise(found: SetReport, options: RenderOptions) -> str:
             lines.append(_concise(cause, place))
     for path, error in unreadable(found, options):
         lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
-    shown = map(printable, lines)
-    return "\n".join(shown if options.quiet else [*shown, *totals(found, options)])
+    printed = [printable(line) for line in lines]
+    return "\n".join(printed if options.quiet else [*printed, *totals(found, options)])
 
 
 def _concise(cause: Cause, place: str) -> str:
