@@ -38,7 +38,7 @@ from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_searches import searches
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record, parse_record, verify_record
-from wheelfix.wheel.zip_format import Entry, fresh_entry
+from wheelfix.wheel.zip_headers import Entry, fresh_entry
 from wheelfix.wheel.zip_reader import LIBRARY, inflated_pieces
 
 READELF_EACH = 50

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wheel_loads.model import Edge, LoadResult, identity, label
-from wheelfix.host.ld_debug import Log, LoggedRequest
+from wheelfix.host.ld_debug_log import Log, LoggedRequest
 
 OPEN = "import sys, _ctypes\n_ctypes.dlopen(sys.argv[1], 2)"
 BINDING = re.compile(

@@ -11,7 +11,7 @@ from pathlib import Path
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines import check as checking
 from wheelfix.pipelines import repair as repairing
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.alternatives import Factor
 from wheelfix.analysis.explain import Explanation, explain, explain_everywhere
 from wheelfix.analysis.installation import (
     Installation,
@@ -18,6 +17,7 @@ from wheelfix.analysis.installation import (
     installations_of,
     load_roots,
 )
+from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import how_found, resolutions
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError

@@ -14,7 +14,7 @@ from tests.support.values import elf, wheel
 from wheelfix.analysis.zip_search import ZipSearch
 from wheelfix.elf.constants import Dt
 from wheelfix.elf.model import Elf
-from wheelfix.elf.stub import build_stub
+from wheelfix.elf.stub_for_auditwheel import build_stub
 
 FOLDERS = ("", "demo", "demo/sub", "demo.libs", "demo-1.0.data/scripts", "demo-1.0.data/data/lib")
 ldd: Any = import_module("auditwheel.lddtree").ldd

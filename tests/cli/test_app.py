@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import configuration_of
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules.registry import RULES, SET_RULES

@@ -710,7 +710,7 @@ def test_an_auditwheel_that_misbehaves(
     code: str,
     words: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("wheelfix.pipelines.auditwheel_call.TIMEOUT", 3)
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_analysis.TIMEOUT", 3)
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []

@@ -53,7 +53,7 @@ FORBIDDEN = {
 EXEMPT = {
     "system/tempfiles.py": {"tmpdir"},
     "system/workers.py": {"_end_with_parent"},
-    "pipelines/auditwheel_call.py": {"analyze", "_end_with_parent"},
+    "pipelines/auditwheel_analysis.py": {"analyze", "_end_with_parent"},
 }
 """Functions that read TMPDIR, or run only in a worker process, which may change itself."""
 

@@ -17,7 +17,7 @@ import pytest
 from tests.support import build
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import graft, verdict
 from wheelfix.pipelines.graft import Graft
 from wheelfix.settings import Settings

@@ -18,7 +18,7 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import bundled_search_paths

@@ -31,7 +31,7 @@ from tests.support.environment import ENVIRON
 from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
-from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
+from wheelfix.pipelines.auditwheel_analysis import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status

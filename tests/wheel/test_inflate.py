@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.zip_format import Entry, fresh_entry
+from wheelfix.wheel.zip_headers import Entry, fresh_entry
 from wheelfix.wheel.zip_reader import crc32, inflated_pieces
 
 CONTENT = b"".join(b"%d is a number, and so is %d.\n" % (n, n * n) for n in range(3000))

@@ -35,7 +35,7 @@ from wheelfix.wheel.model import Member, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import parse_record
 from wheelfix.wheel.writer import write_wheel
-from wheelfix.wheel.zip_format import End, fresh_entry, pack_central, pack_end, pack_local
+from wheelfix.wheel.zip_headers import End, fresh_entry, pack_central, pack_end, pack_local
 
 NAME = "demo-1.0-cp311-cp311-linux_x86_64.whl"
 INFO = "demo-1.0.dist-info"

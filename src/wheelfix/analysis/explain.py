@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wheelfix.analysis.alternatives import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.installation import Installation, Installations, loads_of
+from wheelfix.analysis.load_conditions import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.remedies import remedies
 from wheelfix.budget import Budget

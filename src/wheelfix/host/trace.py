@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
-from wheelfix.host.ld_debug import BINDINGS, CATEGORIES
+from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers

@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import (
     find_dist_info,
     find_file,
 )
-from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
+from wheelfix.host.ld_debug_log import LoggedBinding, LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace

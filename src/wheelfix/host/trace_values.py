@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
-from wheelfix.host.ld_debug import LoggedBinding
+from wheelfix.host.ld_debug_log import LoggedBinding
 from wheelfix.loader.load_values import Environment, How
 from wheelfix.loader.search import load_each
 from wheelfix.wheel.model import Wheel
@@ -84,7 +84,7 @@ class Process:
     bindings: tuple[tuple[LoggedBinding, int], ...] = ()
     errors: tuple[str, ...] = ()
     dropped: int = 0
-    """Requests and bindings beyond the limit of `ld_debug`."""
+    """Requests and bindings beyond the limit of `ld_debug_log`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

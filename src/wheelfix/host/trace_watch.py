@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from wheelfix.host.installed_files import File, find_file
-from wheelfix.host.ld_debug import Log, LoggedProgram, LoggedRequest
+from wheelfix.host.ld_debug_log import Log, LoggedProgram, LoggedRequest
 
 BUSY, IDLE = 0.003, 0.05
 """Seconds between two looks, while something happens and while nothing does."""

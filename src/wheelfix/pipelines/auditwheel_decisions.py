@@ -26,7 +26,7 @@ from wheelfix.budget import Budget
 from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
 from wheelfix.grouping import grouped
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
-from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
+from wheelfix.pipelines.auditwheel_analysis import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.auditwheel_input import Inspected, View, build_view
 from wheelfix.pipelines.graft import (
     Externals,

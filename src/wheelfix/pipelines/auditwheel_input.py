@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
-from wheelfix.elf.stub import build_stub
+from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import RecordRow, Wheel

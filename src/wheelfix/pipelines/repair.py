@@ -26,7 +26,7 @@ from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply, codec_of
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (

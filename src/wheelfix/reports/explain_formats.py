@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from wheelfix.analysis.alternatives import Factor
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.installation import Installation, Provenance
+from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not_used import WhyNot
 from wheelfix.grouping import grouped

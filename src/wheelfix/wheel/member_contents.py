@@ -22,7 +22,7 @@ from wheelfix.errors import BadElfError, OutputError
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
-from wheelfix.wheel.zip_format import Entry
+from wheelfix.wheel.zip_headers import Entry
 
 LARGE = 8 * 2**20
 """Bytes; larger members are never in memory as a whole."""

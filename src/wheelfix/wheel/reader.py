@@ -32,7 +32,7 @@ from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_source import MOST_STEPS
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
-from wheelfix.wheel.zip_format import Entry, shown
+from wheelfix.wheel.zip_headers import Entry, shown
 from wheelfix.wheel.zip_reader import ZipReader
 
 _LARGEST_TEXT = 2**20

@@ -9,7 +9,7 @@ from unicodedata import category, normalize
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.wheel.model import LIBRARY_KEYS, Key
-from wheelfix.wheel.zip_format import Entry, shown
+from wheelfix.wheel.zip_headers import Entry, shown
 
 _HIGHEST_RATIO = 100
 """Uncompressed by compressed size: deflate reaches 1032, wheels 2 to 10, few more than 30."""

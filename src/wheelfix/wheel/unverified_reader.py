@@ -9,7 +9,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from wheelfix.errors import SettingsError
-from wheelfix.wheel.zip_format import DEFLATED, STORED
+from wheelfix.wheel.zip_headers import DEFLATED, STORED
 
 _DAMAGES = (
     zipfile.BadZipFile, zlib.error, struct.error, OSError, RuntimeError, ValueError, EOFError,

@@ -24,7 +24,7 @@ from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata
 from wheelfix.wheel.model import Member, RecordRow, Wheel
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.record import format_record, hash_field, update_record
-from wheelfix.wheel.zip_format import (
+from wheelfix.wheel.zip_headers import (
     End,
     Entry,
     dos_stamp,

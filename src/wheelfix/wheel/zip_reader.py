@@ -1,6 +1,6 @@
 """Strict reading of a zip file: members by name, inflated or as stored.
 
-The directory is read by `zip_format`, not by the standard library's `zipfile`, which accepts
+The directory is read by `zip_headers`, not by the standard library's `zipfile`, which accepts
 prepended data, overlapping members and bytes between them. The file is read by offset from one
 descriptor that stays open, so a file that is replaced meanwhile is not mixed with its successor.
 
@@ -19,7 +19,7 @@ from typing import Self
 
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.member_contents import buffered
-from wheelfix.wheel.zip_format import (
+from wheelfix.wheel.zip_headers import (
     DAMAGED,
     DEFLATED,
     REPACK,

@@ -13,7 +13,7 @@ from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
-from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Absence, Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each

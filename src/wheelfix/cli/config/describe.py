@@ -1,4 +1,4 @@
-"""Settings as a commented table, as those in effect for a wheel, and as a JSON schema."""
+"""Settings as a commented table, and as those in effect for a wheel."""
 
 import json
 from collections.abc import Mapping, Sequence

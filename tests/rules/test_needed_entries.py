@@ -16,7 +16,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import needed as rules
+from wheelfix.rules import needed_entries as rules
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in

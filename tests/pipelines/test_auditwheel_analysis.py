@@ -15,7 +15,7 @@ import pytest
 from tests.support import build
 from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import ToolError
-from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
+from wheelfix.pipelines.auditwheel_analysis import Analysis, Auditwheel, Question, Refusal
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_an_auditwheel_that_misbehaves_is_an_error(
     code: str, words: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
-    monkeypatch.setattr("wheelfix.pipelines.auditwheel_call.TIMEOUT", 2)
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_analysis.TIMEOUT", 2)
     with _children() as started:
         with Auditwheel({}) as auditwheel, pytest.raises(ToolError, match=words) as caught:
             auditwheel.analyze(question(wheel))
@@ -130,7 +130,7 @@ def test_a_process_that_died_while_it_waited_is_an_error_and_the_next_question_g
 
 def test_the_process_ends_with_a_parent_that_is_killed() -> None:
     code = (
-        "import time\nfrom wheelfix.pipelines.auditwheel_call import Auditwheel\n"
+        "import time\nfrom wheelfix.pipelines.auditwheel_analysis import Auditwheel\n"
         "with Auditwheel({}): print(flush=True); time.sleep(99)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from wheelfix.host.ld_debug import MAX_KEPT, Log, LoggedBinding, LoggedProgram
+from wheelfix.host.ld_debug_log import MAX_KEPT, Log, LoggedBinding, LoggedProgram
 from wheelfix.loader.load_values import How
 
 START = """\

@@ -12,7 +12,7 @@ import pytest
 from tests.support import build
 from wheelfix.elf.model import Elf, ElfType, Machine, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.stub import build_stub
+from wheelfix.elf.stub_for_auditwheel import build_stub
 
 # auditwheel promises no Python API: what it reads is its own affair, and the point here.
 elfutils: Any = importlib.import_module("auditwheel.elfutils")
