@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -56,8 +57,15 @@ IN_A_FILE_NAME = [
     "'; $(x) \"x' onload='alert(1)",
 ]
 """What wheels may still have in names of members: markup, quotes, commands, odd spaces."""
-STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u0378\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ue000]"
+)
+UNSAFE = "do not install it"
 OURS = ("::error ", "::warning ", "::notice ")
+
+
+ESCAPED = ("1b[2J", "202egnp", "2028.so", "2066x", "0378x", "9b31m", "e000")
+"""How outputs show `UNSEEN`, after the backslash and `x` or `u00`."""
 
 
 def text_of(number: int) -> str:
@@ -110,7 +118,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
 
 
-def said(*arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1)) -> tuple[str, str]:
+def said(
+    *arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1), refused: bool = False
+) -> tuple[str, str]:
     """Run wheelfix and return its output, which must be harmless for terminals and runners."""
     environ = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
     done = subprocess.run(
@@ -123,6 +133,7 @@ def said(*arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1)) -> tup
     texts = done.stdout.decode(), done.stderr.decode()
     assert done.returncode in code, texts[1]
     assert "internal error" not in texts[1]
+    assert refused or UNSAFE not in texts[1], texts[1]
     for text in texts:
         assert_harmless(text, annotates="github" in arguments)
     return texts
@@ -144,7 +155,9 @@ FORMS = ("full concise json jsonl sarif github gitlab junit markdown html").spli
 @pytest.mark.parametrize("form", FORMS)
 def test_check(wheel: Path, tmp_path: Path, form: str) -> None:
     text, _ = said("check", "-v", "--output-format", form, wheel, cwd=tmp_path)
-    assert text
+    # GitHub shows ten annotations of each level, which have the other hostile texts.
+    for each in ESCAPED[:2] if form == "github" else ESCAPED:
+        assert each in text
     if form in {"json", "jsonl", "sarif", "gitlab"}:
         json.loads(text)
     if form == "junit":
@@ -213,7 +226,7 @@ def linked_wheel(folder: Path, symbols: Sequence[str], members: Sequence[str]) -
     unseen = UNSEEN if hostile else [f"none{n}" for n, _ in enumerate(UNSEEN)]
     odd = forged(
         needed=[f"lib{text}.so.1" for text in unseen],
-        runpath=":".join(f"/opt/{text}" for text in unseen),
+        runpath=":".join(f"/opt/{text.replace(':', '')}" for text in unseen),
         soname="".join(unseen),
         versions=[f"GLIBC_{text}" for text in unseen],
     )
@@ -245,6 +258,8 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> Non
         "check", "-v", "--target", "debian:12", "--output-format", form, linked, cwd=tmp_path
     )
     assert any(part in text for part in ("javascript", "u##", "alert"))
+    for each in ESCAPED:
+        assert each in text
 
 
 @pytest.mark.parametrize(
@@ -310,6 +325,26 @@ def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path)
         said("check", "--write-baseline", "--baseline", file, each, cwd=tmp_path, code=(0,))
         assert file.read_bytes().isascii()
         said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
+
+
+def test_a_baseline_and_a_configuration_may_name_what_no_member_is_named(
+    wheel: Path, tmp_path: Path
+) -> None:
+    base, file = tmp_path / "base.json", tmp_path / "wheelfix.toml"
+    row = dict.fromkeys(("distribution", "code", "member", "entry"), "".join(UNSEEN))
+    for more, code in (({}, 1), ({each: each for each in UNSEEN}, 2)):
+        base.write_text(json.dumps({"version": 1, "findings": [row | more]}))
+        _, notes = said("check", "-v", "--baseline", base, wheel, cwd=tmp_path, code=(code,))
+        assert "invalid row" in notes or not more
+    names = json.dumps(UNSEEN)
+    harmless = f"exclude = {names}\nkeep-entries = {names}\nkeep-names = {names}\n"
+    file.write_text(harmless)
+    said("check", "-v", wheel, cwd=tmp_path)
+    for each in map(json.dumps, UNSEEN):
+        for bad in (f"{each} = 1", f"select = [{each}]", f"severity = {{{each} = {each}}}"):
+            file.write_text(f"{harmless}{bad}\n")
+            _, notes = said("check", "-v", wheel, cwd=tmp_path, code=(2,))
+            assert "error: " in notes
 
 
 def test_the_step_summary_of_github(linked: Path, wheel: Path, tmp_path: Path) -> None:
@@ -389,7 +424,8 @@ def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])
 def test_tree(wheel: Path, tmp_path: Path, form: str) -> None:
     text, _ = said("tree", "--output-format", form, wheel, cwd=tmp_path)
-    assert text
+    for each in ESCAPED:
+        assert each in text
     if form == "json":
         json.loads(text)
     if form == "html":
@@ -415,6 +451,34 @@ def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
     code = f"import ctypes; ctypes.CDLL({str(library)!r})"
     for options in ((), ("--output-format=json",), ("-v",)):
         said("trace", *options, "--", sys.executable, "-c", code, cwd=tmp_path, code=(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("check", "-v", "--output-format", form) for form in FORMS),
+        ("repair", "-v", "-w", "out"),
+        ("explain", "-v"),
+        ("tree",),
+        ("verify", "-v"),
+    ],
+    ids=" ".join,
+)
+def test_a_member_name_with_unseen_characters_is_refused_and_escaped(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    library = forged(soname="libx.so")
+    wheels = [
+        make_wheel(tmp_path / str(n), files={f"demo/{text}.so": library})
+        for n, text in enumerate(UNSEEN)
+    ]
+    runs = [wheels] if words[0] == "check" else [[wheel] for wheel in wheels]
+    found = [said(*words, *run, cwd=tmp_path, code=(2,), refused=True) for run in runs]
+    # Records of jsonl have the error on stdout, where JSON doubles each backslash.
+    written = "".join(chain.from_iterable(found)).replace("\\\\", "\\")
+    for text in UNSEEN:
+        name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        assert f"`demo/{name}.so` has a control character" in written
 
 
 @pytest.mark.parametrize(
