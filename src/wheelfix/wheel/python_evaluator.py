@@ -422,4 +422,6 @@ def _is_key(value: object) -> bool:
     """Return whether a source cannot choose many such values with the same hash."""
     if isinstance(value, tuple):
         return all(isinstance(part, str) for part in cast("tuple[object, ...]", value))
-    return not isinstance(value, int | float | complex) or value in range(1 << 32)
+    if isinstance(value, int):
+        return 0 <= value < 1 << 32
+    return not isinstance(value, float | complex)
