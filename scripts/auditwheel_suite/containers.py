@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -99,7 +99,7 @@ class Container:
         self._folder.cleanup()
 
 
-def docker(machine: Machine) -> SimpleNamespace:
+def docker(machine: Machine) -> ModuleType:
     """Return what stands for the module `docker`."""
 
     def run(image: str, _: Sequence[str], **options: Mapping[str, Mapping[str, str]]) -> Container:
@@ -107,7 +107,9 @@ def docker(machine: Machine) -> SimpleNamespace:
         return Container(machine, image, {at["bind"]: Path(here) for here, at in volumes})
 
     client = SimpleNamespace(containers=SimpleNamespace(run=run))
-    return SimpleNamespace(from_env=lambda: client)
+    module = ModuleType("docker")
+    module.__dict__["from_env"] = lambda: client
+    return module
 
 
 def _require_packages(words: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ RESULTS, PROGRAM = "CASES_RESULTS", "CASES_PROGRAM"
 def pytest_configure() -> None:
     """Put local processes in place of docker, and the program in place of the function."""
     machine = Machine(tools=Path(os.environ[TOOLS]), builder=Path(os.environ[BUILDER]))
-    sys.modules["docker"] = docker(machine)  # type: ignore[assignment]
+    sys.modules["docker"] = docker(machine)
     if os.environ[PROGRAM] != "auditwheel":
         import_module("auditwheel.main_repair").__dict__["execute"] = execute
 

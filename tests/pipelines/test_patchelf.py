@@ -104,7 +104,7 @@ def test_edits_go_together(  # noqa: PLR0913, PLR0917 -- one for each edit
     path: str | None,
     new_name: str | None,
     soname: str | None,
-    stripped: bool,  # noqa: FBT001 -- a parameter of the test
+    stripped: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     a = stub_library_with_versions(tmp_path / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
     b = shared_object(

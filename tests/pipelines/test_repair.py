@@ -898,7 +898,7 @@ def test_auditwheel_s_library_path_may_be_relative(sdk: Sdk, tmp_path: Path) -> 
 @pytest.mark.parametrize(("level", "smallest"), [(0, False), (9, True)])
 def test_the_level_is_that_of_changed_members(
     level: int,
-    smallest: bool,  # noqa: FBT001 -- a parameter of the test
+    smallest: bool,  # noqa: FBT001 - a parameter of the test
     everything: Path,
     tmp_path: Path,
 ) -> None:

@@ -140,7 +140,7 @@ def test_names_are_escaped_for_the_terminal_and_the_runner(name: str, shown: str
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT001
+def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT001 - a parameter of the test
     evil = "x\n::error::owned\x1b[31m##[x]"
     finding = Finding(
         code="WF1",

@@ -66,10 +66,10 @@ def test_repair(
 def test_show(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     bad, good = (said(capsys, "show", "--output-format=json", wheel) for wheel in wheels)
     assert errors("show", bad) == errors("show", good) == []
-    assert [(e["name"], e["needed_by"]) for e in bad["expected"] if e["from"] == "nobody"] == [
+    assert [(e["name"], e["needed_by"]) for e in bad["expected"] if e["from"] == "missing"] == [
         ("libx.so.1", ["p/a.so"])
     ]
-    assert not [e for e in good["expected"] if e["from"] == "nobody"]
+    assert not [e for e in good["expected"] if e["from"] == "missing"]
     assert {entry["member"]: entry["role"] for entry in good["objects"]} == {
         "p/a.so": "module",
         "p/libx.so.1": "library",

@@ -71,7 +71,7 @@ def test_the_right_machine_is_fine() -> None:
         ("linux_x86_64", "libc.musl-x86_64.so.1", False),
     ],
 )
-def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: bool) -> None:  # noqa: FBT001
+def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: bool) -> None:  # noqa: FBT001 - a parameter of the test
     objects = {"pkg/a.cpython-311.so": elf(**{**MODULE, "needed": (needed,)})}
     subject = wheel(objects, name=f"demo-1.0-cp311-cp311-{platform}.whl")
     assert [f.severity for f in findings(contents.wrong_libc, subject)] == [Severity.ERROR] * wrong

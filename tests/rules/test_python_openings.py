@@ -72,17 +72,17 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
 def test_a_renaming_graft_is_reported_before_and_after() -> None:
     user = {"pkg/m.so": elf("libfoo.so.1")}
     before = opening_wheel(opening("libfoo.so.1"), objects=user)
-    assert severities(python_openings.renamed_under_its_user, before) == [Severity.WARNING]
+    assert severities(python_openings.opened_library_renamed, before) == [Severity.WARNING]
     assert (
-        severities(python_openings.renamed_under_its_user, before, keep_names=("libfoo.so*",)) == []
+        severities(python_openings.opened_library_renamed, before, keep_names=("libfoo.so*",)) == []
     )
     assert (
-        severities(python_openings.renamed_under_its_user, before, exclude=("libfoo.so.1",)) == []
+        severities(python_openings.opened_library_renamed, before, exclude=("libfoo.so.1",)) == []
     )
     new = "libfoo-1a2b3c4d.so.1"
     objects = {"pkg/m.so": elf(new), f"pkg.libs/{new}": elf(soname=new)}
     after = opening_wheel(opening("libfoo.so.1"), objects=objects)
-    assert severities(python_openings.renamed_under_its_user, after) == [Severity.ERROR]
+    assert severities(python_openings.opened_library_renamed, after) == [Severity.ERROR]
 
 
 @pytest.fixture(scope="module")

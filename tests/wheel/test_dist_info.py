@@ -72,7 +72,7 @@ def test_setting_the_same_values_changes_nothing() -> None:
 @given(
     st.text(), st.lists(st.from_regex(r"[a-z0-9_]+-[a-z]+-[a-z]+", fullmatch=True)), st.booleans()
 )
-def test_an_edit_writes_the_given_values(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001
+def test_an_edit_writes_the_given_values(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001 - a parameter of the test
     text = "Wheel-Version: 1.0\n" + rest
     after = edit_metadata(text, tags=tags, root_is_purelib=purelib)
     metadata = read_metadata(after)

@@ -195,7 +195,7 @@ def test_code_for_other_systems_is_not_followed() -> None:
         ("x = debug() or ctypes.CDLL('libx.so')", False),
     ],
 )
-def test_only_what_nothing_tests_or_catches_is_sure(source: str, sure: bool) -> None:  # noqa: FBT001
+def test_only_what_nothing_tests_or_catches_is_sure(source: str, sure: bool) -> None:  # noqa: FBT001 - a parameter of the test
     [found] = opened(f"import contextlib, ctypes, os\n{source}")
     assert (found.name, found.sure, found.on_import) == ("libx.so", sure, True)
 

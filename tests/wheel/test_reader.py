@@ -336,7 +336,7 @@ def test_several_dist_info_folders_are_refused(
 def test_dist_info_must_agree_with_the_file_name(
     tmp_path: Path,
     file_name: str,
-    fits: bool,  # noqa: FBT001
+    fits: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     path = zip_of(tmp_path / file_name, [])
     if fits:
@@ -830,9 +830,9 @@ class Unseekable(io.RawIOBase):
 @pytest.mark.parametrize("signed", [True, False])
 def test_data_descriptors_are_read_and_written_away(
     tmp_path: Path,
-    zip64: bool,  # noqa: FBT001
+    zip64: bool,  # noqa: FBT001 - a parameter of the test
     method: int,
-    signed: bool,  # noqa: FBT001
+    signed: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     stream = Unseekable()
     with zipfile.ZipFile(stream, "w") as file:

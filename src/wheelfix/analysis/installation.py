@@ -44,7 +44,7 @@ class Provenance(StrEnum):
     PLATFORM = "platform"
     VARIABLE = "given"
     """A directory of LD_LIBRARY_PATH or of another environment variable."""
-    MISSING = "nobody"
+    MISSING = "missing"
     """No file: the library is not found."""
 
 

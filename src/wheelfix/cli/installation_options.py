@@ -105,7 +105,7 @@ def library_path(variables: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the absolute paths in the variables, any of which Python code may search."""
+    """Return the absolute paths in the variables; Python code may search any of them."""
     paths = (path.strip() for value in variables.values() for path in value.split(":"))
     return tuple(dict.fromkeys(path.rstrip("/") for path in paths if path.startswith("/")))
 

@@ -277,7 +277,7 @@ def _mapped(fields: Sequence[bytes]) -> File:
 
 def _absolute(request: LoggedRequest, cwd: str | None) -> str:
     # Paths stay text, as the loader spells them.
-    return os.path.join(cwd or os.getcwd(), request.path or "")  # noqa: PTH109, PTH118
+    return os.path.join(cwd or os.getcwd(), request.path or "")  # noqa: PTH109, PTH118 - text
 
 
 def _forget(descriptor: int) -> None:

@@ -453,7 +453,7 @@ def _libc_soname(target: Target, abi: Abi) -> str:
 
 
 def _library(abi: Abi, soname: str | None) -> Elf:
-    """Return a shared object of which only the SONAME is known."""
+    """Return a shared object with nothing but a SONAME."""
     return Elf(
         machine=abi.machine,
         bits=abi.bits,

@@ -30,7 +30,7 @@ def graft_notes(graft: Graft, owned: Iterable[GraftedLibrary], settings: Setting
 def _owned_by_others(
     owned: Iterable[GraftedLibrary], grafted: Iterable[GraftedLibrary], settings: Settings
 ) -> Iterator[str]:
-    """Yield a message for each library of which an owner has the same or another file."""
+    """Yield a message for each library that an owner has as well, as the same or another file."""
     owners = sharing(settings)
     for library in owned:
         provider = provider_of(library.soname, owners)

@@ -58,8 +58,8 @@ def _counts(found: SetReport) -> dict[str, int]:
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
         "infos": sum(finding.severity is Severity.INFO for finding in findings),
         "suppressed": sum(1 for _ in all_suppressed(found)),
-        "mended_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
-        "mended_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
+        "fixed_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
+        "fixed_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
     }
 
 

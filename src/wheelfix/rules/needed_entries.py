@@ -123,7 +123,7 @@ def _kept_hint(unused: Unused) -> str:
     return f"`--drop-needed '{unused.name}'` drops it, `--keep-needed` silences this message"
 
 
-@rule("WF203", "needed-not-at-hand", Severity.INFO, Stage.BEFORE)
+@rule("WF203", "needed-not-available", Severity.INFO, Stage.BEFORE)
 def needed_not_available(context: Context) -> Iterator[Hit]:
     """Library is not available here, so its DT_NEEDED entry cannot be checked.
 

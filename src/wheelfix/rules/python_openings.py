@@ -191,8 +191,8 @@ def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iter
         )
 
 
-@rule("WF318", "renamed-under-its-user", Severity.ERROR)
-def renamed_under_its_user(context: Context) -> Iterator[Hit]:
+@rule("WF318", "opened-library-renamed", Severity.ERROR)
+def opened_library_renamed(context: Context) -> Iterator[Hit]:
     """Library opened by name in Python code is renamed by the graft.
 
     ## What it does

@@ -36,7 +36,7 @@ def debug_sections(context: Context) -> Iterator[Hit]:
     of the wheel have the sources that it refers to.
 
     ## Example
-    `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, of which 38 MB are debug sections.
+    `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, 38 MB of them in debug sections.
 
     ## Common causes
     - Python's build flags contain `-g`, and setuptools uses them. **Solution**: link with `-Wl,-s`,

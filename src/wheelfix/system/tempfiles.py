@@ -270,7 +270,7 @@ def write_whole(file: Path, data: bytes) -> None:
     """
     folder = file.parent
     # The functions of os.path are false, and raise nothing, where a path cannot be looked at.
-    is_regular = os.path.isfile(file) and not file.is_symlink()  # noqa: PTH113
+    is_regular = os.path.isfile(file) and not file.is_symlink()  # noqa: PTH113 - see above
     if os.access(folder, os.W_OK) and (is_regular or not os.path.lexists(file)):
         with PendingFile(folder, file.name) as pending:
             with output_errors(folder), os.fdopen(os.dup(pending.descriptor), "wb") as stream:

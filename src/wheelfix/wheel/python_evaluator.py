@@ -146,7 +146,7 @@ class Evaluator:
         }
 
     def spend(self, steps: int) -> None:
-        """Count `steps`, each of which takes about as long as one expression."""
+        """Count `steps`; a step takes about as long as one expression."""
         self._budget.spend(STEP * steps, "a Python source", self.file)
 
     def note_import(self, node: ast.Import | ast.ImportFrom) -> None:

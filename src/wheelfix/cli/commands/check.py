@@ -30,92 +30,102 @@ from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted, in_units
 
+_Wheels = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="WHEEL|DIR...",
+        help="The wheels; a directory stands for all wheels in and below it.",
+    ),
+]
+_FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="LIST",
+        help="Also check the wheels and directories that this file lists, or stdin if it is "
+        "`-`: one per line, or terminated by NUL.",
+    ),
+]
+_Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Fail on warnings too: --fail-on warning.", envvar="WHEELFIX_STRICT"
+    ),
+]
+_ExitZero = Annotated[
+    bool,
+    typer.Option(
+        "--exit-zero",
+        help="Report findings, and exit with 0: --fail-on never.",
+        envvar="WHEELFIX_EXIT_ZERO",
+    ),
+]
+_WriteBaseline = Annotated[
+    bool,
+    typer.Option(
+        "--write-baseline",
+        help="Write all findings to the baseline file, so that they no longer count.",
+    ),
+]
+_OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        envvar="WHEELFIX_OUTPUT_FORMAT",
+        help="Format of the report: for people, machines or code hosts.",
+    ),
+]
+_OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output-file",
+        metavar="FILE",
+        envvar="WHEELFIX_OUTPUT_FILE",
+        help="Write the report to this file instead of stdout.",
+    ),
+]
+_MoreReports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT=FILE",
+        help="Also write the report in another format; repeatable.",
+    ),
+]
+_Statistics = Annotated[
+    bool,
+    typer.Option("--statistics", help="Print the number of findings of each rule instead of each."),
+]
+_Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="With jsonl, continue --output-file: records that are still valid are kept.",
+    ),
+]
+_Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        envvar="WHEELFIX_DASK",
+        help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
+    ),
+]
+
 
 @options.with_settings
 def check(
     context: typer.Context,
-    wheels: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="WHEEL|DIR...",
-            help="The wheels; a directory stands for all wheels in and below it.",
-        ),
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="LIST",
-            help="Also check the wheels and directories that this file lists, or stdin if it is "
-            "`-`: one per line, or terminated by NUL.",
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Fail on warnings too: --fail-on warning.", envvar="WHEELFIX_STRICT"
-        ),
-    ] = False,
-    exit_zero: Annotated[
-        bool,
-        typer.Option(
-            "--exit-zero",
-            help="Report findings, and exit with 0: --fail-on never.",
-            envvar="WHEELFIX_EXIT_ZERO",
-        ),
-    ] = False,
-    write_baseline: Annotated[
-        bool,
-        typer.Option(
-            "--write-baseline",
-            help="Write all findings to the baseline file, so that they no longer count.",
-        ),
-    ] = False,
-    output_format: Annotated[
-        Format,
-        typer.Option(
-            envvar="WHEELFIX_OUTPUT_FORMAT",
-            help="Format of the report: for people, machines or code hosts.",
-        ),
-    ] = Format.FULL,
-    output_file: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output-file",
-            metavar="FILE",
-            envvar="WHEELFIX_OUTPUT_FILE",
-            help="Write the report to this file instead of stdout.",
-        ),
-    ] = None,
-    more_reports: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--report",
-            metavar="FORMAT=FILE",
-            help="Also write the report in another format; repeatable.",
-        ),
-    ] = None,
-    statistics: Annotated[
-        bool,
-        typer.Option(
-            "--statistics", help="Print the number of findings of each rule instead of each."
-        ),
-    ] = False,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="With jsonl, continue --output-file: records that are still valid are kept.",
-        ),
-    ] = False,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            envvar="WHEELFIX_DASK",
-            help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
-        ),
-    ] = None,
+    wheels: _Wheels = None,
+    from_file: _FromFile = None,
+    strict: _Strict = False,
+    exit_zero: _ExitZero = False,
+    write_baseline: _WriteBaseline = False,
+    output_format: _OutputFormat = Format.FULL,
+    output_file: _OutputFile = None,
+    more_reports: _MoreReports = None,
+    statistics: _Statistics = False,
+    resume: _Resume = False,
+    dask: _Dask = None,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,

@@ -46,28 +46,32 @@ from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, 
 from wheelfix.wheel.python_source import MOST_STEPS
 from wheelfix.wheel.reader import Archive, open_wheel
 
+_Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
+        help="The wheel (not with --site), and what to explain; by default all load roots.",
+    ),
+]
+_WhyNot = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
+]
+_After = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE|WHEEL[!MEMBER]",
+        help="A module or library that the process has loaded before; repeatable, in order.",
+    ),
+]
+
 
 @options.with_settings
 def explain(
     context: typer.Context,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
-            help="The wheel (not with --site), and what to explain; by default all load roots.",
-        ),
-    ] = None,
+    arguments: _Arguments = None,
     site: installation_options.Site = None,
-    why_not: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
-    ] = None,
-    after: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODULE|WHEEL[!MEMBER]",
-            help="A module or library that the process has loaded before; repeatable, in order.",
-        ),
-    ] = None,
+    why_not: _WhyNot = None,
+    after: _After = None,
     beside: options.With = None,
     scheme: installation_options.Scheme = None,
     target: installation_options.TargetName = None,

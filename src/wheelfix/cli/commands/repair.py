@@ -24,17 +24,18 @@ from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")]
+_Diff = Annotated[
+    bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
+]
+
 
 @options.with_settings
 def repair(
     context: typer.Context,
     wheels: options.Wheels,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
-    ] = False,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
-    ] = False,
+    dry_run: _DryRun = False,
+    diff: _Diff = False,
     output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,

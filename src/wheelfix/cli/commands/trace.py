@@ -21,27 +21,29 @@ from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
 from wheelfix.wheel.reader import open_wheel
 
+_Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")]
+_Wheels = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--wheel",
+        metavar="WHEEL",
+        help="Compare the loaded files with those that this wheel should load; repeatable.",
+    ),
+]
+_Symbols = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--symbol",
+        metavar="GLOB",
+        help="Show where symbols like tvm* were bound, mangled or demangled; repeatable.",
+    ),
+]
+
 
 def trace(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")
-    ],
-    wheels: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--wheel",
-            metavar="WHEEL",
-            help="Compare the loaded files with those that this wheel should load; repeatable.",
-        ),
-    ] = None,
-    symbols: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--symbol",
-            metavar="GLOB",
-            help="Show where symbols like tvm* were bound, mangled or demangled; repeatable.",
-        ),
-    ] = None,
+    command: _Command,
+    wheels: _Wheels = None,
+    symbols: _Symbols = None,
     output: options.Output = None,
     output_format: options.OutputFormat = TextOrJson.TEXT,
     verbose: Verbose = 0,

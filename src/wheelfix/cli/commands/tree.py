@@ -28,28 +28,33 @@ class GraphFormat(StrEnum):
     JSON = "json"
 
 
+_Wheel = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[WHEEL|DISTRIBUTION]",
+        help="The wheel; with --site, the distribution, by default all.",
+    ),
+]
+_After = Annotated[
+    Path | None,
+    typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
+]
+_Form = Annotated[
+    GraphFormat | None,
+    typer.Option(
+        "--output-format",
+        help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
+    ),
+]
+
+
 @options.with_settings
 def tree(
     context: typer.Context,
-    wheel: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[WHEEL|DISTRIBUTION]",
-            help="The wheel; with --site, the distribution, by default all.",
-        ),
-    ] = None,
-    after: Annotated[
-        Path | None,
-        typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
-    ] = None,
+    wheel: _Wheel = None,
+    after: _After = None,
     site: installation_options.Site = None,
-    form: Annotated[
-        GraphFormat | None,
-        typer.Option(
-            "--output-format",
-            help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
-        ),
-    ] = None,
+    form: _Form = None,
     output: options.Output = None,
     beside: options.With = None,
     scheme: installation_options.Scheme = None,

@@ -27,52 +27,53 @@ from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
 from wheelfix.text import join_some
 
+_Python = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH",
+        help="Verify for this Python, by default the one that runs wheelfix; repeatable.",
+    ),
+]
+_AllPythons = Annotated[
+    bool,
+    typer.Option("--all-pythons", help="Verify for every installed Python that the tags allow."),
+]
+_Scheme = Annotated[
+    str,
+    typer.Option(
+        help=f"Install schemes, comma-separated: {', '.join(scheme_names())}; or all. The "
+        f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}."
+    ),
+]
+_Deps = Annotated[
+    bool, typer.Option("--deps/--no-deps", help="Also install the requirements of the wheel.")
+]
+_Runs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run",
+        metavar="COMMAND",
+        help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
+    ),
+]
+_Timeout = Annotated[float, typer.Option(help="Maximum seconds of each attempt.", min=0.1, max=1e7)]
+_Jobs = Annotated[int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)]
+_Strict = Annotated[bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")]
+
 
 @options.with_settings
 def verify(
     context: typer.Context,
     wheels: options.Wheels,
-    python: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="Verify for this Python, by default the one that runs wheelfix; repeatable.",
-        ),
-    ] = None,
-    all_pythons: Annotated[
-        bool,
-        typer.Option(
-            "--all-pythons", help="Verify for every installed Python that the tags allow."
-        ),
-    ] = False,
-    scheme: Annotated[
-        str,
-        typer.Option(
-            help=f"Install schemes, comma-separated: {', '.join(scheme_names())}; or all. The "
-            f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}."
-        ),
-    ] = "venv",
-    deps: Annotated[
-        bool, typer.Option("--deps/--no-deps", help="Also install the requirements of the wheel.")
-    ] = False,
+    python: _Python = None,
+    all_pythons: _AllPythons = False,
+    scheme: _Scheme = "venv",
+    deps: _Deps = False,
     beside: options.With = None,
-    runs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--run",
-            metavar="COMMAND",
-            help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Maximum seconds of each attempt.", min=0.1, max=1e7)
-    ] = 60,
-    jobs: Annotated[
-        int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)
-    ] = 2,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")
-    ] = False,
+    runs: _Runs = None,
+    timeout: _Timeout = 60,
+    jobs: _Jobs = 2,
+    strict: _Strict = False,
     output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
