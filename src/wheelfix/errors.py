@@ -6,6 +6,7 @@ The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings 
 
 from enum import IntEnum
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
+from pathlib import Path
 from traceback import extract_tb
 
 
@@ -100,6 +101,7 @@ _HINTS = {
     ENOMEM: "raise the limit (`ulimit -v`), or use fewer --jobs",
     EAGAIN: "raise the limit of processes (`ulimit -u`), or use fewer --jobs",
 }
+_PACKAGE = f"{Path(__file__).parent}/"
 
 
 def note_place(error: Exception) -> None:
@@ -108,7 +110,7 @@ def note_place(error: Exception) -> None:
     A worker process sends notes with an error, but no traceback.
     """
     frames = extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "/wheelfix/" in frame.filename] or frames
+    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
     if own and not hasattr(error, "__notes__"):
-        file = own[-1].filename.rpartition("/wheelfix/")[2]
+        file = own[-1].filename.removeprefix(_PACKAGE)
         error.add_note(f"{file}, line {own[-1].lineno}")

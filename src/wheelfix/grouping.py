@@ -4,8 +4,6 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
-
-
 _Key = TypeVar("_Key", bound=Hashable)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.providers import dependent_wheel, provider_wheel
 from wheelfix.cli.app import run
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -39,6 +40,18 @@ def test_the_libraries_of_a_wheel_are_bundled_expected_or_not_found(
     assert "ld-linux" not in lines["platform"]
     assert lines["not found"] == "libtwo.so.2, needed by `a.so`"
     assert lines["tag"].endswith("linux_x86_64, because of the libraries that are not found")
+
+
+def test_a_library_of_a_provider_does_not_change_the_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider = provider_wheel(tmp_path, "int pro(void){return 1;}")
+    wheel = dependent_wheel(
+        tmp_path,
+        shared_object(tmp_path / "libpro.so.3", "int pro(void){return 1;}", soname="libpro.so.3"),
+    )
+    assert "not found" in shown(capsys, wheel)["tag"]
+    assert "not found" not in shown(capsys, wheel, "--provider", str(provider))["tag"]
 
 
 def test_a_wheel_without_objects_has_no_tag_to_allow(

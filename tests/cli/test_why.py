@@ -45,6 +45,16 @@ def test_a_library_that_a_repair_would_graft_has_chain_origin_and_option(
     assert option == f"  keep out   wheelfix repair {wheel} --exclude libinner.so.2"
 
 
+def test_the_chain_is_shown_although_the_repair_would_fail(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert run(["why", str(wheel), "libouter"]) == 0
+    printed = capsys.readouterr()
+    assert "needed by  `a.so` -> libouter.so.1" in printed.out
+    assert "a repair cannot be planned" in printed.err
+
+
 def test_the_option_keeps_the_library_out(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

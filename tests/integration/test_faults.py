@@ -28,7 +28,7 @@ from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fakes import fake_auditwheel, use_fake_auditwheel
 from tests.support.scripting import SCRIPTS
 from wheelfix.elf.model import Elf
-from wheelfix.errors import WheelfixError
+from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -952,6 +952,24 @@ def test_the_bytes_are_on_the_disk_before_the_name(
     tempfiles.write_whole(temporary / "report", b"text")
     assert done == ["fsync", "rename"]
     assert (temporary / "report").read_bytes() == b"text"
+
+
+def test_a_report_that_is_written_again_keeps_its_mode(temporary: Path) -> None:
+    report = temporary / "report"
+    report.write_bytes(b"old")
+    report.chmod(0o600)
+    tempfiles.write_whole(report, b"new")
+    assert (report.read_bytes(), report.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
+def test_a_read_only_report_is_not_replaced(temporary: Path) -> None:
+    report = temporary / "report"
+    report.write_bytes(b"old")
+    report.chmod(0o400)
+    with pytest.raises(OutputError, match="cannot write"):
+        tempfiles.write_whole(report, b"new")
+    assert report.read_bytes() == b"old"
 
 
 def test_a_folder_removed_when_new_is_created_again(

@@ -22,8 +22,17 @@ from tests.support.values import wheel as make_wheel
 from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.pipelines.sbom import Earlier, Expected, Library, joined, read_sbom, write_sbom
+from wheelfix.pipelines.sbom import (
+    Earlier,
+    Expected,
+    Library,
+    joined,
+    listed_packages,
+    read_sbom,
+    write_sbom,
+)
 from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.reader import open_wheel
 
 MEMBER = "demo-1.0.dist-info/sboms/wheelfix.cdx.json"
 
@@ -197,6 +206,18 @@ def test_copies_for_other_install_schemes_are_listed_too(tmp_path: Path) -> None
     listed = [place["location"] for place in component["evidence"]["occurrences"]]
     assert len(listed) == 2
     assert set(listed) == held
+
+
+@pytest.mark.parametrize("occurrences", ["null", "0", '"x"', "{}", "[null]", '[{"location": 1}]'])
+def test_a_broken_list_names_no_packages(tmp_path: Path, occurrences: str) -> None:
+    component = (
+        '{"bom-ref": "r", "name": "n", "version": "1", "purl": "pkg:x/n@1", '
+        f'"evidence": {{"occurrences": {occurrences}}}}}'
+    )
+    text = f'{{"components": [{component}], "metadata": {{}}}}'
+    wheel = build.make_wheel(tmp_path, files={MEMBER: text})
+    with open_wheel(wheel) as archive:
+        assert set(listed_packages(archive.wheel).values()) <= {"n 1"}
 
 
 def test_a_wheel_without_grafts_has_no_list(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_32_bit_architectures_are_known() -> None:
         ("manylinux_2_17_x86_64", ["manylinux_2_28_aarch64"], ["manylinux_2_28_aarch64"]),
         ("linux_x86_64", ["manylinux_2_28_x86_64"], ["manylinux_2_28_x86_64"]),
         ("linux_x86_64", ["linux_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["linux_aarch64"], ["linux_aarch64"]),
         ("musllinux_1_2_x86_64", ["musllinux_1_1_x86_64"], []),
         ("manylinux_2_17_x86_64", ["musllinux_1_2_x86_64"], ["musllinux_1_2_x86_64"]),
         (

@@ -10,7 +10,7 @@ import pytest
 from wheelfix.budget import Budget
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_opens import followed
-from wheelfix.wheel.python_source import STEP
+from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
@@ -265,7 +265,7 @@ def test_a_format_does_not_look_into_objects() -> None:
 
 
 def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
-    budget = Budget("the sources", 60 * STEP)
+    budget = Budget("the sources", 60 * STEPS_PER_EXPRESSION)
     source = b"import ctypes\nctypes.CDLL('libx.so')\n"
     found = [followed(source, f"{n}.py", {}, budget) for n in range(30)]
     assert found[0].openings
@@ -278,7 +278,7 @@ def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
 
 def test_what_was_found_before_effort_ended_is_kept() -> None:
     source = "import ctypes\nctypes.CDLL('libx.so')\n" + "ctypes.CDLL(a + b)\n" * 30
-    cut = followed(source.encode(), "a.py", {}, Budget("the sources", 80 * STEP))
+    cut = followed(source.encode(), "a.py", {}, Budget("the sources", 80 * STEPS_PER_EXPRESSION))
     assert [opening.name for opening in cut.openings] == ["libx.so"]
     assert not cut.to_its_end
     assert followed(source.encode(), "a.py", {}).to_its_end

@@ -11,7 +11,7 @@ from tests.support.build import make_wheel, shared_object
 from wheelfix.budget import Budget
 from wheelfix.cli.app import run
 from wheelfix.wheel.python_searches import LibrarySearch, LibrarySearches, searches
-from wheelfix.wheel.python_source import STEP
+from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION
 
 CLASSIC = '''
 import os, sys
@@ -188,11 +188,11 @@ def test_other_sources_are_followed_to_their_ends(source: str) -> None:
 
 
 def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
-    budget = Budget("the sources", 1000 * STEP)
+    budget = Budget("the sources", 1000 * STEPS_PER_EXPRESSION)
     found = [searches(READS.encode(), f"x/{n}.py", budget) for n in range(100)]
     assert found[0].found
     assert found[-1] == LibrarySearches(unfollowed=("x/99.py",))
-    assert budget.steps < 50 * STEP
+    assert budget.steps < 50 * STEPS_PER_EXPRESSION
 
 
 def test_explain_names_what_was_too_much(

@@ -175,7 +175,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
-        if {"-v", "-vv", "--verbose"}.intersection(arguments):
+        if any(re.fullmatch("--verbose|-[vq]*v[vq]*", argument) for argument in arguments):
             Terminal(verbosity=0).trace(error)
         Terminal(verbosity=0).fail(unexpected_error(error))
     else:

@@ -19,7 +19,7 @@ from wheelfix.reports.json_report import VERSION, record
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import SETTING_FIELDS, Settings
 from wheelfix.system.workers import Workers
 
 
@@ -129,15 +129,11 @@ def _portable(settings: Settings, folder: Path) -> Settings:
 
 def _decisive(settings: Settings) -> tuple[object, ...]:
     """Return the settings that a record depends on, with the state of the files they name."""
-    rest = replace(
-        settings,
-        jobs=1,
-        timeout=0,
-        wheel_dir=Path(),
-        fail_on=Settings().fail_on,
-        baseline=None,
-        verify=False,
-    )
+    rest = [
+        getattr(settings, field.name)
+        for field in SETTING_FIELDS
+        if not field.setting.is_run_wide and field.name not in {"wheel_dir", "verify"}
+    ]
     providers = (provider.source for provider in settings.provider)
     named = (*settings.library_path, *settings.against, *providers)
     return rest, [_state(Path(path)) for path in named]

@@ -1,4 +1,4 @@
-"""The options of `explain` and `tree`: how a wheel is installed, and on which machine."""
+"""Options and reading for commands that ask about an installed wheel, on some machine."""
 
 import json
 import tomllib
@@ -11,7 +11,6 @@ import typer
 from wheelfix.analysis.installation import LoadOptions, PlantedLibraries
 from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
-from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.site import read_planted
 from wheelfix.loader import target_platforms
@@ -151,9 +150,12 @@ def question_of(
     directories: tuple[str, ...] = (),
     settings: Settings,
 ) -> LoadOptions:
-    """Return the installation that the options describe; `directories` are read on this machine."""
+    """Return the installation that the options describe; `directories` are read on this machine.
+
+    The providers in `settings` have been looked up (`with_providers`).
+    """
     planted = PlantedLibraries()
-    provided = provider_files_of(wheel, with_providers(settings, Path.cwd(), wheel).provider)
+    provided = provider_files_of(wheel, settings.provider)
     tags = (*(other.name.platforms for other in others), *(files.platforms for files in provided))
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:

@@ -167,4 +167,5 @@ def require_file(path: Path) -> None:
     if path.is_dir():
         raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
     if not path.is_file():
-        raise SettingsError(f"`{path}` cannot be read: No such file")
+        problem = "is not a file" if path.exists() else "cannot be read: No such file"
+        raise SettingsError(f"`{path}` {problem}")

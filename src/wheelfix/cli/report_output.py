@@ -26,7 +26,7 @@ from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
-_FOR_PEOPLE = {Format.FULL, Format.CONCISE}
+_ON_TERMINAL = {Format.FULL, Format.CONCISE}
 _LINKED = {Format.SARIF, Format.MARKDOWN}
 
 
@@ -90,13 +90,13 @@ class ReportWriter(NamedTuple):
     def _options(self, form: Format, *, colour: bool) -> RenderOptions:
         """Return the options for `form`: code hosts get paths relative to the checkout."""
         limit = lowest_failing(self.settings.fail_on)
-        plain = form in _FOR_PEOPLE
-        folder = Path() if plain else Path.cwd()
+        on_terminal = form in _ON_TERMINAL
+        folder = Path() if on_terminal else Path.cwd()
         return RenderOptions(
             version=__version__,
             rules=self._rules(),
             folder=folder,
-            root=Path() if plain else checkout(os.environ, folder),
+            root=Path() if on_terminal else checkout(os.environ, folder),
             colour=colour,
             verbose=self.terminal.verbosity > 0,
             quiet=self.terminal.verbosity < 0,

@@ -301,8 +301,9 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     in .dynsym: the text can be the name of an undefined symbol as well.
     """
     names = _hook_names(dynamic) if Dt.SYMTAB in dynamic.tags else {}
-    start, stop = first_defined(dynamic), dynamic.symbol_count if names else 0
-    symbols = dynamic.symbols(start, stop)
+    if not names:
+        return ()
+    symbols = dynamic.symbols(first_defined(dynamic), dynamic.symbol_count)
     found = {
         names[name]
         for name, info, _, section, *_ in symbols

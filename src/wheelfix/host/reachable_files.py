@@ -185,13 +185,12 @@ class Disk:
         if real is None:
             return frozenset()
         if real not in self._listings:
-            names: list[str] = []
             try:
                 names = os.listdir(real)  # noqa: PTH208 - text
-            except PermissionError:
-                self._unlisted.add(real)
-            except OSError:
+            except OSError as error:
                 names = []
+                if isinstance(error, PermissionError):
+                    self._unlisted.add(real)
             self._listings[real] = frozenset(names)
         return self._listings[real]
 

@@ -23,7 +23,7 @@ from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import library_path_directories
 from wheelfix.loader.target_platforms import Target, populate
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
-from wheelfix.wheel.python_source import MOST_STEPS
+from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
 
@@ -70,7 +70,7 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
     `folders` are pairs of a site-packages folder and a package in it.
     """
     found: list[LibrarySearches] = []
-    budget = Budget("the Python sources", MOST_STEPS)
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
     for folder, package in folders:
         for path in sorted((folder / package).rglob("*.py")):
             name = str(path.relative_to(folder))

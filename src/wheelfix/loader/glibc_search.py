@@ -172,7 +172,7 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
     for path, elf in reversed(chain):
         origin = path.rpartition("/")[0] or "/"
         loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
-    files = FileSystem(replace(environment, cache={}), Budget(chain[0][0]))
+    files = FileSystem(replace(environment, cache={}), Budget.of_files())
     process = GlibcProcess(files, None)
     return process.search_lists(loader, "")
 

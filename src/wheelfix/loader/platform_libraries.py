@@ -9,10 +9,9 @@ decision.
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from operator import itemgetter
 
 from wheelfix.elf.model import Libc, libc_of
-from wheelfix.grouping import grouped
+from wheelfix.grouping import values_by_key
 from wheelfix.system.resources import read_text
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
@@ -82,6 +81,5 @@ class _Cxx:
 def _names() -> Mapping[str, frozenset[str]]:
     text = read_text("wheelfix.loader", "platform-symbols.txt")
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    pairs = [(family, name) for name, *families in lines for family in families]
-    by_family = grouped(pairs, itemgetter(0))
-    return {family: frozenset(name for _, name in found) for family, found in by_family.items()}
+    by_family = values_by_key((family, name) for name, *families in lines for family in families)
+    return {family: frozenset(names) for family, names in by_family.items()}

@@ -410,10 +410,11 @@ def _subdirectories(target: Target, abi: Abi) -> tuple[str, ...]:
     """Return the subdirectories that glibc tries; the processor's platform is `x86_64`."""
     if abi.machine != Machine.X86_64 or target.libc is not Libc.GLIBC:
         return ()
-    release = target.versions.get("GLIBC", "")
-    is_legacy = bool(release) and tuple(map(int, release.split("."))) < (2, 37)
+    release = tuple(map(int, filter(None, target.versions.get("GLIBC", "").split("."))))
+    levels = hwcaps(target.cpu) if not release or release >= (2, 33) else ()
+    is_legacy = bool(release) and release < (2, 37)
     legacy = legacy_subdirectories(("x86_64", "x86_64")) if is_legacy else ()
-    return (*hwcaps(target.cpu), *dict.fromkeys(legacy))
+    return (*levels, *dict.fromkeys(legacy))
 
 
 def _described_files(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, Elf]:

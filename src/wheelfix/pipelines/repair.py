@@ -91,7 +91,7 @@ def repair(
         return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
 
 
-def repair_with(  # noqa: PLR0913 - the parts of one call
+def repair_with(  # noqa: PLR0913 - what `repair` takes, and two values of the whole run
     auditwheel: Auditwheel,
     path: Path,
     settings: Settings,

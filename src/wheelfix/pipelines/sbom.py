@@ -281,7 +281,12 @@ def _moved(
     component: dict[str, Any], places: Callable[[str], Sequence[str]]
 ) -> dict[str, Any] | None:
     """Return a component with its places of today, None if no member holds it any more."""
-    occurrences = component.get("evidence", {}).get("occurrences", ())
+    evidence = component.get("evidence", {})
+    if "occurrences" not in evidence:
+        return component
+    occurrences = evidence["occurrences"]
+    if not isinstance(occurrences, list):
+        raise TypeError(occurrences)
     if not occurrences:
         return component
     locations = [found["location"] for found in occurrences]

@@ -53,7 +53,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
         *(("edited", line) for line in (_ways(outcome.ways) if verbose else ())),
         *_absent(outcome.absent),
         *(("proved", line) for line in _proved(outcome, verbose=verbose)),
-        *(("codec", outcome.codec) for _ in [()] if verbose and outcome.codec),
+        *([("codec", outcome.codec)] if verbose and outcome.codec else []),
         *(("note", message) for message in outcome.messages),
         *(("left", line) for line in (_grouped(mild) if verbose else _left(mild))),
     ]

@@ -56,7 +56,10 @@ class Problem:
     """What is wrong and what it means: lower case, no full stop, literals in backticks."""
     member: str | None = None
     entry: str | None = None
-    """The search path entry, symbol, or RECORD row that the problem is about."""
+    """A part of the file or the settings: a search path entry, symbol, RECORD row, tag or provider.
+
+    Baselines compare it.
+    """
     notes: tuple[str, ...] = ()
     """Evidence: what was searched, in which install schemes, by which object."""
     hint: str | None = None

@@ -12,7 +12,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
-_NAME = re.compile(r"[^\s\[\]/=][^\s\[\]/=]*")
+_NAME = re.compile(r"[^\s\[\]/=]+")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*\])?")
 _INTERPRETER = re.compile(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
 """Names that uv reserves for the Pythons of an environment."""
@@ -83,7 +83,8 @@ def _problems(text: str) -> Iterator[str]:
             if not line.endswith("]") or not section or section in sections:
                 yield f"`{line}` is no section, or the second of its name"
             sections.add(section)
-        elif line.startswith("#"):
+            continue
+        if line.startswith("#"):
             continue
         elif not section or not equals or not name or name in names:
             yield f"`{line}` is no `name = value` in a section, or the second of its name"

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
@@ -263,17 +263,20 @@ class PendingFile:
 def write_whole(file: Path, data: bytes) -> None:
     """Write `file` whole or not at all, if it is a regular file or a new one.
 
-    A link such as /dev/stdout, a pipe or a device is written to as it is; so is a file in a folder
-    that is read-only.
+    A file that exists keeps its mode. A link such as /dev/stdout, a pipe or a device is written to
+    directly; so is a file in a read-only folder.
 
-    Raises `OutputError`.
+    Raises `OutputError`, also for a read-only file.
     """
     folder = file.parent
     # The functions of os.path are false, and raise nothing, where a path cannot be looked at.
     is_regular = os.path.isfile(file) and not file.is_symlink()  # noqa: PTH113 - see above
-    if os.access(folder, os.W_OK) and (is_regular or not os.path.lexists(file)):
+    may_replace = is_regular and os.access(file, os.W_OK)
+    if os.access(folder, os.W_OK) and (may_replace or not os.path.lexists(file)):
         with PendingFile(folder, file.name) as pending:
             with output_errors(folder), os.fdopen(os.dup(pending.descriptor), "wb") as stream:
+                if is_regular:
+                    os.fchmod(pending.descriptor, S_IMODE(file.stat().st_mode))
                 stream.write(data)
             pending.publish()
         return

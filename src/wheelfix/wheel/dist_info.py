@@ -64,8 +64,8 @@ def _set_lines(text: str, key: str, values: Sequence[str]) -> str:
     at = places[0] if places else len(head)
     if head and not places and not head[-1].endswith("\n"):
         head[-1] += end
-    others = {*range(len(head))} - {*places}
-    kept = [head[i] for i in sorted(others)]
+    gone = set(places)
+    kept = [line for i, line in enumerate(head) if i not in gone]
     kept[at:at] = [f"{key}: {value}{end}" for value in values]
     return "".join(kept) + rest
 

@@ -128,12 +128,14 @@ def satisfies(found: str, tag: str) -> bool:
     version of the machine it runs on, so any musllinux tag stands for any other (PEP 656). No
     object satisfies `any`, the tag of another system, or a malformed one.
     """
-    required, wanted = parse_platform_tag(found), parse_platform_tag(tag)
-    if wanted.libc is None:
-        return wanted.family is Family.LINUX or (wanted.family is Family.ANDROID and tag == found)
-    if (required.family, required.arch) != (wanted.family, wanted.arch):
+    met, wanted = parse_platform_tag(found), parse_platform_tag(tag)
+    if wanted.family is Family.ANDROID:
+        return tag == found
+    if wanted.family is Family.LINUX:
+        return wanted.arch == met.arch
+    if wanted.libc is None or (met.family, met.arch) != (wanted.family, wanted.arch):
         return False
-    return wanted.libc is Libc.MUSL or wanted.version >= required.version
+    return wanted.libc is Libc.MUSL or wanted.version >= met.version
 
 
 def may_coexist(one: str, other: str) -> bool:

@@ -27,7 +27,7 @@ from wheelfix.wheel.python_known_functions import (
     concatenate,
     item,
 )
-from wheelfix.wheel.python_source import STEP
+from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION
 
 _MAX_ALTERNATIVES = 8
 _MAX_COMBINATIONS = 64
@@ -147,7 +147,7 @@ class Evaluator:
 
     def spend(self, steps: int) -> None:
         """Count `steps`; a step takes about as long as one expression."""
-        self._budget.spend(STEP * steps, "a Python source", self.file)
+        self._budget.spend(STEPS_PER_EXPRESSION * steps, "a Python source", self.file)
 
     def note_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Remember what the names that a statement imports stand for."""

@@ -30,9 +30,9 @@ from wheelfix.wheel.python_evaluator import (
 from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_source import (
     MAX_CALL_DEPTH,
-    MAX_STEPS,
-    MOST_STEPS,
-    STEP,
+    STEPS_PER_EXPRESSION,
+    STEPS_PER_SOURCE,
+    STEPS_PER_WHEEL,
     is_too_large,
     parse_source,
 )
@@ -58,9 +58,9 @@ def followed(
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
     A file that is not Python of this version opens nothing.
     """
-    own = (budget or Budget(path, MOST_STEPS)).share(MAX_STEPS)
+    own = (budget or Budget(path, STEPS_PER_WHEEL)).share(STEPS_PER_SOURCE)
     try:
-        own.spend(STEP * (len(source) >> 4), "a Python source", path)
+        own.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
     except BudgetError:
         return Followed(to_its_end=False)
     tree = parse_source(source)

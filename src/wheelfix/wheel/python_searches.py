@@ -18,9 +18,9 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.python_evaluator import Evaluator, truth
 from wheelfix.wheel.python_source import (
     MAX_CALL_DEPTH,
-    MAX_STEPS,
-    MOST_STEPS,
-    STEP,
+    STEPS_PER_EXPRESSION,
+    STEPS_PER_SOURCE,
+    STEPS_PER_WHEEL,
     is_too_large,
     parse_source,
 )
@@ -96,15 +96,16 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
     """
     if b"environ" not in source and b"getenv" not in source:
         return LibrarySearches()
-    own = (budget or Budget(path, MOST_STEPS)).share(MAX_STEPS)
-    unfollowed = LibrarySearches(unfollowed=(path,) if _CONCERNED.search(source) else ())
+    own = (budget or Budget(path, STEPS_PER_WHEEL)).share(STEPS_PER_SOURCE)
+    is_concerned = bool(_CONCERNED.search(source))
+    unfollowed = (path,) if is_concerned else ()
     try:
-        own.spend(STEP * (len(source) >> 4), "a Python source", path)
+        own.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
     except BudgetError:
-        return unfollowed
+        return LibrarySearches(unfollowed=unfollowed)
     tree = parse_source(source)
     if tree is None:
-        return unfollowed if is_too_large(source) else LibrarySearches()
+        return LibrarySearches(unfollowed=unfollowed if is_too_large(source) else ())
     walk = _Walk(tree, Evaluator(path, {}, own))
     try:
         walk.everything()
@@ -115,9 +116,9 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
         LibrarySearch(source=path, function=function, names=names, stops=stops)
         for function, stops in walk.found.items()
         if any(stop.variable is not None for stop in stops)
-        and (_CONCERNED.search(source) or _OPENING.search(source))
+        and (is_concerned or _OPENING.search(source))
     )
-    return LibrarySearches(found, () if walk.is_whole else unfollowed.unfollowed)
+    return LibrarySearches(found, () if walk.is_whole else unfollowed)
 
 
 def joined(many: Iterable[LibrarySearches]) -> LibrarySearches:

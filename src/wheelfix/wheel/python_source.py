@@ -6,11 +6,11 @@ import warnings
 
 MAX_CALL_DEPTH = 6
 """Calls of functions of the same source that are followed into each other."""
-STEP = 5
+STEPS_PER_EXPRESSION = 5
 """Steps of the budget for the evaluation of one expression."""
-MAX_STEPS = 100_000 * STEP
+STEPS_PER_SOURCE = 100_000 * STEPS_PER_EXPRESSION
 """Of the budget, for one source."""
-MOST_STEPS = 1_000_000 * STEP
+STEPS_PER_WHEEL = 1_000_000 * STEPS_PER_EXPRESSION
 """Of the budget, for all sources of one wheel: 20 times what SciPy's take."""
 _MEMBER = "<a member of the wheel>"
 _MAX_TOKENS = 100_000

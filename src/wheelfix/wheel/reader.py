@@ -29,7 +29,7 @@ from wheelfix.wheel.model import (
     WheelName,
 )
 from wheelfix.wheel.python_opens import followed
-from wheelfix.wheel.python_source import MOST_STEPS
+from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, shown
@@ -329,7 +329,7 @@ def _followed(
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
-    sources = budget.share(min(MOST_STEPS, budget.steps // 2))
+    sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 2))
     found = {
         member: followed(content.source, place, modules, sources)
         for member, content in contents.items()

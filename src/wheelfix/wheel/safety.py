@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from unicodedata import category, normalize
 
@@ -38,7 +38,7 @@ def check_entries(entries: Sequence[Entry], file_size: int) -> None:
     _check_clashes(entries)
 
 
-def check_data_folder(names: Iterable[str], data_dir: str) -> None:
+def check_data_folder(names: Collection[str], data_dir: str) -> None:
     """Refuse members of `.data` folders that installers refuse, or install differently.
 
     pip takes every folder at the top whose name ends in `.data` for that of the wheel, uv only the

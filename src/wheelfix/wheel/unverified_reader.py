@@ -30,10 +30,7 @@ def open_unverified(path: Path) -> Generator[ZipFile]:
             raise OSError("it is not a file")
         with ZipFile(path) as archive:
             for info in archive.infolist():  # decompressors of others have errors of their own
-                if info.compress_type not in {
-                    STORED,
-                    DEFLATED,
-                }:
+                if info.compress_type not in {STORED, DEFLATED}:
                     raise zipfile.BadZipFile(
                         f"compression method {info.compress_type} is not that of a wheel"
                     )

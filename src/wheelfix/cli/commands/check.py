@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -298,25 +299,29 @@ def _checked(
 ) -> SetReport:
     reports: list[Report] = []
     settings_for = configuration.settings_for
-    total = in_units(sum(map(_size, wheels)))
-    terminal.show_progress(_progress(wheels, 0, total))
+    sizes = tuple(map(_size, wheels))
+    past = tuple(accumulate(sizes, initial=0))
+    terminal.show_progress(_progress(wheels, 0, sizes, past))
     for done, report in enumerate(check_each(wheels, settings_for, known, workers), start=1):
         if terminal.verbosity > 0:
             terminal.say(f"{printable(report.source.name)}: checked")
-        terminal.show_progress(_progress(wheels, done, total))
+        terminal.show_progress(_progress(wheels, done, sizes, past))
         reports.append(report)
     return check_set(reports, settings_for, known)
 
 
-def _progress(wheels: Sequence[Path], done: int, total: str) -> str:
-    """Return `2 of 5 wheels, 31 MB of 120 MB; checking x.whl (89 MB)`."""
+def _progress(wheels: Sequence[Path], done: int, sizes: Sequence[int], past: Sequence[int]) -> str:
+    """Return `2 of 5 wheels, 31 MB of 120 MB; checking x.whl (89 MB)`.
+
+    `past` are the sums of the `sizes` before each wheel, and of all.
+    """
     if done == len(wheels):
         return f"checked {counted(done, 'wheel')}"
-    checking = f"checking {printable(wheels[done].name)} ({in_units(_size(wheels[done]))})"
+    checking = f"checking {printable(wheels[done].name)} ({in_units(sizes[done])})"
     if len(wheels) == 1:
         return checking
-    past = in_units(sum(map(_size, wheels[:done])))
-    return f"{done} of {counted(len(wheels), 'wheel')}, {past} of {total}; {checking}"
+    bytes_read = f"{in_units(past[done])} of {in_units(past[-1])}"
+    return f"{done} of {counted(len(wheels), 'wheel')}, {bytes_read}; {checking}"
 
 
 def _size(wheel: Path) -> int:

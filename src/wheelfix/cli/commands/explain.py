@@ -27,6 +27,7 @@ from wheelfix.cli.installation_options import (
 )
 from wheelfix.cli.options import TextOrJson, require_file
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports.explain_formats import (
     explanation_text,
@@ -43,7 +44,7 @@ from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
-from wheelfix.wheel.python_source import MOST_STEPS
+from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.reader import Archive, open_wheel
 
 _Arguments = Annotated[
@@ -179,7 +180,7 @@ def _in_wheel(path: Path, subject: str | None, how: _Options, settings: Settings
             target=how.target,
             scheme=how.scheme,
             others=others,
-            settings=settings,
+            settings=with_providers(settings, Path.cwd(), archive.wheel),
             library_path=library_path(how.variables),
             directories=absolute_directories(how.variables),
         )
@@ -210,7 +211,7 @@ def _searches(archive: Archive, subject: str | None, installation: Installation)
     members = installation.members
     names = [members[path] for path in find_subject(installation, subject) if path in members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    budget = archive.budget.share(MOST_STEPS)
+    budget = archive.budget.share(STEPS_PER_WHEEL)
     return joined(
         searches(archive.read(member), member, budget)
         if entry.size <= MAX_SOURCE

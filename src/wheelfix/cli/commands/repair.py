@@ -49,6 +49,11 @@ def repair(
     --output-format json everything about them.
     """
     _refuse_wheels(wheels)
+    if diff and output_format is TextOrJson.JSON:
+        raise SettingsError(
+            "--diff is text: not with --output-format json",
+            hint="--dry-run --output-format json has the edits",
+        )
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
 
@@ -67,26 +72,23 @@ def repair(
             terminal.result(printable(str(outcome.output)))
 
     outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
-    code = _shown(outcomes, show)
-    if output_format is TextOrJson.JSON:
-        terminal.result(json_text(repair_json.as_json(shown)))
+    try:
+        code = _shown(outcomes, show)
+    finally:
+        if output_format is TextOrJson.JSON:
+            terminal.result(json_text(repair_json.as_json(shown)))
     raise typer.Exit(code)
 
 
 def _refuse_wheels(wheels: Sequence[Path]) -> None:
     """Raise `SettingsError` for wheels that do not exist, or would be written to one name."""
     for wheel in wheels:
-        if wheel.is_file():
-            continue
         if set("*?[").intersection(str(wheel)) and not wheel.exists():
             raise SettingsError(
                 f"no file matches `{wheel}`",
                 hint="the shell found no match for the pattern; build the wheel first",
             )
-        problem = "is not a file" if wheel.exists() else "cannot be read: No such file"
-        problem = "is a directory" if wheel.is_dir() else problem
-        hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
-        raise SettingsError(f"`{wheel}` {problem}", hint=hint)
+        options.require_file(wheel)
     names = Counter(wheel.name for wheel in wheels)
     name, times = names.most_common(1)[0]
     if times > 1:

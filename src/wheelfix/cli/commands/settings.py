@@ -30,7 +30,7 @@ def settings(
 ) -> None:
     """Show the settings in effect for a wheel, and their origin.
 
-    These are the settings of files and the environment; the flags of `repair` and `check` win.
+    These are the settings of files and the environment; the flags of a command win.
     """
     if schema:
         typer.echo(json.dumps(settings_schema(), indent=1))

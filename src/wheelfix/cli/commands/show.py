@@ -10,6 +10,7 @@ from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import question_of, read_wheel
 from wheelfix.cli.options import TextOrJson
+from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines.check import verdict_of
 from wheelfix.reports import show as reports
 from wheelfix.reports.printable import json_text
@@ -30,14 +31,15 @@ def show(
     it bundles, those it expects from the platform and from other wheels, and those that are
     missing. It reports no findings: `wheelfix check` does.
     """
-    settings = options.configuration_of(context, given, config).settings_for(wheel.name)
+    given_settings = options.configuration_of(context, given, config).settings_for(wheel.name)
     subject = read_wheel(wheel)
+    settings = with_providers(given_settings, Path.cwd(), subject)
     question = question_of(
         subject, target=target, scheme=None, others=[], library_path=None, settings=settings
     )
     shown = reports.Shown(
         wheel=subject,
-        verdict=None if subject.is_pure else verdict_of(subject, settings),
+        verdict=verdict_of(subject, settings),
         graph=graph_of(subject, question),
     )
     terminal = Terminal(verbosity=0)

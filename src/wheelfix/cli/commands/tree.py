@@ -12,6 +12,7 @@ from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, write_file
 from wheelfix.cli.installation_options import parse_library_path, question_of, read_wheel, target_of
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.site import of_distribution, read_site, sizes_of
 from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
@@ -91,7 +92,7 @@ def tree(
                 scheme=scheme,
                 others=others,
                 library_path=library_path,
-                settings=configuration.settings_for(path.name),
+                settings=with_providers(configuration.settings_for(path.name), Path.cwd(), subject),
             )
             graphs.append(graph_of(subject, question))
     terminal = Terminal(verbosity=0)

@@ -15,11 +15,12 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import question_of, read_wheel
 from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import SettingsError
+from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import GraftedFrom
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.reports import why as reports
-from wheelfix.reports.printable import json_text
+from wheelfix.reports.printable import json_text, printable
 from wheelfix.settings import Settings
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
@@ -47,8 +48,11 @@ def why(
     For a wheel with a `linux` tag, the repair is planned with the libraries of this machine, and
     nothing is written.
     """
-    settings = options.configuration_of(context, given, config).settings_for(wheel.name)
-    subject, planned = _as_repaired(wheel, read_wheel(wheel), settings)
+    given_settings = options.configuration_of(context, given, config).settings_for(wheel.name)
+    as_built = read_wheel(wheel)
+    settings = with_providers(given_settings, Path.cwd(), as_built)
+    terminal = Terminal(verbosity=0)
+    subject, planned = _as_repaired(wheel, as_built, given_settings, terminal)
     question = question_of(
         subject, target=target, scheme=None, others=[], library_path=None, settings=settings
     )
@@ -72,7 +76,6 @@ def why(
         )
         for node in nodes
     ]
-    terminal = Terminal(verbosity=0)
     command = f"wheelfix repair {shlex.quote(str(wheel))}"
     terminal.result(
         json_text(reports.as_json(uses))
@@ -82,12 +85,16 @@ def why(
 
 
 def _as_repaired(
-    path: Path, wheel: Wheel, settings: Settings
+    path: Path, wheel: Wheel, settings: Settings, terminal: Terminal
 ) -> tuple[Wheel, dict[str, GraftedFrom]]:
-    """Return the wheel that a repair would make, and the libraries that it would graft."""
+    """Return the wheel that a repair would make, and the libraries that it would graft.
+
+    That is the wheel as it is if it cannot be repaired.
+    """
     if not any(parse_platform_tag(tag).family is Family.LINUX for tag in wheel.name.platforms):
         return wheel, {}
     outcome = repair(path, settings, os.environ, publish=False)
     if outcome.error is not None:
-        raise outcome.error
+        terminal.say(f"note: a repair cannot be planned: {printable(outcome.error.message)}")
+        return wheel, {}
     return outcome.after or wheel, {library.member: library for library in outcome.grafted}
