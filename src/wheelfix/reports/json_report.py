@@ -1,5 +1,6 @@
 """Report of `check` as JSON, and as JSON lines (`schemas/check*.schema.json`)."""
 
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     NAME,
@@ -63,17 +64,26 @@ def _counts(found: SetReport) -> dict[str, int]:
     }
 
 
+def verdict_value(verdict: Verdict | None) -> dict[str, object] | None:
+    """Return a verdict, None if there is none."""
+    if verdict is None:
+        return None
+    return {
+        "tag": verdict.overall,
+        "reasons": list(verdict.reasons),
+        "auditwheel_show": verdict.shown,
+    }
+
+
 def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
     """Return the report of one wheel."""
-    wheel, verdict = report.wheel, report.verdict
+    wheel = report.wheel
     return {
         "path": shown_path(report.source, options),
         "name": report.source.name,
         "size": report.size,
         "tags": list(wheel.tags) if wheel else [],
-        "verdict": None
-        if verdict is None
-        else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
+        "verdict": verdict_value(report.verdict),
         "skipped": report.skipped or None,
         "targets": target_statuses(report),
         "error": None

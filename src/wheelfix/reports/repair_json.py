@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wheelfix.pipelines.repair_result import Absent, GraftedFrom, Loads, Outcome
-from wheelfix.reports.json_report import problem
+from wheelfix.reports.json_report import problem, verdict_value
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
 
@@ -15,7 +15,7 @@ def as_json(outcomes: Iterable[Outcome]) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
-    error, verdict = outcome.error, outcome.verdict
+    error = outcome.error
     return {
         "source": str(outcome.source),
         "status": outcome.status.value,
@@ -32,13 +32,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "remaining": [_finding(finding) for finding in outcome.remaining],
         "loads": [_loads(load) for load in outcome.loads],
         "absent": [_absent(library) for library in outcome.absent],
-        "verdict": None
-        if verdict is None
-        else {
-            "tag": verdict.overall,
-            "reasons": list(verdict.reasons),
-            "auditwheel_show": verdict.shown,
-        },
+        "verdict": verdict_value(outcome.verdict),
         "messages": list(outcome.messages),
     }
 

@@ -8,6 +8,7 @@ from wheelfix.analysis.graph import Graph, Node
 from wheelfix.analysis.installation import Provenance
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.loader.platform_libraries import is_dynamic_loader
+from wheelfix.reports.json_report import verdict_value
 from wheelfix.reports.printable import printable
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
@@ -125,9 +126,8 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "version": 1,
         "wheel": str(wheel.name),
         "tags": list(wheel.tags),
-        "allowed_tag": verdict.overall if verdict else None,
-        "reasons": list(verdict.reasons) if verdict else [],
-        "near": [verdict.near.text] if verdict and verdict.near else [],
+        "verdict": verdict_value(verdict),
+        "next_tag": verdict.near.text if verdict and verdict.near else None,
         "requires_python": wheel.metadata.requires_python,
         "size": wheel.zip_size,
         "installed_size": sum(member.size for member in wheel.members),
