@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from wheelfix.system.signal_mask import SIGNALS
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -18,7 +20,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    # A shell that starts the tests in the background has them, and all they start, ignore Ctrl-C.
+    # With `nohup` or `&`, the tests and all they start would ignore these signals.
+    for number in SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
