@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.browser import browsed, needs_chromium
 from tests.support.build import make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix.analysis.graph import Graph, graph_of
@@ -190,7 +191,7 @@ def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
     data = re.search(r'id="data">(.*?)</script>', text)
     assert data
-    (value,) = json.loads(data[1])
+    (value,) = json.loads(data[1])["graphs"]
     assert set(value.pop("labels")) == {node.id for node in hostile().nodes}
     assert value == graph_value(hostile())
     assert "@@" not in text
@@ -199,7 +200,7 @@ def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
 def test_the_page_shows_names_without_hash_and_release() -> None:
     data = re.search(r'id="data">(.*?)</script>', page([graph(after())]))
     assert data
-    assert json.loads(data[1])[0]["labels"] == {
+    assert json.loads(data[1])["graphs"][0]["labels"] == {
         "p/a.so": "p/a",
         "p/b.so": "b.so",
         "demo.libs/libx-0a1b2c3d.so.1": "libx.so.1",
@@ -208,39 +209,21 @@ def test_the_page_shows_names_without_hash_and_release() -> None:
     }
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-def browsed(html: str, folder: Path, fragment: str = "") -> tuple[str, str]:
-    """Return the document of the page after its script, and the console output."""
-    (folder / "page.html").write_text(html)
-    done = subprocess.run(
-        [
-            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", f"--user-data-dir={folder / 'chromium'}", "--enable-logging=stderr",
-            "--window-size=1600,1000", "--dump-dom", f"file://{folder}/page.html{fragment}",
-        ],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
-    return done.stdout, console
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+@needs_chromium
 def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     dom, console = browsed(page([graph(before()), graph(after())]), tmp_path, "#p%2Fa.so")
     assert not console
-    assert dom.count('class="node') == 5
-    assert 'aria-pressed="true">after' in dom
-    assert re.search(r'class="node chosen"[^>]*data-id="p/a.so"', dom)
+    assert dom.count('class="node') == 6
+    assert 'aria-pressed="true">what changed' in dom
+    assert re.search(r'class="node root changed chosen"[^>]*data-id="p/a.so"', dom)
     assert "[rpath $ORIGIN/../demo.libs]" in dom
-    assert re.search(r"<h3>needs \(2\)</h3>", dom)
+    assert re.search(r"<h3>needs \(3\)</h3>", dom)
+    assert "[not found], gone" in dom
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+@needs_chromium
 def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
     dom, console = browsed(page([hostile()]), tmp_path)
     assert not console

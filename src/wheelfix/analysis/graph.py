@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from wheelfix.analysis.installation import (
     Installation,
@@ -98,6 +99,34 @@ class Graph:
     def edges_from(self) -> dict[str, list[Edge]]:
         """Return the edges by the node that they start at: its DT_NEEDED entries."""
         return grouped(self.edges, lambda edge: edge.source)
+
+
+class Change(StrEnum):
+    """What a repair did to a node."""
+
+    ADDED = "added"
+    GONE = "gone"
+    CHANGED = "changed"
+    """Its file differs in size, SONAME or search path, or it needs or finds other libraries."""
+    SAME = "same"
+
+
+def changes_between(before: Graph, after: Graph) -> dict[str, Change]:
+    """Return the change of each node of `before` or `after`, by its id."""
+    old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
+    old_needs, new_needs = before.edges_from(), after.edges_from()
+
+    def change(name: str) -> Change:
+        if name not in old:
+            return Change.ADDED
+        if name not in new:
+            return Change.GONE
+        is_same = old[name] == new[name] and set(old_needs.get(name, ())) == set(
+            new_needs.get(name, ())
+        )
+        return Change.SAME if is_same else Change.CHANGED
+
+    return {name: change(name) for name in dict.fromkeys((*old, *new))}
 
 
 def graph_of(wheel: Wheel, options: LoadOptions) -> Graph:

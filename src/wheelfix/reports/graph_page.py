@@ -5,7 +5,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from wheelfix.analysis.graph import Graph, Node
+from wheelfix.analysis.graph import Graph, Node, changes_between
 from wheelfix.reports.graph_formats import graph_value
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.grafted_name import original_name
@@ -16,14 +16,18 @@ _VERSION = re.compile(r"(\.so\.\d+)[\d.]*$")
 
 
 def page(graphs: Sequence[Graph]) -> str:
-    """Return the page for one wheel, or for two: before and after.
+    """Return the page for one wheel, or for two: before, after, and what changed.
 
     The graphs are embedded as JSON, escaped so that nothing can end the script element. The
     page's own script writes names as text, never as markup, and its Content-Security-Policy
     forbids it to load anything.
     """
     template = read_text("wheelfix.reports", "graph_page.html")
-    values = json.dumps([_labelled(graph) for graph in graphs], separators=(",", ":"))
+    data = {
+        "graphs": [_labelled(graph) for graph in graphs],
+        "changes": changes_between(*graphs) if len(graphs) == 2 else {},
+    }
+    values = json.dumps(data, separators=(",", ":"))
     for character in "<>&":
         values = values.replace(character, f"\\u{ord(character):04x}")
     values = values.replace("##[", "#\\u0023[")  # GitHub Actions reads `##[` as a command
