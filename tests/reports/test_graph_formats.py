@@ -187,7 +187,8 @@ def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
     assert text.count("</script>") == 2
     assert "alert(1)</script>" not in text
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    assert "default-src 'none'" in text
+    assert "default-src 'none'; style-src 'sha256-" in text
+    assert "unsafe-inline" not in text
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
     data = re.search(r'id="data">(.*?)</script>', text)
     assert data

@@ -255,7 +255,8 @@ CONTRASTS = """(() => {
     let behind = element;
     while (getComputedStyle(behind).backgroundColor === clear) behind = behind.parentElement;
     const colours = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor];
-    found[`${element.tagName} ${element.id}`] = [4.5, ratio(...colours)];
+    const name = `${element.tagName} ${element.id} ${element.className} in ${behind.className}`;
+    found[name] = [4.5, ratio(...colours)];
   }
   return found;
 })()"""

@@ -38,7 +38,7 @@ def wheel_of(objects: int, *, kinds: int = 12, is_whole: bool = False) -> Wheel:
     for n, name in enumerate(names):
         needed = [names[child] for child in (2 * n + 1, 2 * n + 2) if child < libraries]
         found[f"demo.libs/{name}"] = elf(*needed, *_PLATFORM[: n % 4], soname=name, rpath="$ORIGIN")
-    made = wheel(found)
+    made = wheel(found, name="demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl")
     sizes = {name: 20_000 + 7_919 * n * n % 3_000_000 for n, name in enumerate(found)}
     members = (m._replace(size=sizes.get(m.name, m.size)) for m in made.members)
     return replace(made, members=tuple(members))

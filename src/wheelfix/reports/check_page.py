@@ -4,92 +4,137 @@ The page is complete without its script, which only hides what the filter exclud
 Security Policy allows this script and this style by their hashes, and nothing else.
 """
 
-import re
-from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from html import escape
 
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
-    LocatedFinding,
+    FEW,
+    Cause,
     RenderOptions,
+    advice,
+    causes,
+    causes_in_wheel,
+    is_fixed_by_repair,
     of_set,
-    of_wheel,
     shown_path,
 )
 from wheelfix.reports.check_text import totals
+from wheelfix.reports.page_template import filled
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import why
-from wheelfix.system.resources import read_text
-from wheelfix.text import counted
+from wheelfix.rules.findings import Severity
+from wheelfix.text import counted, in_units
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the page, with a section per wheel and an article per finding."""
-    template = read_text("wheelfix.reports", "check_page.html")
+    """Return the page: a section per wheel, in it an article per rule, in it the causes."""
     hit = {finding.code for _, finding in found.all_findings}
     reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
     sections: list[str] = []
     if found.findings:
-        sections += _section("all wheels side by side", of_set(found, options), reasons)
-    for report in found.reports:
-        sections += _wheel(report, options, reasons)
+        beside = causes((located.place, located.finding) for located in of_set(found, options))
+        sections += _section("<h2>all wheels side by side</h2>", beside, "", reasons)
+    for number, report in enumerate(found.reports):
+        sections += _wheel(number, report, options, reasons)
     values = {
-        "SCRIPT_HASH": _hash(template, "script"),
-        "STYLE_HASH": _hash(template, "style"),
         "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
         "SUMS": "<br>".join(_rich(line) for line in totals(found, options)),
         "VERSION": escape(options.version),
+        "OVERVIEW": _overview(found, options) if len(found.reports) > 1 else "",
         "SECTIONS": "\n".join(sections),
     }
-    # In one pass: a name from a wheel may look like one of the marks.
-    return re.sub(r"@@(\w+)@@", lambda mark: values[mark[1]], template).rstrip("\n")
+    return filled("check_page.html", values)
 
 
-def _hash(template: str, element: str) -> str:
-    """Return the source expression that allows the inline `element` (CSP 3, 2.3.1)."""
-    body = template.partition(f"<{element}>")[2].partition(f"</{element}>")[0]
-    return f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'"
+def _overview(found: SetReport, options: RenderOptions) -> str:
+    """Return a table of the wheels: a row each, with the numbers of its causes by severity."""
+    severities = sorted(Severity, reverse=True)
+    head = "".join(f"<th>{text}</th>" for text in ("wheel", *(f"{s.word}s" for s in severities)))
+    rows = [head]
+    for number, report in enumerate(found.reports):
+        name = f'<a href="#wheel-{number}">{_escaped(shown_path(report.source, options))}</a>'
+        by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
+        cells = "".join(
+            f'<td class="{severity.label}"><b>{by[severity]}</b></td>'
+            if by[severity]
+            else "<td>0</td>"
+            for severity in severities
+        )
+        if report.error is not None:
+            cells = f'<td colspan="{len(severities)}" class="error"><b>unreadable</b></td>'
+        rows.append(f"<td>{name}</td>{cells}")
+    return f'<div class="scroll"><table><tr>{"</tr><tr>".join(rows)}</tr></table></div>'
 
 
-def _wheel(report: Report, options: RenderOptions, reasons: dict[str, str]) -> Iterator[str]:
+def _wheel(
+    number: int, report: Report, options: RenderOptions, reasons: dict[str, str]
+) -> Iterator[str]:
     path = shown_path(report.source, options)
     if report.error is not None:
-        body = _lines(error_words(report.error))
-        yield f"<section><h2>{_escaped(path)}</h2>"
-        yield f'<article class="error"><h3><b>unreadable</b></h3><p>{body}</p></article></section>'
+        yield f'<section><h2 id="wheel-{number}">{_escaped(path)}</h2>'
+        yield '<article class="error"><h3><b>unreadable</b></h3>'
+        yield f'<div class="cause"><p>{_lines(error_words(report.error))}</p></div>'
+        yield "</article></section>"
         return
-    detail = f"its objects allow {report.verdict.overall}" if report.verdict else ""
-    yield from _section(path, of_wheel(report, options), reasons, detail)
+    objects = len(report.wheel.elfs) if report.wheel is not None else 0
+    facts = [
+        *([f"its objects allow {report.verdict.overall}"] if report.verdict is not None else []),
+        report.skipped or (counted(objects, "object") if objects else "no ELF objects"),
+        *([in_units(report.size)] if report.size else []),
+    ]
+    small = f"<small>{_escaped(', '.join(facts))}</small>"
+    heading = f'<h2 id="wheel-{number}">{_escaped(path)} {small}</h2>'
+    yield from _section(heading, causes_in_wheel(report.findings), path, reasons)
 
 
 def _section(
-    title: str, findings: Sequence[LocatedFinding], reasons: dict[str, str], detail: str = ""
+    heading: str, found: Sequence[Cause], wheel: str, reasons: dict[str, str]
 ) -> Iterator[str]:
-    yield f"<section><h2>{_escaped(title)} <small>{_escaped(detail)}</small></h2>"
-    if not findings:
+    yield f"<section>{heading}"
+    if not found:
         yield '<p class="fine">nothing to report</p>'
-    for located in findings:
-        yield from _article(located, reasons.get(located.finding.code, ""))
+    by_rule = grouped(found, lambda cause: (cause.finding.severity, cause.finding.code))
+    for (_, code), group in sorted(by_rule.items(), key=lambda item: -item[0][0]):
+        yield from _article(group, wheel, reasons.get(code, ""))
     yield "</section>"
 
 
-def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
-    finding = located.finding
-    yield f'<article class="{finding.severity.label}">'
-    yield f"<h3><b>{finding.severity.word}</b> {_escaped(located.title)}</h3>"
-    yield f"<p>{_rich(finding.message)}</p>"
-    if finding.member is not None:
-        yield f"<p><code>{_escaped(finding.member)}</code></p>"
+def _article(group: Sequence[Cause], wheel: str, reason: str) -> Iterator[str]:
+    first = group[0].finding
+    yield f'<article class="{first.severity.label}">'
+    yield f"<h3><b>{first.severity.word}</b> {_escaped(f'{first.code} {first.name}')}</h3>"
+    if reason:
+        yield f'<p class="why">{_rich(reason)}</p>'
+    for cause in group:
+        yield from _cause(cause, wheel)
+    yield "</article>"
+
+
+def _cause(cause: Cause, wheel: str) -> Iterator[str]:
+    finding = cause.finding
+    fixed = (
+        ' <span class="fixed">[*] repair fixes it</span>' if is_fixed_by_repair(finding.fix) else ""
+    )
+    yield f'<div class="cause"><p>{_rich(finding.message)}{fixed}</p>'
+    said = " ".join((finding.message, *finding.notes))
+    new = cause.places if len(cause.places) > 1 else [p for p in cause.places if p not in said]
+    places = [f"<code>{_escaped(place)}</code>" for place in new]
+    if len(places) > FEW:
+        items = "".join(f"<li>{place}</li>" for place in places)
+        number = counted(len(places), "file")
+        yield f"<details><summary>{number}</summary><ul>{items}</ul></details>"
+    elif places:
+        yield f'<p class="place">{", ".join(places)}</p>'
     rows = [
-        *([("entry", f"`{finding.entry}`")] if finding.entry else []),
+        *([("entry", f"`{finding.entry}`")] if finding.entry and finding.entry not in said else []),
         *(("note", note) for note in finding.notes),
-        *([("why", reason)] if reason else []),
-        ("what to do", located.advice),
+        ("what to do", advice(finding, wheel)),
     ]
     list_items = (f"<dt>{label}</dt><dd>{_lines(text)}</dd>" for label, text in rows)
-    yield f"<dl>{''.join(list_items)}</dl></article>"
+    yield f"<dl>{''.join(list_items)}</dl></div>"
 
 
 def _lines(text: str) -> str:

@@ -5,7 +5,7 @@ Names are from wheels that may be hostile: each format escapes them in its own w
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wheelfix.analysis.graph import Edge, Graph, Node
+from wheelfix.analysis.graph import Change, Edge, Graph, Node, changes_between
 from wheelfix.analysis.installation import Provenance
 from wheelfix.reports.explain_formats import PROVENANCE_COLOURS, possible_providers
 from wheelfix.reports.printable import Colour, paint, printable
@@ -22,6 +22,7 @@ _STYLE = {
     Provenance.MISSING: ("#fee2e2", "#dc2626"),
 }
 """Fill and stroke colours."""
+_MARKS = {Change.ADDED: "+", Change.GONE: "-", Change.CHANGED: "~"}
 
 
 # --- Text -----------------------------------------------------------------------------------------
@@ -103,19 +104,18 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     rows: list[tuple[str, str, str]] = [("", "before", "after"), *_totals(before, after)]
     old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
     old_needs, new_needs = before.edges_from(), after.edges_from()
+    changes = changes_between(before, after)
     unchanged = 0
     for name in dict.fromkeys((*old, *new)):
         sides = old.get(name), new.get(name)
         if not any(side and side.provenance is Provenance.WHEEL for side in sides):
             continue
-        detail = list(_changed_needs(old_needs.get(name, []), new_needs.get(name, [])))
-        if sides[0] and sides[1] and not detail and sides[0] == sides[1]:
+        if changes[name] is Change.SAME:
             unchanged += 1
             continue
-        mark = "~" if sides[0] and sides[1] else "-" if sides[0] else "+"
         sizes = [in_units(side.size or 0) if side else "-" for side in sides]
-        rows.append((f"{mark} {name}", sizes[0], sizes[1]))
-        rows += detail
+        rows.append((f"{_MARKS[changes[name]]} {name}", sizes[0], sizes[1]))
+        rows += _changed_needs(old_needs.get(name, []), new_needs.get(name, []))
     for provenance in (Provenance.PLATFORM, Provenance.OTHER, Provenance.MISSING):
         word = "not found" if provenance is Provenance.MISSING else provenance.value
         for name in dict.fromkeys((*old, *new)):

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 from wheelfix.analysis.graph import Graph, Node, changes_between
 from wheelfix.reports.graph_formats import graph_value
-from wheelfix.system.resources import read_text
+from wheelfix.reports.page_template import filled
 from wheelfix.wheel.grafted_name import original_name
 
-_DATA = "@@GRAPHS@@"
-_TITLE = "@@TITLE@@"
 _VERSION = re.compile(r"(\.so\.\d+)[\d.]*$")
 
 
@@ -22,7 +20,6 @@ def page(graphs: Sequence[Graph]) -> str:
     page's own script writes names as text, never as markup, and its Content-Security-Policy
     forbids it to load anything.
     """
-    template = read_text("wheelfix.reports", "graph_page.html")
     data = {
         "graphs": [_labelled(graph) for graph in graphs],
         "changes": changes_between(*graphs) if len(graphs) == 2 else {},
@@ -36,7 +33,7 @@ def page(graphs: Sequence[Graph]) -> str:
         for character in graphs[0].wheel
         if character.isprintable()
     )
-    return template.replace(_TITLE, title).replace(_DATA, values)
+    return filled("graph_page.html", {"TITLE": title, "GRAPHS": values})
 
 
 def _labelled(graph: Graph) -> dict[str, object]:
