@@ -349,6 +349,24 @@ def test_before_and_after_are_one_picture_with_what_changed(tmp_path: Path) -> N
     assert set(dict(after[0])) == {"p/a.so", "p/b.so", grafted, "libc.so.6"}
 
 
+def test_a_picture_without_nodes_is_empty(tmp_path: Path) -> None:
+    found = evaluated(page([graph(wheel({}))]), DRAWN, tmp_path)
+    assert (found["boxes"], found["paths"], found["wide"]) == ([], [], False)
+    hidden = 'document.querySelectorAll("#filters input").forEach(box => box.click())'
+    found = evaluated(page(repaired()), f"({hidden}, {DRAWN})", tmp_path)
+    assert (found["boxes"], found["paths"]) == ([], [])
+
+
+def test_only_the_selected_and_what_is_connected_with_it(tmp_path: Path) -> None:
+    expression = """(() => {
+      goTo("p/other.so");
+      byId("only").click();
+      return [...document.querySelectorAll("g.node")].map(g => g.dataset.id).sort();
+    })()"""
+    found = evaluated(page([alike(80)]), expression, tmp_path)
+    assert found == sorted(["p/other.so", MISSING, "libc.so.6"])
+
+
 # --- Keyboard, and the picture as a file ----------------------------------------------------------
 
 
