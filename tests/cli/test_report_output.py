@@ -171,17 +171,40 @@ def test_rules_are_linked_to_the_url_in_the_metadata(
 ) -> None:
     described = Message()
     described["Project-URL"] = "Source, https://example.org"
-    described["Project-URL"] = "Rules, https://example.org/docs/rules.md"
-    monkeypatch.setattr("wheelfix.cli.report_output.metadata", {"wheelfix": described}.__getitem__)
-    assert run(["check", a_bad_wheel(here), "--output-format", "sarif"]) == 1
+    described["Project-URL"] = "Documentation, https://example.org/docs"
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": described}.__getitem__)
+    page = "https://example.org/docs/rules/empty-entry/"
+    wheel = a_bad_wheel(here)
+    assert run(["check", wheel, "--output-format", "sarif"]) == 1
     [sarif] = json.loads(capsys.readouterr().out)["runs"]
     links = {rule["id"]: rule["helpUri"] for rule in sarif["tool"]["driver"]["rules"]}
-    assert links["WF112"] == "https://example.org/docs/rules.md#wf112-empty-entry"
+    assert links["WF112"] == page
+    assert run(["check", wheel, "--select", "WF112", "--output-format", "json"]) == 1
+    [report] = json.loads(capsys.readouterr().out)["wheels"]
+    assert [finding["url"] for finding in report["findings"]] == [page]
+    for form in ("junit", "markdown"):
+        assert run(["check", wheel, "--output-format", form]) == 1
+        assert page in capsys.readouterr().out, form
+    for arguments in ([], ["--color", "always"], ["--output-format", "concise"]):
+        assert run(["check", wheel, *arguments]) == 1
+        assert "example.org" not in capsys.readouterr().out, "a pipe is not a terminal"
 
 
-def test_rules_can_be_printed_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["rule", "--output-format", "markdown"]) == 0
-    assert capsys.readouterr().out.startswith("# Rules\n")
+def test_without_a_site_there_are_no_links(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": Message()}.__getitem__)
+    wheel = a_bad_wheel(here)
+    assert run(["check", wheel, "--output-format", "sarif"]) == 1
+    assert "helpUri" not in capsys.readouterr().out
+    assert run(["check", wheel, "--select", "WF112", "--output-format", "json"]) == 1
+    [report] = json.loads(capsys.readouterr().out)["wheels"]
+    assert [finding["url"] for finding in report["findings"]] == [None]
+
+
+def test_rules_can_be_printed_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rule", "WF112", "--output-format", "markdown"]) == 0
-    [heading] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("### ")]
-    assert heading == "### WF112 empty-entry"
+    page = capsys.readouterr().out
+    assert page.startswith("# empty-entry (WF112)\n\n**Error.** Empty RPATH entry")
+    assert run(["rule", "--output-format", "markdown"]) == 0
+    assert page in capsys.readouterr().out

@@ -16,12 +16,12 @@ from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.config.describe import toml
 from wheelfix.cli.config.layers import read_configuration
 from wheelfix.reports.check_formats import Format
-from wheelfix.reports.rule_docs import anchor, fix_safety, rules_document
+from wheelfix.reports.rule_docs import fix_safety
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -40,18 +40,6 @@ def test_the_readme_lists_every_rule(code: str) -> None:
 
 def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
     assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in EVERY_RULE}
-
-
-def test_the_rule_book_is_up_to_date() -> None:
-    """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
-    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rules_document(EVERY_RULE)
-
-
-def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
-    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
-    anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    assert anchors == {anchor(rule) for rule in EVERY_RULE}
 
 
 def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
