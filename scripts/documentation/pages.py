@@ -77,7 +77,7 @@ def _command(name: str) -> str:
     for paragraph in paragraphs[1:]:
         lines += [paragraph, ""]
     for kind, title in (("argument", "Arguments"), ("option", "Options")):
-        chosen = [one for one in command.params if one.param_type_name == kind]
+        chosen = [one for one in command.get_params(context) if one.param_type_name == kind]
         if chosen:
             lines += [f"## {title}", ""]
             lines += [line for one in chosen for line in _option(one, context)]
@@ -94,10 +94,7 @@ def _option(parameter: Any, context: Any) -> Iterator[str]:  # noqa: ANN401 - cl
     flags, text = record
     details = _BRACKETS.search(text)
     yield f"`{flags}`"
-    yield f":   {prose(_BRACKETS.sub('', text))}"
-    if details is not None:
-        yield ""
-        yield f"    *{prose(details[1])}*"
+    yield f":   {prose(_BRACKETS.sub('', text))}{f' *({prose(details[1])})*' if details else ''}"
     yield ""
 
 

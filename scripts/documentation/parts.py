@@ -90,7 +90,7 @@ def _setting(field: SettingField, schema: Mapping[str, Any]) -> str:
         rows.append(("Layers", "values add up: file, environment, flags"))
     if setting.is_run_wide:
         rows.append(("Overrides", "cannot be overridden for some wheels"))
-    lines = [f"## {field.key}", "", prose(setting.help), "", table(("", ""), rows), ""]
+    lines = [f"## {field.key}", "", prose(setting.help), "", table(rows[0], rows[1:]), ""]
     if isinstance(field.type, type) and issubclass(field.type, Enum):
         docs = attributes(field.type)
         values = [(code(str(value.value)), prose(docs[value.name].text)) for value in field.type]
@@ -155,12 +155,16 @@ def schemas() -> str:
             (code(path), kind, prose(description))
             for path, kind, description in _keys(schema, schema, "", frozenset())
         ]
-        lines += [f"## {title}", "", prose(schema["title"]) + ".", ""]
+        lines += [f"## {title}", "", prose(_sentence(schema["title"])), ""]
         lines += [prose(schema["description"]), ""] if "description" in schema else []
         lines += [f"[{name}]({SCHEMAS}/{name})", ""]
         if title != "settings":  # they have a page of their own
             lines += [table(("key", "type", "meaning"), rows), ""]
     return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _keys(
