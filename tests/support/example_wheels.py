@@ -1,0 +1,69 @@
+"""The wheels that the examples of the documents name, built from a few lines of C."""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+from tests.support.build import extension, make_wheel, shared_object
+
+MACHINE = os.uname().machine
+PYTHON = f"cp3{sys.version_info.minor}"
+TAG = f"{PYTHON}-{PYTHON}-linux_{MACHINE}"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def example_wheels(folder: Path) -> None:
+    """Write `dist/*.whl` into `folder`, and the libraries that they need into `vendor/lib`."""
+    vendor = folder / "vendor" / "lib"
+    dist = folder / "dist"
+    bar = shared_object(
+        vendor / "libbar.so.2", "int bar(void) { return 2; }", soname="libbar.so.2", libc=False
+    )
+    foo = shared_object(
+        vendor / "libfoo.so.1",
+        "int bar(void); int foo(void) { return bar(); }",
+        soname="libfoo.so.1",
+        needed=[bar],
+        runpath="$ORIGIN",
+        libc=False,
+    )
+    _wheel(dist, "demo._core", foo, "foo")
+    cufft = shared_object(
+        vendor / "libcufft.so.11",
+        "int fft(void) { return 3; }",
+        soname="libcufft.so.11",
+        libc=False,
+    )
+    requires = "Requires-Dist: nvidia-cufft-cu12>=11.4\n"
+    _wheel(dist / "cuda", "gpu._fft", cufft, "fft", requires)
+    _wheel(dist / "product", "core._core", foo, "foo")
+    pinned = "Requires-Dist: core==1.0\n"
+    _wheel(dist / "product", "plugin._core", foo, "foo", pinned)
+    solver = shared_object(
+        folder / "build" / "libsolver.so",
+        "int foo(void); int solve(void) { return foo(); }",
+        soname="libsolver.so",
+        needed=[foo],
+        runpath=str(vendor),
+        libc=False,
+    )
+    files: dict[str, Path | str] = {
+        "solver/__init__.py": "",
+        "solver-1.0.data/data/lib/solver/libsolver.so": solver,
+    }
+    make_wheel(dist / "data", "solver", "1.0", TAG, files)
+
+
+def _wheel(dist: Path, module: str, library: Path, function: str, metadata: str = "") -> None:
+    """Write a wheel whose module calls `function`, and searches the build machine's folder."""
+    name, _, stem = module.partition(".")
+    built = extension(
+        dist.parent / "build" / name / f"{stem}{SUFFIX}",
+        stem,
+        needed=[library],
+        calls=[function],
+        runpath=str(library.parent),
+    )
+    files: dict[str, Path | str] = {f"{name}/__init__.py": "", f"{name}/{built.name}": built}
+    make_wheel(dist, name, "1.0", TAG, files, metadata=metadata)
