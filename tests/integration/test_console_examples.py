@@ -3,7 +3,7 @@
 A document's `console` blocks run in order, in one folder with the wheels of
 `tests/support/example_wheels.py`. What follows a command is its output, stdout and stderr together;
 a command that shows none may print anything. Its exit code is 0, unless it ends with a comment
-`# exit code N`. In the output,
+`# exit code N`. `cd FOLDER` holds for the rest of the document. In the output,
 
 - `...` stands for any text in a line, and alone in a line for any lines;
 - what differs between machines is not compared: sizes, hashes in file names, the version and place
@@ -11,7 +11,8 @@ a command that shows none may print anything. Its exit code is 0, unless it ends
 
 An HTML comment in the line before a block says what is special: `<!-- not run: REASON -->`, or
 `<!-- network -->` for a block that downloads. A fence with `title="FILE"` is written to that file.
-`pytest --update-golden` writes the output of this machine into blocks that do not match.
+`pytest --update-golden` writes the output of this machine where it differs, except where it is
+abridged with `...`.
 """
 
 import os
@@ -94,20 +95,33 @@ def examples(block: str) -> list[Example]:
     return found
 
 
-def run(command: str, folder: Path, last_code: int) -> subprocess.CompletedProcess[str]:
-    """Run one command in bash, as if it had been typed after one that ended with `last_code`."""
-    environment = {**ENVIRON, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    environment.pop("GITHUB_STEP_SUMMARY", None)
-    return subprocess.run(
-        ["bash", "-c", f"(exit {last_code})\n{command}"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+@dataclass
+class Terminal:
+    """A terminal in `home`, in which one command is typed after the other."""
+
+    home: Path
+    folder: Path
+    code: int = 0
+
+    def run(self, command: str) -> str:
+        """Run one command in bash; return its output as a document shows it."""
+        if command.startswith("cd "):
+            self.folder = self.folder / command.removeprefix("cd ")
+            return ""
+        environment = {**ENVIRON, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        environment.pop("GITHUB_STEP_SUMMARY", None)
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {self.code})\n{command}"],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self.code = done.returncode
+        return as_documented(done.stdout, self.home)
 
 
 def as_documented(output: str, folder: Path) -> str:
@@ -164,6 +178,7 @@ def test_the_examples_print_what_the_document_shows(
 ) -> None:
     folder = tmp_path / "demo"
     example_wheels(folder)
+    terminal = Terminal(folder, folder)
     replaced: list[tuple[Fence, str]] = []
     for fence in fences(asked.document):
         if fence.title:
@@ -174,27 +189,25 @@ def test_the_examples_print_what_the_document_shows(
             continue
         if fence.directive == NETWORK and not asked.network:
             continue
-        shown = "".join(printed(examples(fence.content), folder, request))
+        shown = "".join(printed(examples(fence.content), terminal, request))
         if shown != fence.content:
             replaced.append((fence, shown))
     if replaced:
         write(asked.document, replaced)
 
 
-def printed(block: list[Example], folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+def printed(
+    block: list[Example], terminal: Terminal, request: pytest.FixtureRequest
+) -> Iterator[str]:
     """Run the examples of a block; yield their text, with the true output if that is asked for."""
-    code = 0
     for example in block:
-        done = run(example.command, folder, code)
-        code = done.returncode
-        expected_code = EXIT_CODE.search(example.command)
-        actual = as_documented(done.stdout, folder)
-        assert code == (int(expected_code[1]) if expected_code else 0), (example.command, actual)
+        actual = terminal.run(example.command)
+        code = EXIT_CODE.search(example.command)
+        assert terminal.code == (int(code[1]) if code else 0), (example.command, actual)
         output = example.output
         if output and not matches(output, actual):
-            assert request.config.getoption("--update-golden"), (
-                f"{example.command}\nprints\n{actual}\nand not\n{output}"
-            )
+            update = request.config.getoption("--update-golden") and "..." not in output
+            assert update, f"{example.command}\nprints\n{actual}\nand not\n{output}"
             output = actual
         yield f"$ {example.command}\n{output}"
 

@@ -3,6 +3,8 @@
 import os
 import sys
 import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 from tests.support.build import extension, make_wheel, shared_object
@@ -11,14 +13,23 @@ MACHINE = os.uname().machine
 PYTHON = f"cp3{sys.version_info.minor}"
 TAG = f"{PYTHON}-{PYTHON}-linux_{MACHINE}"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+NOW = ("-Wl,-z,now",)
+"""The default of some compilers, and not of others."""
 
 
 def example_wheels(folder: Path) -> None:
-    """Write `dist/*.whl` into `folder`, and the libraries that they need into `vendor/lib`."""
+    """Write `dist/*.whl` into `folder`, and the libraries that they need into `vendor/lib`.
+
+    In the environment `.venv`, `demo._core` searches a folder that does not exist.
+    """
     vendor = folder / "vendor" / "lib"
     dist = folder / "dist"
     bar = shared_object(
-        vendor / "libbar.so.2", "int bar(void) { return 2; }", soname="libbar.so.2", libc=False
+        vendor / "libbar.so.2",
+        "int bar(void) { return 2; }",
+        soname="libbar.so.2",
+        libc=False,
+        flags=NOW,
     )
     foo = shared_object(
         vendor / "libfoo.so.1",
@@ -27,6 +38,7 @@ def example_wheels(folder: Path) -> None:
         needed=[bar],
         runpath="$ORIGIN",
         libc=False,
+        flags=NOW,
     )
     _wheel(dist, "demo._core", foo, "foo")
     cufft = shared_object(
@@ -34,6 +46,7 @@ def example_wheels(folder: Path) -> None:
         "int fft(void) { return 3; }",
         soname="libcufft.so.11",
         libc=False,
+        flags=NOW,
     )
     requires = "Requires-Dist: nvidia-cufft-cu12>=11.4\n"
     _wheel(dist / "cuda", "gpu._fft", cufft, "fft", requires)
@@ -47,12 +60,14 @@ def example_wheels(folder: Path) -> None:
         needed=[foo],
         runpath=str(vendor),
         libc=False,
+        flags=NOW,
     )
     files: dict[str, Path | str] = {
         "solver/__init__.py": "",
         "solver-1.0.data/data/lib/solver/libsolver.so": solver,
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
+    _environment(folder / ".venv", foo)
 
 
 def _wheel(dist: Path, module: str, library: Path, function: str, metadata: str = "") -> None:
@@ -64,6 +79,24 @@ def _wheel(dist: Path, module: str, library: Path, function: str, metadata: str 
         needed=[library],
         calls=[function],
         runpath=str(library.parent),
+        flags=NOW,
     )
     files: dict[str, Path | str] = {f"{name}/__init__.py": "", f"{name}/{built.name}": built}
     make_wheel(dist, name, "1.0", TAG, files, metadata=metadata)
+
+
+def _environment(folder: Path, library: Path) -> None:
+    """Make an environment with a `demo` that was built where `library` was elsewhere."""
+    venv.create(folder, symlinks=True)
+    built = extension(
+        folder / f"_core{SUFFIX}",
+        "_core",
+        needed=[library],
+        calls=["foo"],
+        runpath="/build/lib",
+        flags=NOW,
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/{built.name}": built}
+    wheel = make_wheel(folder, "demo", "1.0", TAG, files)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(next(folder.glob("lib/python3*/site-packages")))
