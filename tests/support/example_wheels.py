@@ -50,6 +50,7 @@ def example_wheels(folder: Path) -> None:
     )
     requires = "Requires-Dist: nvidia-cufft-cu12>=11.4\n"
     _wheel(dist / "cuda", "gpu._fft", cufft, "fft", requires)
+    _provider(folder / "providers", cufft)
     _wheel(dist / "product", "core._core", foo, "foo")
     pinned = "Requires-Dist: core==1.0\n"
     _wheel(dist / "product", "plugin._core", foo, "foo", pinned)
@@ -64,9 +65,10 @@ def example_wheels(folder: Path) -> None:
     )
     files: dict[str, Path | str] = {
         "solver/__init__.py": "",
-        "solver-1.0.data/data/lib/solver/libsolver.so": solver,
+        "solver-1.0.data/data/share/solver/libsolver.so": solver,
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
+    _musl_wheel(folder)
     _environment(folder / ".venv", foo)
 
 
@@ -100,3 +102,44 @@ def _environment(folder: Path, library: Path) -> None:
     wheel = make_wheel(folder, "demo", "1.0", TAG, files)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(next(folder.glob("lib/python3*/site-packages")))
+
+
+def _provider(folder: Path, library: Path) -> None:
+    """Write a wheel that stands for the provider of `library`."""
+    files: dict[str, Path | str] = {f"nvidia/cufft/lib/{library.name}": library}
+    tag = f"py3-none-manylinux1_{MACHINE}"
+    make_wheel(folder, "nvidia_cufft_cu12", "11.4.1.4", tag, files)
+
+
+def _musl_wheel(folder: Path) -> None:
+    """Write a wheel for musl, whose library is in the package."""
+    libc = shared_object(
+        folder / "build" / "musl" / f"libc.musl-{MACHINE}.so.1",
+        soname=f"libc.musl-{MACHINE}.so.1",
+        libc=False,
+    )
+    foo = shared_object(
+        folder / "build" / "musl" / "libfoo.so.1",
+        "int foo(void) { return 1; }",
+        soname="libfoo.so.1",
+        libc=False,
+        flags=NOW,
+    )
+    built = extension(
+        folder
+        / "build"
+        / "musl"
+        / f"_core.{PYTHON.replace('cp', 'cpython-')}-x86_64-linux-musl.so",
+        "_core",
+        needed=[foo, libc],
+        calls=["foo"],
+        runpath="$ORIGIN",
+        flags=["-nostdlib", *NOW],
+    )
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": "",
+        f"demo/{built.name}": built,
+        "demo/libfoo.so.1": foo,
+    }
+    tag = f"{PYTHON}-{PYTHON}-musllinux_1_2_{MACHINE}"
+    make_wheel(folder / "dist" / "musl", "demo", "1.0", tag, files)
