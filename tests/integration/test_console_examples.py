@@ -1,4 +1,4 @@
-"""Every console example of the documents prints what it shows; every recipe is accepted.
+"""Every console example of the documents prints what it shows.
 
 A document's `console` blocks run in order, in one folder with the wheels of
 `tests/support/example_wheels.py`. What follows a command is its output, stdout and stderr together;
@@ -24,33 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
+from tests.support.documents import DOCUMENTS, ROOT, Fence, fences
 from tests.support.environment import ENVIRON
 from tests.support.example_wheels import example_wheels
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = (
-    "README.md",
-    *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
-)
 HOME = "/home/you/demo"
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 NETWORK = "<!-- network -->"
 EXIT_CODE = re.compile(r"# exit code (\d+)$")
-
-
-@dataclass(frozen=True)
-class Fence:
-    """One fenced block: its lines are `first` to `last` of the document, counted from 0."""
-
-    language: str
-    title: str
-    content: str
-    directive: str
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -59,25 +41,6 @@ class Example:
 
     command: str
     output: str
-
-
-def fences(document: str) -> Iterator[Fence]:
-    """Yield the fenced blocks of a document."""
-    tokens: list[Token] = MarkdownIt().parse((ROOT / document).read_text(encoding="utf-8"))
-    before = ""
-    for token in tokens:
-        if token.type == "fence" and token.map is not None:
-            language, _, rest = token.info.partition(" ")
-            title = re.fullmatch(r'title="(.*)"', rest)
-            yield Fence(
-                language=language,
-                title=title[1] if title else "",
-                content=token.content,
-                directive=before,
-                first=token.map[0] + 1,
-                last=token.map[1] - 1,
-            )
-        before = token.content.strip() if token.type == "html_block" else ""
 
 
 def examples(block: str) -> list[Example]:
@@ -162,10 +125,10 @@ class Run:
 
 def runs() -> Iterator[object]:
     for document in DOCUMENTS:
-        blocks = [fence for fence in fences(document) if fence.language == "console"]
+        blocks = list(fences(document, "console"))
         if blocks:
             yield pytest.param(Run(document, network=False), id=document)
-        if any(fence.directive == NETWORK for fence in blocks):
+        if any(fence.comment == NETWORK for fence in blocks):
             yield pytest.param(
                 Run(document, network=True), id=f"{document}-network", marks=pytest.mark.network
             )
@@ -185,9 +148,9 @@ def test_the_examples_print_what_the_document_shows(
             file = folder / fence.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(fence.content, encoding="utf-8")
-        if fence.language != "console" or NOT_RUN.fullmatch(fence.directive):
+        if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
             continue
-        if fence.directive == NETWORK and not asked.network:
+        if fence.comment == NETWORK and not asked.network:
             continue
         shown = "".join(printed(examples(fence.content), terminal, request))
         if shown != fence.content:
@@ -253,6 +216,6 @@ def test_no_other_difference_is_ignored(expected: str, actual: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_block_that_is_not_run_says_why(document: str) -> None:
-    for fence in fences(document):
-        if fence.directive.startswith("<!--") and fence.language == "console":
-            assert fence.directive == NETWORK or NOT_RUN.fullmatch(fence.directive)
+    for fence in fences(document, "console"):
+        if fence.comment.startswith("<!--"):
+            assert fence.comment == NETWORK or NOT_RUN.fullmatch(fence.comment)
