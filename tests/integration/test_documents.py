@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.build import make_wheel, shared_object
-from tests.support.documents import DOCUMENTS, ROOT, blocks
+from tests.support.documents import DOCUMENTS, ROOT, blocks, fences
 from tests.support.environment import ENVIRON
 from tests.support.example_wheels import example_wheels
 from wheelfix.cli.config.describe import toml
@@ -123,6 +123,27 @@ def test_the_jobs_of_gitlab_call_wheelfix(tmp_path: Path) -> None:
                 assert done.returncode == 1
             for report in job["artifacts"]["reports"].values():
                 assert (tmp_path / report).stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
+    for fence in fences("docs/how-to/own-rules.md"):
+        if fence.title:
+            file = tmp_path / fence.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(fence.content, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    site = tmp_path / "site"
+    subprocess.run([*pip, "--target", str(site), str(tmp_path / "acme")], check=True)
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files={"one.py": b""})
+    done = subprocess.run(
+        [sys.executable, "-m", "wheelfix", "check", str(wheel)],
+        env={**ENVIRON, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "warning[ACME101] acme-licence-file: has no licence file" in done.stdout
 
 
 def test_the_readme_is_one_page() -> None:
