@@ -31,9 +31,11 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     a row. RECORD itself and its signatures have no hash (PEP 427).
 
     ## Why is this bad?
-    The index refuses such wheels, and so do installers that verify hashes. A wrong hash means that
-    the file was changed after the wheel was built, by accident or by an attacker: a tool that
-    writes a new RECORD would hide the change.
+    PyPI refuses a wheel without RECORD, and warns the owners by mail if the file names in RECORD
+    and in the zip differ. Neither PyPI nor pip and uv compare the hashes; installers that do, such
+    as `python -m installer --validate-record all`, refuse the wheel. A wrong hash means that the
+    file was changed after the wheel was built, by accident or by an attacker: a tool that writes a
+    new RECORD would hide the change.
 
     ## Example
     A release script runs `patchelf` or `strip` on an unpacked wheel, and zips it again.
