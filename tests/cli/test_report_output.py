@@ -2,9 +2,14 @@
 
 import json
 import os
+import pty
 import resource
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from email.message import Message
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -188,6 +193,48 @@ def test_rules_are_linked_to_the_url_in_the_metadata(
     for arguments in ([], ["--color", "always"], ["--output-format", "concise"]):
         assert run(["check", wheel, *arguments]) == 1
         assert "example.org" not in capsys.readouterr().out, "a pipe is not a terminal"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "name"),
+    [
+        (["check", "--select", "WF112"], "WF112", "empty-entry"),
+        (["repair", "--require", "libnone.so"], "WF305", "required-symbol-missing"),
+    ],
+)
+def test_a_terminal_gets_links(here: Path, arguments: list[str], code: str, name: str) -> None:
+    """Another distribution's metadata comes first on sys.path, with the URL of a site."""
+    metadata = here / "first" / "wheelfix-0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    required = "".join(f"Requires-Dist: {line}\n" for line in requires("wheelfix") or ())
+    metadata.write_text(
+        "Metadata-Version: 2.4\nName: wheelfix\nVersion: 0\n"
+        f"Project-URL: Documentation, https://example.org\n{required}"
+    )
+    wheel = a_bad_wheel(here)
+    link = f"\x1b]8;;https://example.org/rules/{name}/\x1b\\{code}\x1b]8;;\x1b\\".encode()
+    for colour, expected in (("always", True), ("never", False)):
+        shown = on_a_terminal([*arguments, wheel, "--color", colour], here / "first")
+        assert code.encode() in shown
+        assert (link in shown) is expected
+
+
+def on_a_terminal(arguments: list[str], path: Path) -> bytes:
+    """Return what wheelfix writes to a terminal."""
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "wheelfix", *arguments],
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(path)},
+    ):
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(master, 4096):
+                shown += more
+    os.close(master)
+    return shown
 
 
 def test_without_a_site_there_are_no_links(
