@@ -14,8 +14,11 @@ class ExitCode(IntEnum):
     """The exit codes of the process."""
 
     OK = 0
+    """No errors, or all repaired."""
     FINDINGS = 1
+    """Errors remain in a wheel; `repair` did not write it."""
     ERROR = 2
+    """Anything else: an unreadable wheel, wrong usage, a failing tool, no space for the result."""
 
 
 class WheelfixError(Exception):

@@ -2,9 +2,14 @@
 
 import json
 import os
+import pty
 import resource
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from email.message import Message
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -171,17 +176,82 @@ def test_rules_are_linked_to_the_url_in_the_metadata(
 ) -> None:
     described = Message()
     described["Project-URL"] = "Source, https://example.org"
-    described["Project-URL"] = "Rules, https://example.org/docs/rules.md"
-    monkeypatch.setattr("wheelfix.cli.report_output.metadata", {"wheelfix": described}.__getitem__)
-    assert run(["check", a_bad_wheel(here), "--output-format", "sarif"]) == 1
+    described["Project-URL"] = "Documentation, https://example.org/docs"
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": described}.__getitem__)
+    page = "https://example.org/docs/rules/empty-entry/"
+    wheel = a_bad_wheel(here)
+    assert run(["check", wheel, "--output-format", "sarif"]) == 1
     [sarif] = json.loads(capsys.readouterr().out)["runs"]
     links = {rule["id"]: rule["helpUri"] for rule in sarif["tool"]["driver"]["rules"]}
-    assert links["WF112"] == "https://example.org/docs/rules.md#wf112-empty-entry"
+    assert links["WF112"] == page
+    assert run(["check", wheel, "--select", "WF112", "--output-format", "json"]) == 1
+    [report] = json.loads(capsys.readouterr().out)["wheels"]
+    assert [finding["url"] for finding in report["findings"]] == [page]
+    for form in ("junit", "markdown"):
+        assert run(["check", wheel, "--output-format", form]) == 1
+        assert page in capsys.readouterr().out, form
+    for arguments in ([], ["--color", "always"], ["--output-format", "concise"]):
+        assert run(["check", wheel, *arguments]) == 1
+        assert "example.org" not in capsys.readouterr().out, "a pipe is not a terminal"
 
 
-def test_rules_can_be_printed_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["rule", "--output-format", "markdown"]) == 0
-    assert capsys.readouterr().out.startswith("# Rules\n")
+@pytest.mark.parametrize(
+    ("arguments", "code", "name"),
+    [
+        (["check", "--select", "WF112"], "WF112", "empty-entry"),
+        (["repair", "--require", "libnone.so"], "WF305", "required-symbol-missing"),
+    ],
+)
+def test_a_terminal_gets_links(here: Path, arguments: list[str], code: str, name: str) -> None:
+    """Another distribution's metadata comes first on sys.path, with the URL of a site."""
+    metadata = here / "first" / "wheelfix-0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    required = "".join(f"Requires-Dist: {line}\n" for line in requires("wheelfix") or ())
+    metadata.write_text(
+        "Metadata-Version: 2.4\nName: wheelfix\nVersion: 0\n"
+        f"Project-URL: Documentation, https://example.org\n{required}"
+    )
+    wheel = a_bad_wheel(here)
+    link = f"\x1b]8;;https://example.org/rules/{name}/\x1b\\{code}\x1b]8;;\x1b\\".encode()
+    for colour, expected in (("always", True), ("never", False)):
+        shown = on_a_terminal([*arguments, wheel, "--color", colour], here / "first")
+        assert code.encode() in shown
+        assert (link in shown) is expected
+
+
+def on_a_terminal(arguments: list[str], path: Path) -> bytes:
+    """Return what wheelfix writes to a terminal."""
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "wheelfix", *arguments],
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(path)},
+    ):
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(master, 4096):
+                shown += more
+    os.close(master)
+    return shown
+
+
+def test_without_a_site_there_are_no_links(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": Message()}.__getitem__)
+    wheel = a_bad_wheel(here)
+    assert run(["check", wheel, "--output-format", "sarif"]) == 1
+    assert "helpUri" not in capsys.readouterr().out
+    assert run(["check", wheel, "--select", "WF112", "--output-format", "json"]) == 1
+    [report] = json.loads(capsys.readouterr().out)["wheels"]
+    assert [finding["url"] for finding in report["findings"]] == [None]
+
+
+def test_rules_can_be_printed_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rule", "WF112", "--output-format", "markdown"]) == 0
-    [heading] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("### ")]
-    assert heading == "### WF112 empty-entry"
+    page = capsys.readouterr().out
+    assert page.startswith("# empty-entry (WF112)\n\n**Error.** Empty RPATH entry")
+    assert run(["rule", "--output-format", "markdown"]) == 0
+    assert page in capsys.readouterr().out

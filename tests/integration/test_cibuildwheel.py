@@ -1,33 +1,33 @@
 """cibuildwheel's own code with the README's configuration, as far as it goes without containers."""
 
 import json
-import re
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.build import extension, make_wheel
+from tests.support.documents import blocks
 
 options = pytest.importorskip("cibuildwheel.options", reason="cibuildwheel is not installed")
 audit = pytest.importorskip("cibuildwheel.audit")
 errors = pytest.importorskip("cibuildwheel.errors")
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 ABI3 = "cp38-abi3-manylinux_2_17_x86_64"
 CP311 = "cp311-cp311-manylinux_2_17_x86_64"
 SETTINGS = '\n[tool.wheelfix.severity]\nempty-entry = "info"\n'
 
 
 def configuration() -> str:
-    texts = re.findall(r"^```toml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    [text] = [text for text in texts if "cibuildwheel" in tomllib.loads(text)["tool"]]
-    return str(text)
+    """Return the configuration of the README, which the page on cibuildwheel repeats."""
+    [text, *repeated] = [text for _, text in blocks("toml") if "cibuildwheel" in text]
+    assert repeated == [text]
+    return text
 
 
 @pytest.fixture
@@ -59,7 +59,10 @@ def test_the_parser_accepts_the_readme(project: Path) -> None:
             "abi3audit --strict --report {abi3_wheel}",
             "wheelfix check {wheel}",
         ]
-        assert read.audit_requires == ["abi3audit", "wheelfix"]
+        abi3audit, wheelfix = map(Requirement, read.audit_requires)
+        assert (abi3audit.name, wheelfix.name) == ("abi3audit", "wheelfix")
+        # cibuildwheel pins it only if it is the only requirement.
+        assert [pin.operator for pin in abi3audit.specifier] == ["=="]
     assert project.is_dir()
 
 
@@ -91,7 +94,7 @@ def built(tmp_path: Path) -> Path:
 
 def run_audit(tools: Path, wheel: Path) -> None:
     """Run the audit step; wheelfix is installed from here, for it may not be published."""
-    read = replace(build_options(), audit_requires=["abi3audit", str(ROOT)])
+    read = replace(build_options(), audit_requires=[build_options().audit_requires[0], str(ROOT)])
     audit.run_audit(tmp_dir=tools, build_options=read, wheel=wheel)
 
 

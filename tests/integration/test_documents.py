@@ -6,80 +6,145 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.build import make_wheel, shared_object
+from tests.support.documents import DOCUMENTS, ROOT, blocks, fences
+from tests.support.environment import ENVIRON
+from tests.support.example_wheels import example_wheels
 from wheelfix.cli.config.describe import toml
 from wheelfix.cli.config.layers import read_configuration
-from wheelfix.reports.check_formats import Format
-from wheelfix.reports.rule_docs import anchor, fix_safety, rules_document
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import Settings
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def snippets(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def tables() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the `tool` table of each TOML block that has one: document, table."""
+    for document, text in blocks("toml"):
+        read = tomllib.loads(text)
+        if "tool" in read:
+            yield document, read["tool"]
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
-def test_the_readme_lists_every_rule(code: str) -> None:
-    rule = next(rule for rule in EVERY_RULE if rule.code == code)
-    safety = fix_safety(rule)
-    row = f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {safety} |"
-    assert row in README.splitlines()
-
-
-def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
-    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in EVERY_RULE}
-
-
-def test_the_rule_book_is_up_to_date() -> None:
-    """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
-    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rules_document(EVERY_RULE)
-
-
-def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
-    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
-    anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    assert anchors == {anchor(rule) for rule in EVERY_RULE}
-
-
-def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
-    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
-    excluded: list[str] = []
-    for number, tool in enumerate(tool for tool in tables if "wheelfix" in tool):
+def test_the_documents_configure_wheelfix(tmp_path: Path) -> None:
+    """Each table is accepted, and sets something for a wheel to which overrides apply."""
+    wheel = "demo-1.0-cp312-cp312-musllinux_1_2_x86_64.whl"
+    found = [(document, tool["wheelfix"]) for document, tool in tables() if "wheelfix" in tool]
+    assert len(found) > 10
+    for number, (document, table) in enumerate(found):
         file = tmp_path / str(number) / "wheelfix.toml"
         file.parent.mkdir()
-        file.write_text(
-            "\n".join(f"{key} = {toml(value)}" for key, value in tool["wheelfix"].items()), "utf-8"
-        )
-        excluded += read_configuration(file.parent, file).check(EVERY_RULE).settings.exclude
-    assert excluded == ["libcuda.so.*"]
+        lines = "\n".join(f"{key} = {toml(value)}" for key, value in table.items())
+        file.write_text(lines, "utf-8")
+        configuration = read_configuration(file.parent, file).check(EVERY_RULE)
+        assert configuration.settings_for(wheel) != Settings(), document
 
 
-def test_the_readme_configures_cibuildwheel() -> None:
-    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
-    [linux] = [tool["cibuildwheel"]["linux"] for tool in tables if "cibuildwheel" in tool]
-    assert linux["repair-wheel-command"] == "wheelfix repair -w {dest_dir} {wheel}"
-    assert "wheelfix" in linux["before-all"]
-    assert set(linux["audit-requires"]) == {"abi3audit", "wheelfix"}
-    for command in linux["audit-command"]:
-        assert ("{wheel}" in command) != ("{abi3_wheel}" in command), "cibuildwheel wants just one"
-    assert any("abi3audit" in command for command in linux["audit-command"])
+def steps_of_workflows(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of GitHub Actions in a document's YAML that use this project's action."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from steps_of_workflows(inner)
+    elif isinstance(value, dict):
+        if "/wheelfix@" in str(value.get("uses")):
+            yield value
+        yield from steps_of_workflows(list(value.values()))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_documents_use_the_action() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    used = 0
+    for document, text in blocks("yaml"):
+        names = {step.get("id") for step in steps_of_workflows(yaml.safe_load(text))} - {None}
+        for step in steps_of_workflows(yaml.safe_load(text)):
+            used += 1
+            assert set(step["with"]) <= set(action["inputs"]), document
+            assert step["with"].get("command", "check") in {"check", "repair"}, document
+        for name, output in re.findall(r"steps\.(\w+)\.outputs\.(\w+)", text):
+            assert name in names, document
+            assert output in action["outputs"], document
+    assert used > 2
+
+
+def test_the_documents_use_the_hooks() -> None:
+    offered = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    used = [
+        hook["id"]
+        for _, text in blocks("yaml")
+        if text.startswith("repos:")
+        for repository in yaml.safe_load(text)["repos"]
+        for hook in repository["hooks"]
+    ]
+    assert used
+    assert set(used) <= {hook["id"] for hook in offered}
+
+
+def test_the_page_on_the_action_lists_its_inputs_and_outputs() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
+    for name in (*action["inputs"], *action["outputs"]):
+        assert f"`{name}`" in page
+
+
+def test_the_jobs_of_gitlab_call_wheelfix(tmp_path: Path) -> None:
+    """Run each script line that calls wheelfix, and look for the reports that the job names."""
+    example_wheels(tmp_path)
+    jobs = [text for _, text in blocks("yaml") if "codequality" in text]
+    assert jobs
+    for text in jobs:
+        for job in yaml.safe_load(text).values():
+            lines = [line for line in job["script"] if line.startswith("wheelfix ")]
+            for line in lines:
+                done = subprocess.run(line.split(), cwd=tmp_path, env=ENVIRON, check=False)
+                assert done.returncode == 1
+            for report in job["artifacts"]["reports"].values():
+                assert (tmp_path / report).stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
+    for fence in fences("docs/how-to/own-rules.md"):
+        if fence.title:
+            file = tmp_path / fence.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(fence.content, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    site = tmp_path / "site"
+    subprocess.run([*pip, "--target", str(site), str(tmp_path / "acme")], check=True)
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files={"one.py": b""})
+    done = subprocess.run(
+        [sys.executable, "-m", "wheelfix", "check", str(wheel)],
+        env={**ENVIRON, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "warning[ACME101] acme-licence-file: has no licence file" in done.stdout
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len(README.splitlines()) < 200
+    for block in re.findall(r"^```(?:toml|yaml).*\n((?:.*\n)*?)```$", README, re.MULTILINE):
+        assert len(block.splitlines()) <= 8 or "ignore" in block, block
+
+
+# `scripts/docs` checks the links of the pages below docs.
+@pytest.mark.parametrize(
+    "document", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md"]
+)
 def test_links_lead_to_files_that_exist(document: str) -> None:
+    """Those of the pages below `docs` are checked where the site is built."""
     text = (ROOT / document).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
         assert (ROOT / target).exists(), target
@@ -357,11 +422,6 @@ def test_the_architecture_lists_exactly_the_packages_and_only_existing_files() -
 # --- The project's own workflow, and the hook -----------------------------------------------------
 
 
-def test_the_readme_lists_every_format_in_the_order_of_the_help() -> None:
-    table = README.partition("| format | for |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [form.value for form in Format]
-
-
 def test_the_workflow_pins_actions_and_has_minimal_permissions() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     foreign = [used for used in re.findall(r"uses: (\S.*)", text) if not used.startswith("./")]
@@ -373,8 +433,8 @@ def test_the_workflow_pins_actions_and_has_minimal_permissions() -> None:
     assert text.count("timeout-minutes:") == text.count("runs-on:")
 
 
-def test_workflow_readme_and_action_pin_the_same_versions() -> None:
-    documents = (".github/workflows/ci.yml", "README.md", "action.yml")
+def test_workflow_documents_and_action_pin_the_same_versions() -> None:
+    documents = (".github/workflows/ci.yml", *DOCUMENTS, "action.yml")
     pins: dict[str, set[str]] = {}
     for document in documents:
         text = (ROOT / document).read_text(encoding="utf-8")

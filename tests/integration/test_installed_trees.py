@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from demo_picture import picture
 from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.analysis.explain import Explanation, explain
@@ -198,7 +199,7 @@ def planted_answer(wheel: Path, tmp_path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    Path(sys.prefix) != ROOT / ".venv", reason="scripts/demo would make a .venv beside this one"
+    Path(sys.prefix) != ROOT / ".venv", reason="scripts/demo makes an environment in the clone"
 )
 def test_the_demo_shows_the_difference() -> None:
     done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False)
@@ -206,6 +207,16 @@ def test_the_demo_shows_the_difference() -> None:
     verdicts = [line.split()[:3] for line in done.stdout.splitlines()]
     assert ["auditwheel", "cyfeslike.compute()", "FAILS"] in verdicts
     assert ["wheelfix", "cyfeslike.compute()", "works"] in verdicts
+    shown = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    assert portable(shown) == portable(picture(done.stdout)), (
+        "draw it again: scripts/demo_picture.py"
+    )
+
+
+def portable(drawn: str) -> str:
+    """Leave out of a picture of the demo what depends on the machine."""
+    text = re.sub(r"\bcp(?:ython-)?3\d+", "cp3", drawn)
+    return re.sub(r"(?<=libphantom-)[0-9a-f]{8}|manylinux_2_\d+_\w+", "...", text)
 
 
 # --- every place of a wheel for any Python -------------------------------------------------------

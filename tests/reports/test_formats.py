@@ -102,7 +102,7 @@ OPTIONS = RenderOptions(
     version="1.2.3",
     rules=(lost_library, odd_entry, quiet_rule),
     root=ROOT,
-    documentation="https://example.org/docs/rules.md",
+    documentation="https://example.org/docs/",
 )
 LOST = Finding(
     code="WF901",
@@ -398,7 +398,7 @@ def test_sarif_has_the_help_of_every_rule() -> None:
     assert [described["id"] for described in rules] == [rule.code for rule in RULES]
     for described in rules:
         assert "## Common causes" in described["help"]["markdown"]
-        assert described["helpUri"].startswith("https://example.org/docs/rules.md#wf")
+        assert described["helpUri"].startswith("https://example.org/docs/rules/")
         assert len(described["fullDescription"]["text"]) > 20
 
 
@@ -541,7 +541,7 @@ def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
     text = render(found(), Format.MARKDOWN, OPTIONS)
     assert f"| `dist/{NAME}` | `manylinux_2_17_x86_64` | 1 | 5 | 1 |" in text
     assert "```mermaid\nflowchart LR\n" in text
-    assert "](https://example.org/docs/rules.md#wf901-lost-library)**: The import fails" in text
+    assert "](https://example.org/docs/rules/lost-library/)**: The import fails" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("| error")}
     assert widths == {5}
 

@@ -193,6 +193,17 @@ def test_a_finding_has_message_place_notes_and_hint() -> None:
     assert "\x1b[1;31merror[WF111] absolute-entry [*]\x1b[0m: " in coloured
 
 
+def test_the_code_of_a_coloured_finding_is_a_link() -> None:
+    """As terminals read it: OSC 8, parameters; address, ST."""
+    site = "https://example.org/"
+    linked = finding_text(FINDING, style=Style(colour=True, documentation=site))
+    link = "\x1b]8;;https://example.org/rules/absolute-entry/\x1b\\WF111\x1b]8;;\x1b\\"
+    assert f"\x1b[1;31merror[{link}] absolute-entry [*]\x1b[0m: " in linked
+    assert "\x1b]8" not in finding_text(FINDING, style=Style(documentation=site))
+    foreign = replace(FINDING, code="ACME111")
+    assert "\x1b]8" not in finding_text(foreign, style=Style(colour=True, documentation=site))
+
+
 def test_a_finding_fits_the_terminal() -> None:
     style = Style(width=40)
     text = finding_text(

@@ -160,6 +160,16 @@ class Terminal(NamedTuple):
         return wants_colour(sys.stderr)
 
     @property
+    def links_results(self) -> bool:
+        """Whether results may have hyperlinks: coloured ones on a terminal."""
+        return self.colours_results and sys.stdout.isatty()
+
+    @property
+    def links_notes(self) -> bool:
+        """Whether everything else may have hyperlinks."""
+        return self.colours_notes and sys.stderr.isatty()
+
+    @property
     def _is_live(self) -> bool:
         return self.verbosity == 0 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +23,10 @@ from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
+from wheelfix.system.own_metadata import documentation_site
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 _ON_TERMINAL = {Format.FULL, Format.CONCISE}
-_LINKED = {Format.SARIF, Format.MARKDOWN}
 
 
 def parse_reports(texts: Iterable[str]) -> list[tuple[Format, Path]]:
@@ -61,7 +60,10 @@ class ReportWriter(NamedTuple):
 
     def _printed(self, form: Format) -> RenderOptions:
         options = self._options(form, colour=self.terminal.colours_results)
-        return options._replace(width=self.terminal.width)
+        options = options._replace(width=self.terminal.width)
+        if self.terminal.links_results:
+            return options._replace(documentation=documentation_site())
+        return options
 
     def _print(self, text: str) -> None:
         if text:
@@ -103,7 +105,7 @@ class ReportWriter(NamedTuple):
             least=self._least() if form.is_for_people else Severity.INFO,
             asked=selected_by_name(self.settings),
             limit=Severity.ERROR if limit is None else limit,
-            documentation=_documentation() if form in _LINKED else "",
+            documentation="" if on_terminal else documentation_site(),
         )
 
     def _least(self) -> Severity:
@@ -120,13 +122,3 @@ def checkout(environ: Mapping[str, str], folder: Path) -> Path:
     """Return the folder that the code host of this run uses as the root of paths."""
     given = (Path(environ[name]) for name in _CHECKOUTS if environ.get(name))
     return next((path for path in given if folder.is_relative_to(path)), folder)
-
-
-def _documentation() -> str:
-    """Return the URL `Rules` of wheelfix's own metadata; empty if there is none."""
-    try:
-        urls = metadata("wheelfix").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        return ""
-    pairs = (url.partition(", ") for url in urls)
-    return next((address for label, _, address in pairs if label == "Rules"), "")

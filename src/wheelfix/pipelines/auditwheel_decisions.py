@@ -38,7 +38,7 @@ from wheelfix.pipelines.graft import (
     tags_of,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.own_requirements import is_supported, required
+from wheelfix.system.own_metadata import is_supported, required
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES

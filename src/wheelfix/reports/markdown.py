@@ -23,7 +23,7 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable
-from wheelfix.reports.rule_docs import anchor, why
+from wheelfix.reports.rule_docs import rule_address, why
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel
 
@@ -144,8 +144,9 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
     for code, group in grouped(findings, lambda located: located.finding.code).items():
         rule = rules.get(code)
         title = _prose(group[0].title)
-        if rule is not None and options.documentation:
-            title = f"[{title}]({options.documentation}#{anchor(rule)})"
+        first = group[0].finding
+        if address := rule_address(code, first.name, options.documentation):
+            title = f"[{title}]({address})"
         reason = f": {_prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
         for text, found in grouped(group, _remedy).items():

@@ -48,6 +48,11 @@ def paint(text: str, colour: Colour, *, on: bool) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
 
 
+def linked(text: str, address: str) -> str:
+    """Return `text` as a hyperlink of a terminal to `address` (OSC 8); unchanged without one."""
+    return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if address else text
+
+
 def error_text(error: WheelfixError, *, colour: bool) -> str:
     """Return the message and the hint of `error`, on lines of their own."""
     first, *more = error.message.splitlines() or [""]
@@ -63,6 +68,8 @@ class Style(NamedTuple):
     width: int = 0
     """Columns of the terminal; 0 if lines are not wrapped."""
     verbose: bool = False
+    documentation: str = ""
+    """The address of the documentation site, to link coloured rules to; empty for no links."""
 
 
 PLAIN = Style()

@@ -9,12 +9,15 @@ from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
 
 
-def as_json(outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """Return the outcomes as JSON types; `version` changes when the meaning of a key does."""
-    return {"version": 1, "wheels": [_outcome(outcome) for outcome in outcomes]}
+def as_json(outcomes: Iterable[Outcome], documentation: str) -> dict[str, Any]:
+    """Return the outcomes as JSON types; `version` changes when the meaning of a key does.
+
+    `documentation` is the address of the documentation site; it may be empty.
+    """
+    return {"version": 1, "wheels": [_outcome(outcome, documentation) for outcome in outcomes]}
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: Outcome, documentation: str) -> dict[str, Any]:
     error = outcome.error
     return {
         "source": str(outcome.source),
@@ -28,8 +31,8 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "grafted": [_grafted(library) for library in outcome.grafted],
         "edits": [_edit(edit) for edit in outcome.edits],
         "edited_by": dict(outcome.ways),
-        "found": [_finding(finding) for finding in outcome.found],
-        "remaining": [_finding(finding) for finding in outcome.remaining],
+        "found": [_finding(finding, documentation) for finding in outcome.found],
+        "remaining": [_finding(finding, documentation) for finding in outcome.remaining],
         "loads": [_loads(load) for load in outcome.loads],
         "absent": [_absent(library) for library in outcome.absent],
         "verdict": verdict_value(outcome.verdict),
@@ -72,9 +75,9 @@ def _edit(edit: PlannedEdit) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, documentation: str) -> dict[str, Any]:
     return {
-        **problem(finding),
+        **problem(finding, documentation),
         "entry": finding.entry,
         "notes": list(finding.notes),
         "hint": finding.hint,

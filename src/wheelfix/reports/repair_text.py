@@ -34,10 +34,11 @@ _GRAFTED = 5
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
-def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
+def summary(outcome: Outcome, *, verbose: bool, colour: bool, documentation: str = "") -> str:
     """Return what was grafted and fixed, the proof, and what is left.
 
-    At most about twenty lines, unless `verbose` or the wheel is rejected.
+    At most about twenty lines, unless `verbose` or the wheel is rejected. Rules are linked to their
+    pages on `documentation`, the address of the site, if it is not empty.
     """
     lines = _head(outcome, colour=colour)
     if outcome.error is not None:
@@ -63,16 +64,17 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
         previous = label
     wheel = os.fspath(outcome.source)
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
-    lines += _texts(full, wheel, Style(colour=colour, verbose=verbose))
+    lines += _texts(full, wheel, Style(colour=colour, verbose=verbose, documentation=documentation))
     return "\n".join(lines)
 
 
-def failure(outcome: Outcome, *, colour: bool) -> str:
-    """Return why a wheel was not written; empty for a wheel that was."""
+def failure(outcome: Outcome, *, colour: bool, documentation: str = "") -> str:
+    """Return why a wheel was not written, as in `summary`; empty for a wheel that was."""
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    found = _texts(errors, os.fspath(outcome.source), Style(colour=colour))
+    style = Style(colour=colour, documentation=documentation)
+    found = _texts(errors, os.fspath(outcome.source), style)
     return "\n".join([*_head(outcome, colour=colour), *found])
 
 

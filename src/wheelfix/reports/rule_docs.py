@@ -1,14 +1,14 @@
 """The documentation of the rules, from their docstrings."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from inspect import cleandoc
 
 from wheelfix.rules.findings import Safety
 from wheelfix.rules.rule import AnyRule
 
 _HEADING = "## "
-_FAMILIES = {
+FAMILIES = {
     "WF1": "Search paths",
     "WF2": "Needed libraries",
     "WF3": "Symbols and names",
@@ -19,12 +19,9 @@ _FAMILIES = {
     "WF8": "Platform",
     "WF9": "The set of wheels, and wheelfix itself",
 }
-_HEAD = """\
-# Rules
-
-Made from the rules' own docstrings by `wheelfix rule --all --output-format markdown`. Each can be
-selected and ignored by its code, by the beginning of one, and by its name.
-"""
+"""The families of wheelfix's own rules, by the beginning of their codes."""
+_OWN = "WF"
+"""What the codes of wheelfix's own rules begin with; those of plug-ins must not."""
 
 
 def sections(rule: AnyRule) -> Mapping[str, str]:
@@ -58,29 +55,31 @@ def fix_safety(rule: AnyRule) -> str:
     return word if word in set(Safety) else ""
 
 
-def anchor(rule: AnyRule) -> str:
-    """Return the fragment of the rule's heading in the document, as code hosts make it."""
-    return f"{rule.code}-{rule.name}".lower()
+def rule_address(code: str, name: str, site: str) -> str:
+    """Return the address of the rule's page on `site`, the documentation site of wheelfix.
+
+    It is empty without a site, and for a rule of a plug-in: the site has none of its pages.
+    """
+    return f"{site}{rule_path(name)}/" if site and code.startswith(_OWN) else ""
 
 
-def rules_document(rules: Sequence[AnyRule]) -> str:
-    """Return the Markdown document of `rules`."""
-    ordered = sorted(rules, key=lambda rule: rule.code)
-    parts = [_HEAD]
-    family = ""
-    for rule in ordered:
-        if rule.code[:3] != family:
-            family = rule.code[:3]
-            parts.append(f"## {family}xx: {_FAMILIES.get(family, 'More rules')}\n")
-        parts.append(_chapter(rule))
-    return "\n".join(parts).rstrip("\n") + "\n"
+def rule_path(name: str) -> str:
+    """Return the path of the page of the rule `name` on the documentation site."""
+    return f"rules/{name}"
 
 
-def _chapter(rule: AnyRule) -> str:
-    summary, *_ = (texts := dict(sections(rule))).values()
-    texts.pop("")
-    severity = rule.severity.label.capitalize()
-    lines = [f"### {rule.code} {rule.name}", "", f"**{severity}.** {summary}", ""]
+def rule_page(rule: AnyRule) -> str:
+    """Return the Markdown page of `rule`."""
+    texts = dict(sections(rule))
+    summary = texts.pop("")
+    safety = fix_safety(rule)
+    fixed = {
+        "safe": "`wheelfix repair` fixes it.",
+        "unsafe": "`wheelfix repair --unsafe-fixes` fixes it.",
+        "": "`wheelfix repair` does not fix it.",
+    }[safety]
+    lines = [f"# {rule.name} ({rule.code})", ""]
+    lines += [f"**{rule.severity.word.capitalize()}.** {summary} {fixed}", ""]
     for heading, text in texts.items():
-        lines += [f"#### {heading}", "", text, ""]
+        lines += [f"{_HEADING}{heading}", "", text, ""]
     return "\n".join(lines)

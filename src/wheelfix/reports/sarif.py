@@ -20,7 +20,7 @@ from wheelfix.reports.check_content import (
     worst_first,
 )
 from wheelfix.reports.printable import error_words, json_text, printable
-from wheelfix.reports.rule_docs import anchor, why
+from wheelfix.reports.rule_docs import rule_address, why
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
 
@@ -64,8 +64,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
 
 def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
     text = cleandoc(rule.explanation)
-    ours = rule.check.__module__.startswith(f"{NAME}.")
-    address = f"{options.documentation}#{anchor(rule)}" if options.documentation and ours else ""
+    address = rule_address(rule.code, rule.name, options.documentation)
     return {
         "id": rule.code,
         "name": rule.name,

@@ -31,9 +31,11 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     a row. RECORD itself and its signatures have no hash (PEP 427).
 
     ## Why is this bad?
-    The index refuses such wheels, and so do installers that verify hashes. A wrong hash means that
-    the file was changed after the wheel was built, by accident or by an attacker: a tool that
-    writes a new RECORD would hide the change.
+    PyPI refuses a wheel without RECORD, and warns the owners by mail if the file names in RECORD
+    and in the zip differ. Neither PyPI nor pip and uv compare the hashes; installers that do, such
+    as `python -m installer --validate-record all`, refuse the wheel. A wrong hash means that the
+    file was changed after the wheel was built, by accident or by an attacker: a tool that writes a
+    new RECORD would hide the change.
 
     ## Example
     A release script runs `patchelf` or `strip` on an unpacked wheel, and zips it again.
@@ -189,7 +191,7 @@ def name_differs(context: Context) -> Iterator[Hit]:
 
     ## Why is this bad?
     Installers refuse the wheel: pip with "inconsistent name", uv because the metadata "does not
-    match the given name". So does the index.
+    match the given name". PyPI refuses it, too.
 
     ## Example
     `demo-1.1-py3-none-any.whl` with `Version: 1.0`.
@@ -226,7 +228,7 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     Checks the header of METADATA by the core metadata specification: Metadata-Version, Name and
     Version must each occur once and be valid, and every Requires-Dist and Requires-Python must
     parse (PEP 508, PEP 440). It is a warning if a License-File is not in `*.dist-info/licenses`
-    (PEP 639), or if a requirement is a URL, which the index refuses.
+    (PEP 639), or if a requirement is a URL, which PyPI refuses.
 
     ## Why is this bad?
     pip and uv refuse the wheel with "has invalid metadata" or "invalid requirement".
@@ -310,7 +312,7 @@ def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
     for text in wheel.metadata.requires_dist:
         if "@" in text.partition(";")[0]:
-            yield text, f"`Requires-Dist: {text}` is a URL, which the index refuses"
+            yield text, f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
     names = {member.name for member in wheel.members}
     newer = _numbers(wheel.metadata.metadata_version) >= [2, 4]
     for path in wheel.metadata.license_files if newer else ():

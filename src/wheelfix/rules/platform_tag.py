@@ -166,7 +166,7 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
 
 @rule("WF804", "local-platform-tag", Severity.ERROR)
 def local_platform_tag(context: Context) -> Iterator[Hit]:
-    """Platform tag `linux_*` is refused by the index.
+    """Platform tag `linux_*` is refused by PyPI.
 
     ## What it does
     Reports `linux_x86_64` and the like in the file name, unless `plat` requests it or `update-tags`
@@ -195,7 +195,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
         if parsed.family is Family.LINUX and not parsed.arch.startswith("armv"):
             better = not verdict.overall.startswith("linux_")
             yield Hit(
-                message=f"has the local platform tag `{tag}`, which the index refuses",
+                message=f"has the local platform tag `{tag}`, which PyPI refuses",
                 entry=tag,
                 notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
                 fix=_tag_fix(verdict),

@@ -188,9 +188,8 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
     Compares the size of the wheel file with `max-size`. Without that setting, it reports nothing.
 
     ## Why is this bad?
-    The index refuses files above its limit (100 MB on PyPI, unless raised for the project), perhaps
-    in the middle of a release; and a wheel that doubled in size often contains a library by
-    accident.
+    PyPI refuses files above 100 MB, unless the limit is raised for the project, perhaps in the
+    middle of a release; and a wheel that doubled in size often contains a library by accident.
 
     ## Example
     `max-size = "50MB"`, and a wheel of 61 MB.

@@ -23,6 +23,7 @@ from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
+from wheelfix.system.own_metadata import documentation_site
 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")]
 _Diff = Annotated[
@@ -76,7 +77,7 @@ def repair(
         code = _shown(outcomes, show)
     finally:
         if output_format is TextOrJson.JSON:
-            terminal.result(json_text(repair_json.as_json(shown)))
+            terminal.result(json_text(repair_json.as_json(shown, documentation_site())))
     raise typer.Exit(code)
 
 
@@ -160,7 +161,9 @@ def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
         if absent.absence is Absence.EXCLUDED:  # auditwheel's words: its users search for them
             terminal.say(f"Excluding {printable(absent.library)}")
     colour = terminal.colours_notes
+    site = documentation_site() if terminal.links_notes else ""
     if terminal.verbosity < 0:
-        terminal.alert(failure(outcome, colour=colour))
+        terminal.alert(failure(outcome, colour=colour, documentation=site))
     else:
-        terminal.alert(summary(outcome, verbose=terminal.verbosity > 0, colour=colour))
+        verbose = terminal.verbosity > 0
+        terminal.alert(summary(outcome, verbose=verbose, colour=colour, documentation=site))

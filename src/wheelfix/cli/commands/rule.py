@@ -9,7 +9,7 @@ import typer
 
 from wheelfix.cli.config.values import suggestion
 from wheelfix.errors import SettingsError
-from wheelfix.reports.rule_docs import fix_safety, rules_document
+from wheelfix.reports.rule_docs import fix_safety, rule_page
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 
@@ -34,7 +34,8 @@ def rule(
     rules = all_rules()
     named = None if name is None or every else _named(name, rules)
     if output_format is RuleFormat.MARKDOWN:
-        typer.echo(rules_document(rules if named is None else [named]), nl=False)
+        chosen = _by_code(rules) if named is None else [named]
+        typer.echo("\n".join(map(rule_page, chosen)), nl=False)
     elif named is None:
         typer.echo(_listed(rules))
     else:
@@ -52,13 +53,17 @@ def _named(name: str, rules: Sequence[AnyRule]) -> AnyRule:
     )
 
 
+def _by_code(rules: Sequence[AnyRule]) -> list[AnyRule]:
+    return sorted(rules, key=lambda rule: rule.code)
+
+
 def _listed(rules: Sequence[AnyRule]) -> str:
     """Return a line for each rule."""
     width = max(len(rule.name) for rule in rules)
     return "\n".join(
         f"{rule.code}  {rule.name:{width}}  {rule.severity.label:7}"
         f"  {fix_safety(rule):6}  {rule.summary}".rstrip()
-        for rule in sorted(rules, key=lambda rule: rule.code)
+        for rule in _by_code(rules)
     )
 
 

@@ -1,0 +1,1 @@
+"""What `scripts/docs` generates from the program for the documentation site, and its link check."""

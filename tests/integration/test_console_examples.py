@@ -1,0 +1,221 @@
+"""Every console example of the documents prints what it shows.
+
+A document's `console` blocks run in order, in one folder with the wheels of
+`tests/support/example_wheels.py`. What follows a command is its output, stdout and stderr together;
+a command that shows none may print anything. Its exit code is 0, unless it ends with a comment
+`# exit code N`. `cd FOLDER` holds for the rest of the document. In the output,
+
+- `...` stands for any text in a line, and alone in a line for any lines;
+- what differs between machines is not compared: sizes, hashes in file names, the version and place
+  of Python, and the working folder, which is `/home/you/demo`.
+
+An HTML comment in the line before a block says what is special: `<!-- not run: REASON -->`, or
+`<!-- network -->` for a block that downloads. A fence with `title="FILE"` is written to that file.
+`pytest --update-golden` writes the output of this machine where it differs, except where it is
+abridged with `...`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import DOCUMENTS, ROOT, Fence, fences
+from tests.support.environment import ENVIRON
+from tests.support.example_wheels import example_wheels
+
+HOME = "/home/you/demo"
+NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+NETWORK = "<!-- network -->"
+EXIT_CODE = re.compile(r"# exit code (\d+)$")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command of a console block, and the output that the document shows."""
+
+    command: str
+    output: str
+
+
+def examples(block: str) -> list[Example]:
+    """Split a console block into its commands, each with its output."""
+    found: list[Example] = []
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        end = 1
+        while lines[end - 1].endswith("\\\n"):
+            end += 1
+        found.append(Example("".join(lines[:end]).rstrip("\n"), "".join(lines[end:])))
+    assert "".join(f"$ {one.command}\n{one.output}" for one in found) == block, (
+        "text before a command"
+    )
+    return found
+
+
+@dataclass
+class Terminal:
+    """A terminal in `home`, in which one command is typed after the other."""
+
+    home: Path
+    folder: Path
+    code: int = 0
+
+    def run(self, command: str) -> str:
+        """Run one command in bash; return its output as a document shows it."""
+        if command.startswith("cd "):
+            self.folder = self.folder / command.removeprefix("cd ")
+            return ""
+        environment = {**ENVIRON, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        environment.pop("GITHUB_STEP_SUMMARY", None)
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {self.code})\n{command}"],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self.code = done.returncode
+        return as_documented(done.stdout, self.home)
+
+
+def as_documented(output: str, folder: Path) -> str:
+    """Put the names that documents use in place of this machine's."""
+    minor = sys.version_info.minor
+    text = output.replace(str(folder), HOME)
+    text = re.sub(r"\S+/bin/python3\.\d+", "/usr/bin/python3.12", text)
+    text = re.sub(rf"\bcp3{minor}\b", "cp312", text)
+    text = re.sub(rf"\bcpython-3{minor}\b", "cpython-312", text)
+    text = re.sub(rf"\bpython3\.{minor}\b", "python3.12", text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+def comparable(text: str) -> str:
+    """Leave out what differs between machines."""
+    text = re.sub(r"(?<=-)[0-9a-f]{8}(?=\.so)", "HASH", text)
+    return re.sub(r"\b\d[\d,.]* (B|kB|MB|bytes)\b", "SIZE", text)
+
+
+def matches(expected: str, actual: str) -> bool:
+    """Whether `actual` is the output that a document shows."""
+    pattern = ""
+    for line in comparable(expected).splitlines():
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += r".*".join(re.escape(part) for part in line.split("...")) + r"\n"
+    return re.fullmatch(pattern, comparable(actual)) is not None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a document's examples, with or without those that download."""
+
+    document: str
+    network: bool
+
+
+def runs() -> Iterator[object]:
+    for document in DOCUMENTS:
+        blocks = list(fences(document, "console"))
+        if blocks:
+            yield pytest.param(Run(document, network=False), id=document)
+        if any(fence.comment == NETWORK for fence in blocks):
+            yield pytest.param(
+                Run(document, network=True), id=f"{document}-network", marks=pytest.mark.network
+            )
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the documents show x86-64")
+@pytest.mark.parametrize("asked", list(runs()))
+def test_the_examples_print_what_the_document_shows(
+    asked: Run, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = tmp_path / "demo"
+    example_wheels(folder)
+    terminal = Terminal(folder, folder)
+    replaced: list[tuple[Fence, str]] = []
+    for fence in fences(asked.document):
+        if fence.title:
+            file = folder / fence.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(fence.content, encoding="utf-8")
+        if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
+            continue
+        if fence.comment == NETWORK and not asked.network:
+            continue
+        shown = "".join(printed(examples(fence.content), terminal, request))
+        if shown != fence.content:
+            replaced.append((fence, shown))
+    if replaced:
+        write(asked.document, replaced)
+
+
+def printed(
+    block: list[Example], terminal: Terminal, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """Run the examples of a block; yield their text, with the true output if that is asked for."""
+    for example in block:
+        actual = terminal.run(example.command)
+        code = EXIT_CODE.search(example.command)
+        assert terminal.code == (int(code[1]) if code else 0), (example.command, actual)
+        output = example.output
+        if output and not matches(output, actual):
+            update = request.config.getoption("--update-golden") and "..." not in output
+            assert update, f"{example.command}\nprints\n{actual}\nand not\n{output}"
+            output = actual
+        yield f"$ {example.command}\n{output}"
+
+
+def write(document: str, replaced: list[tuple[Fence, str]]) -> None:
+    """Replace blocks of a document."""
+    path = ROOT / document
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    for fence, content in reversed(replaced):
+        lines[fence.first : fence.last] = [content]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("one\n", "one\n"),
+        ("a ... b\n", "a long b\n"),
+        ("...\nend\n", "1\n2\nend\n"),
+        ("start\n...\n", "start\n"),
+        ("libx-0123abcd.so.1, 3.1 kB\n", "libx-ffffffff.so.1, 2 kB\n"),
+    ],
+)
+def test_the_documented_differences_are_ignored(expected: str, actual: str) -> None:
+    assert matches(expected, actual)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("one\n", "two\n"),
+        ("one\n", "one\ntwo\n"),
+        ("a ... b\n", "a long c\n"),
+        ("...\nend\n", "1\n2\n"),
+        ("libx-0123abcd.so.1\n", "liby-0123abcd.so.1\n"),
+        ("3 objects\n", "4 objects\n"),
+        ("(a).b\n", "aXb\n"),
+    ],
+)
+def test_no_other_difference_is_ignored(expected: str, actual: str) -> None:
+    assert not matches(expected, actual)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_block_that_is_not_run_says_why(document: str) -> None:
+    for fence in fences(document, "console"):
+        if fence.comment.startswith("<!--"):
+            assert fence.comment == NETWORK or NOT_RUN.fullmatch(fence.comment)

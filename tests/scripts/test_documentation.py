@@ -1,0 +1,133 @@
+"""The documentation site: what is generated, what is linked, and that it builds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wheelfix
+from documentation.links import dead_links
+from documentation.markup import attributes, with_linked_rules
+from documentation.pages import site_pages
+from documentation.parts import EVERY_RULE, ROOT
+from wheelfix.cli.app import COMMANDS
+from wheelfix.errors import ExitCode
+from wheelfix.loader.target_platforms import names
+from wheelfix.reports.check_formats import Format
+from wheelfix.reports.rule_docs import rule_address
+from wheelfix.settings import SETTING_FIELDS
+
+PAGES = site_pages()
+
+
+def chapters(page: str) -> list[str]:
+    return re.findall(r"^## (.*)$", PAGES[page], re.MULTILINE)
+
+
+def test_each_rule_has_a_page_where_reports_link_to() -> None:
+    site = "https://example.org/"
+    for rule in EVERY_RULE:
+        path = rule_address(rule.code, rule.name, site).removeprefix(site)
+        page = PAGES[f"{path.removesuffix('/')}.md"]
+        assert page.startswith(f"# {rule.name} ({rule.code})\n")
+        assert f"[{rule.name}](../rules/{rule.name}.md)" in PAGES["rules/index.md"]
+
+
+def test_the_program_is_described_completely() -> None:
+    assert chapters("reference/settings.md") == [field.key for field in SETTING_FIELDS]
+    assert chapters("reference/python-api.md") == wheelfix.__all__
+    for page, words in {
+        "reference/formats.md": [form.value for form in Format],
+        "reference/targets.md": names(),
+    }.items():
+        for word in words:
+            assert f"| `{word}` |" in PAGES[page], word
+    assert f"| {ExitCode.FINDINGS.value} | Errors remain" in PAGES["reference/exit-codes.md"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_each_of_its_options(command: str) -> None:
+    asked = [sys.executable, "-m", "wheelfix", command, "--help"]
+    help_text = subprocess.run(
+        asked, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"}
+    ).stdout
+    options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE))
+    assert len(options) > 1
+    page = PAGES[f"reference/commands/{command}.md"]
+    documented = set(re.findall(r"^`(?:-\w, )?(--[\w-]+)", page, re.MULTILINE))
+    assert documented == options
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"^ +- .*?([\w/-]+\.md)\b", nav, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    pages = {path for path in PAGES if path.endswith(".md")}
+    assert pages - set(listed) == {f"rules/{rule.name}.md" for rule in EVERY_RULE}
+    assert set(listed) - pages == set()
+
+
+def test_no_mark_is_left() -> None:
+    assert [path for path, text in PAGES.items() if "<!-- generated" in text] == []
+
+
+def test_codes_of_rules_become_links_in_prose_only() -> None:
+    addresses = {"WF101": "a.md", "WF102": "b.md"}
+    page = (
+        "# WF101\n\nWF101, (WF102) and `WF101`, [WF101](c.md), WF1 and ACMEWF101.\n\n"
+        "```text\nWF101\n```\n\n    WF101\n\n| WF102 |\n"
+    )
+    assert with_linked_rules(page, addresses) == (
+        "# WF101\n\n[WF101](a.md), ([WF102](b.md)) and `WF101`, [WF101](c.md), WF1 and "
+        "ACMEWF101.\n\n```text\nWF101\n```\n\n    WF101\n\n| [WF102](b.md) |\n"
+    )
+    with pytest.raises(KeyError, match="WF999"):
+        with_linked_rules("WF999\n", addresses)
+
+
+def test_docstrings_belong_to_the_attribute_above() -> None:
+    found = attributes(ExitCode)
+    assert list(found) == [code.name for code in ExitCode]
+    assert found["OK"].text == "No errors, or all repaired."
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "rules" / "one").mkdir(parents=True)
+    (tmp_path / "picture.svg").touch()
+    (tmp_path / "rules" / "one" / "index.html").write_text('<h1 id="top"><a href="../..">up</a>')
+    good = ("rules/one/", "rules/one/#top", "#here", ".", "picture.svg", "https://example.org/x")
+    bad = ("rules/two/", "rules/one/#no", "#nowhere", "rules/", "none.svg", "/rules/one/", "one.md")
+    links = "".join(f'<a href="{link}">' for link in (*good, *bad))
+    (tmp_path / "index.html").write_text(f'<p id="here">{links}<img src="no.png">')
+    found = [line.removeprefix("index.html: ") for line in dead_links(tmp_path)]
+    assert found == [*bad, "no.png"]
+
+
+def test_the_site_builds_without_dead_links() -> None:
+    done = subprocess.run([ROOT / "scripts" / "docs"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = ROOT / "build" / "site"
+    assert (site / "rules" / "unused-needed" / "index.html").is_file()
+    assert "Unused DT_NEEDED entry" in (site / "search.json").read_text(encoding="utf-8")
+    pattern = re.compile(r"<(?:script|img|link)\b[^>]*(?:src|href)=.?https?:")
+    loading = [page for page in site.rglob("*.html") if pattern.search(page.read_text("utf-8"))]
+    assert loading == [], "they load something from other hosts"
+
+
+@pytest.mark.parametrize("link", ["[x](none.md)", "[x](rules/index.md#none)"])
+def test_a_dead_link_fails_the_build(tmp_path: Path, link: str) -> None:
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for path, text in {**PAGES, "index.md": f"# Home\n\n{link}\n", "site.css": ""}.items():
+        file = tmp_path / "build" / "docs" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    program = Path(sys.executable).with_name("zensical")
+    done = subprocess.run(
+        [program, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "does not exist" in done.stdout + done.stderr
