@@ -2,15 +2,15 @@
 
 A document's `console` blocks run in order, in one folder with the wheels of
 `tests/support/example_wheels.py`. What follows a command is its output, stdout and stderr together;
-a command that shows none may print anything. Its exit code is 0, unless it ends with a comment
+a block without any output shows commands only. The exit code is 0, unless it ends with a comment
 `# exit code N`. `cd FOLDER` holds for the rest of the document. In the output,
 
 - `...` stands for any text in a line, and alone in a line for any lines;
 - what differs between machines is not compared: sizes, hashes in file names, the version and place
   of Python, and the working folder, which is `/home/you/demo`.
 
-An HTML comment in the line before a block says what is special: `<!-- not run: REASON -->`, or
-`<!-- network -->` for a block that downloads. A fence with `title="FILE"` is written to that file.
+A block that needs the network, or changes the machine, has an HTML comment in the line before it:
+`<!-- not run: REASON -->`. A fence with `title="FILE"` is written to that file.
 `pytest --update-golden` writes the output of this machine where it differs, except where it is
 abridged with `...`.
 """
@@ -31,7 +31,6 @@ from tests.support.example_wheels import example_wheels
 
 HOME = "/home/you/demo"
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
-NETWORK = "<!-- network -->"
 EXIT_CODE = re.compile(r"# exit code (\d+)$")
 
 
@@ -115,60 +114,42 @@ def matches(expected: str, actual: str) -> bool:
     return re.fullmatch(pattern, comparable(actual)) is not None
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run of a document's examples, with or without those that download."""
-
-    document: str
-    network: bool
-
-
-def runs() -> Iterator[object]:
-    for document in DOCUMENTS:
-        blocks = list(fences(document, "console"))
-        if blocks:
-            yield pytest.param(Run(document, network=False), id=document)
-        if any(fence.comment == NETWORK for fence in blocks):
-            yield pytest.param(
-                Run(document, network=True), id=f"{document}-network", marks=pytest.mark.network
-            )
-
-
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the documents show x86-64")
-@pytest.mark.parametrize("asked", list(runs()))
+@pytest.mark.parametrize(
+    "document", [document for document in DOCUMENTS if list(fences(document, "console"))]
+)
 def test_the_examples_print_what_the_document_shows(
-    asked: Run, tmp_path: Path, request: pytest.FixtureRequest
+    document: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = tmp_path / "demo"
     example_wheels(folder)
     terminal = Terminal(folder, folder)
     replaced: list[tuple[Fence, str]] = []
-    for fence in fences(asked.document):
+    for fence in fences(document):
         if fence.title:
             file = folder / fence.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(fence.content, encoding="utf-8")
         if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
             continue
-        if fence.comment == NETWORK and not asked.network:
-            continue
         shown = "".join(printed(examples(fence.content), terminal, request))
         if shown != fence.content:
             replaced.append((fence, shown))
     if replaced:
-        write(asked.document, replaced)
+        write(document, replaced)
 
 
 def printed(
     block: list[Example], terminal: Terminal, request: pytest.FixtureRequest
 ) -> Iterator[str]:
     """Run the examples of a block; yield their text, with the true output if that is asked for."""
+    shows_output = any(example.output for example in block)
     for example in block:
         actual = terminal.run(example.command)
         code = EXIT_CODE.search(example.command)
         assert terminal.code == (int(code[1]) if code else 0), (example.command, actual)
         output = example.output
-        if output and not matches(output, actual):
+        if shows_output and not matches(output, actual):
             update = request.config.getoption("--update-golden") and "..." not in output
             assert update, f"{example.command}\nprints\n{actual}\nand not\n{output}"
             output = actual
@@ -218,4 +199,4 @@ def test_no_other_difference_is_ignored(expected: str, actual: str) -> None:
 def test_a_block_that_is_not_run_says_why(document: str) -> None:
     for fence in fences(document, "console"):
         if fence.comment.startswith("<!--"):
-            assert fence.comment == NETWORK or NOT_RUN.fullmatch(fence.comment)
+            assert NOT_RUN.fullmatch(fence.comment)

@@ -198,6 +198,7 @@ def planted_answer(wheel: Path, tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.network
 @pytest.mark.skipif(
     Path(sys.prefix) != ROOT / ".venv", reason="scripts/demo makes an environment in the clone"
 )
