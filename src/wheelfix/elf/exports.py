@@ -176,7 +176,7 @@ class LazyDefinitions(Mapping[str, Definitions]):
         return frozenset(self._read().preemptible())
 
     def __getitem__(self, key: str) -> Definitions:
-        if key not in self._found and not self._knows({key}):
+        if key not in self._found and not self._has_looked_up(key):
             self._read_all()
         return self._found[key]
 
@@ -190,6 +190,9 @@ class LazyDefinitions(Mapping[str, Definitions]):
 
     def _knows(self, names: Names) -> bool:
         return self._is_complete or any(names is some or names <= some for some in self._looked_up)
+
+    def _has_looked_up(self, name: str) -> bool:
+        return self._is_complete or any(name in names for names in self._looked_up)
 
     def _read_all(self) -> None:
         if not self._is_complete:

@@ -101,6 +101,32 @@ class Context:
         )
 
     @cached_property
+    def needed_found(self) -> tuple[Mapping[tuple[str, str], bool], ...]:
+        """For each layout, whether each object, opened first, finds each DT_NEEDED entry."""
+        return tuple(
+            {
+                (member, request.name): request.result is not None
+                for member, load in loads.items()
+                for request in load.requests
+                if request.requester == layout.paths[member]
+            }
+            for layout, loads in zip(self.layouts, self.loads, strict=True)
+        )
+
+    @cached_property
+    def needed_found_by_others(self) -> Mapping[tuple[str, str], bool]:
+        """Whether each object finds each DT_NEEDED entry in every load of another object."""
+        found: dict[tuple[str, str], bool] = {}
+        for layout, loads in zip(self.layouts, self.loads, strict=True):
+            for root, load in loads.items():
+                for request in load.requests:
+                    member = layout.members.get(request.requester or "")
+                    if member is not None and member != root:
+                        key = member, request.name
+                        found[key] = found.get(key, True) and request.result is not None
+        return found
+
+    @cached_property
     def shipped(self) -> Mapping[str, Sequence[str]]:
         """File name -> the shared objects of that name in the wheel."""
         objects = (member for member, elf in self.wheel.elfs.items() if elf.dynamic)
