@@ -507,15 +507,12 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
 
     Empty if a library of the load cannot be read: that library may define them.
     """
-    load, scope, elf = loaded.loads[member], loaded.scopes[member], loaded.elf(member)
-    known = loaded.paths[member] in load.objects and loaded.libraries.keys() >= {*load.objects}
+    load, elf, path = loaded.loads[member], loaded.elf(member), loaded.paths[member]
+    known = path in load.objects and loaded.libraries.keys() >= {*load.objects}
     if not known or elf.is_executable or any(r.result is None for r in load.requests):
         return ()
     return tuple(
         symbol
-        for symbol in elf.undefined
-        if not symbol.weak
-        and symbol.file not in elf.needed
-        and scope.lookup(symbol.name, symbol.version) is None
-        and not is_python_api(symbol.name)
+        for symbol in loaded.scopes[member].unbound(path)
+        if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
     )

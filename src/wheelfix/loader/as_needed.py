@@ -113,24 +113,18 @@ def _providers(
 ) -> tuple[set[str], list[Undefined]]:
     """Return the libraries that the linker bound symbols to, and the unresolved references."""
     names = frozenset([reference.name for reference in references])
-    known = [
-        (name, library.exports, among(library.exports.definitions, names))
-        for name, library in libraries.items()
-        if library is not None
-    ]
+    defining: dict[str, list[tuple[str, Exports]]] = {}
+    for needed, library in libraries.items():
+        if library is not None:
+            for symbol in among(library.exports.definitions, names):
+                defining.setdefault(symbol, []).append((needed, library.exports))
     used: set[str] = set()
     unresolved: list[Undefined] = []
     for reference in references:
         name = reference.file
         if name not in libraries:
-            name = next(
-                (
-                    library
-                    for library, exports, there in known
-                    if reference.name in there and offers(exports, reference)
-                ),
-                None,
-            )
+            there = defining.get(reference.name, ())
+            name = next((own for own, exports in there if offers(exports, reference)), None)
         if name is None:
             unresolved.append(reference)
         else:
