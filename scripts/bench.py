@@ -12,8 +12,9 @@ The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help 
 wall seconds, user and system CPU seconds of the process tree, and the peak memory of its largest
 process. The tables show medians, or with --least the least of all runs, and ratios of them,
 wheelfix to the other: below 1 is better. `floor` is what any program must do: inflate and hash
-every member once, deflate what is new, copy the rest (benchmark/floor.py). The wheels are made here, or fetched and made unrepaired
-again; they stay in the cache for the next run, as does an environment with repairwheel.
+every member once, deflate what is new, copy the rest (benchmark/floor.py). The wheels are made
+here, or fetched and made unrepaired again; they stay in the cache for the next run, as does an
+environment with repairwheel.
 """
 
 import argparse
@@ -41,6 +42,8 @@ from real_wheels.programs import (
     run,
     tools_python,
 )
+
+SCRIPTS = Path(__file__).parent
 
 # --- Explaining -----------------------------------------------------------------------------------
 
@@ -311,11 +314,7 @@ def main() -> int:
     finders: Mapping[str, Callable[[], tuple[str, ...]]] = {
         "auditwheel": partial(find_program, "auditwheel"),
         "repairwheel": partial(repairwheel, options.cache),
-        FLOOR: lambda: (
-            sys.executable,
-            "-I",
-            str(Path(__file__).parent / "benchmark" / "floor.py"),
-        ),
+        FLOOR: lambda: (sys.executable, "-I", str(SCRIPTS / "benchmark" / "floor.py")),
         OURS: partial(find_program, options.wheelfix),
     }
     programs = {name: finders[name]() for name in options.tools.split(",")}
