@@ -111,9 +111,8 @@ class SymbolTables(NamedTuple):
         """
         size = self.structs.sym.size
         self._spend(len(self.referenced))
-        for number in self.referenced:
-            row = self.symbols[number * size : (number + 1) * size]
-            ((at, info, other, section, value, _),) = self.structs.symbols(row)
+        rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in self.referenced])
+        for at, info, other, section, value, _ in self.structs.symbols(rows):
             if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
                 raw = self.strings[at : self.strings.find(b"\0", at)]
                 self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
@@ -295,10 +294,8 @@ def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
     """
     if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
         return
-    shift = 32 if dynamic.image.structs.bits == 64 else 8
     for table in dynamic.relocations():
-        for entry in table.struct.iter_unpack(table.raw):
-            number = entry[1] >> shift
+        for number in table.symbols:
             if start <= number < stop:
                 yield number - start
 

@@ -19,7 +19,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, Scheme, layouts
+from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.search import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
@@ -131,6 +131,13 @@ class Context:
         """File name -> the shared objects of that name in the wheel."""
         objects = (member for member, elf in self.wheel.elfs.items() if elf.dynamic)
         return grouped(objects, posixpath.basename)
+
+    @cached_property
+    def top_levels(self) -> Mapping[str, Sequence[str]]:
+        """The members that are installed into site-packages, by their top-level names there."""
+        names = (member.name for member in self.wheel.members)
+        paths = ((site_path(name, self.wheel), name) for name in names)
+        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:
