@@ -135,17 +135,18 @@ def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[s
     """Return those of `names` that are defined."""
     if isinstance(definitions, LazyDefinitions):
         definitions = definitions.look_up(names)
-    return names & definitions.keys()
+    # Either walks through the smaller one.
+    return names & definitions.keys() if len(names) < len(definitions) else names & set(definitions)
 
 
-def preemptible(exports: Exports) -> frozenset[str]:
+def preemptible(exports: Exports) -> tuple[str, ...]:
     """Return the own symbols that an object looks up by name, so that others may define them.
 
-    As `SymbolTables.preemptible`; none for exports that are not read from an object.
+    As `SymbolTables.preemptible`, each once; none for exports that are not read from an object.
     """
     if isinstance(exports.definitions, LazyDefinitions):
         return exports.definitions.preemptible()
-    return frozenset()
+    return ()
 
 
 def announce(exports: Exports, names: Names) -> None:
@@ -170,9 +171,9 @@ class LazyDefinitions(Mapping[str, Definitions]):
             self._found.update(self._read().definitions(names))
         return self._found
 
-    def preemptible(self) -> frozenset[str]:
+    def preemptible(self) -> tuple[str, ...]:
         """Return the names as `SymbolTables.preemptible` yields them."""
-        return frozenset(self._read().preemptible())
+        return tuple(dict.fromkeys(self._read().preemptible()))
 
     def __getitem__(self, key: str) -> Definitions:
         if key not in self._found and not self._has_looked_up(key):
