@@ -105,18 +105,27 @@ class GlibcProcess(LoaderProcess):
         """Yield DT_RPATH (own and inherited), LD_LIBRARY_PATH, DT_RUNPATH, cache, defaults."""
         env = self.environment
         elf = requester.elf if requester else None
-        runpath = elf.runpath if elf else None
-        if runpath is None:
-            yield from self._rpath_chain(requester)
-        yield How.LIBRARY_PATH, self.library_path
-        if requester is not None and runpath is not None:
-            yield How.RUNPATH, self._search_path(requester, runpath)
+        if requester is None:
+            yield from self._paths(requester)
+        else:
+            if requester.paths is None:
+                requester.paths = tuple(self._paths(requester))
+            yield from requester.paths
         no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
         cached = env.cache.get(name)
         if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
             yield How.CACHE, SearchList(None, ((name, cached),))
         if not no_defaults:
             yield How.DEFAULT, self.defaults
+
+    def _paths(self, requester: LinkMap | None) -> SearchLists:
+        """Yield the lists that are the same for all names of an object."""
+        runpath = requester.elf.runpath if requester and requester.elf else None
+        if runpath is None:
+            yield from self._rpath_chain(requester)
+        yield How.LIBRARY_PATH, self.library_path
+        if requester is not None and runpath is not None:
+            yield How.RUNPATH, self._search_path(requester, runpath)
 
     @property
     def _default_prefixes(self) -> tuple[str, ...]:

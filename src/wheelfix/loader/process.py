@@ -26,6 +26,8 @@ class LinkMap:
     """In load order."""
     search_scope: tuple["LinkMap", ...] | None = None
     """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
+    paths: tuple[tuple[How, SearchList], ...] | None = None
+    """The lists that are searched for all its names, once they are known."""
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
 
