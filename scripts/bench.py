@@ -5,7 +5,7 @@
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
     python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
     python scripts/bench.py --parts explain                # and auditwheel lddtree, libtree
-    python scripts/bench.py --least --markdown docs/benchmark.md    # the tables of the documents
+    python scripts/bench.py --least --markdown docs/explanation/benchmarks.md
 
 The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
 `batch` (200 wheels in a directory), `explain`. Each run is a process of its own, measured by wait4:
@@ -44,6 +44,7 @@ from real_wheels.programs import (
 )
 
 SCRIPTS = Path(__file__).parent
+MARK = "<!-- written by scripts/bench.py -->"
 
 # --- Explaining -----------------------------------------------------------------------------------
 
@@ -298,7 +299,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--tools", default=f"auditwheel,repairwheel,{FLOOR},{OURS}", help="default: %(default)s"
     )
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        help=f"also write the tables to this file, in place of what follows its line {MARK}",
+    )
     options = parser.parse_args()
     for given, known in ((options.wheels, MAKERS), (options.parts, PARTS)):
         if unknown := [name for name in given.split(",") if name not in known]:
@@ -318,10 +323,10 @@ def main() -> int:
         OURS: partial(find_program, options.wheelfix),
     }
     programs = {name: finders[name]() for name in options.tools.split(",")}
-    texts = [f"# Benchmark\n\n`{shlex.join(['python', 'scripts/bench.py', *sys.argv[1:]])}`\n"]
+    texts = [f"\n`{shlex.join(['python', 'scripts/bench.py', *sys.argv[1:]])}`\n"]
     for part in options.parts.split(","):
         try:
-            texts.append(f"### {part}\n\n{PARTS[part](programs, options)}\n")
+            texts.append(f"## {part}\n\n{PARTS[part](programs, options)}\n")
         except ProgramError as error:
             print(f"{part}: {error}", file=sys.stderr)
             return 1
@@ -329,7 +334,9 @@ def main() -> int:
     texts.append(f"{circumstances(programs, options)}\n")
     print(texts[-1], end="")
     if options.markdown:
-        options.markdown.write_text("\n".join(texts))
+        before = options.markdown.read_text() if options.markdown.exists() else ""
+        head = before.partition(f"{MARK}\n")[0] if MARK in before else ""
+        options.markdown.write_text("\n".join([f"{head}{MARK}", *texts]))
     return 0
 
 
