@@ -5,18 +5,22 @@
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
     python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
     python scripts/bench.py --parts explain                # and auditwheel lddtree, libtree
+    python scripts/bench.py --least --markdown docs/explanation/benchmarks.md
 
 The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
 `batch` (200 wheels in a directory), `explain`. Each run is a process of its own, measured by wait4:
 wall seconds, user and system CPU seconds of the process tree, and the peak memory of its largest
 process. The tables show medians, or with --least the least of all runs, and ratios of them,
-wheelfix to the other: below 1 is better. The wheels are made here, or fetched and made unrepaired
-again; they stay in the cache for the next run, as does an environment with repairwheel.
+wheelfix to the other: below 1 is better. `floor` is what any program must do: inflate and hash
+every member once, deflate what is new, copy the rest (benchmark/floor.py). The wheels are made
+here, or fetched and made unrepaired again; they stay in the cache for the next run, as does an
+environment with repairwheel.
 """
 
 import argparse
 import os
 import platform
+import shlex
 import shutil
 import sys
 import tempfile
@@ -25,8 +29,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmark.cases import MAKERS, MEGABYTE, Case, make
-from benchmark.measure import OURS, Commands, compare, environment, spend
+from benchmark.cases import MAKERS, MEGABYTE, Case, make, new_members
+from benchmark.measure import FLOOR, OURS, Commands, compare, environment, spend
 from benchmark.tables import UNITS, cells, figure, shown, table
 from real_wheels.listed import read_corpus
 from real_wheels.programs import (
@@ -38,6 +42,9 @@ from real_wheels.programs import (
     run,
     tools_python,
 )
+
+SCRIPTS = Path(__file__).parent
+MARK = "<!-- written by scripts/bench.py -->"
 
 # --- Explaining -----------------------------------------------------------------------------------
 
@@ -101,8 +108,15 @@ def ready(words: Sequence[str], _out: Path) -> Sequence[str]:
 # --- Single wheels --------------------------------------------------------------------------------
 
 
-def repair_command(tool: str, program: Sequence[str], case: Case, out: Path) -> Sequence[str]:
-    """Return the command with which `tool` repairs the wheel of `case`."""
+def repair_command(
+    tool: str, program: Sequence[str], case: Case, new: Path, out: Path
+) -> Sequence[str]:
+    """Return the command with which `tool` repairs the wheel of `case`.
+
+    `new` is a zip of the members that a repair writes, for the floor.
+    """
+    if tool == FLOOR:
+        return [*program, "repair", str(case.wheel), str(new), str(out / case.wheel.name)]
     if tool != "repairwheel":
         return [*program, "repair", "-w", str(out), str(case.wheel)]
     libraries = ["-l", str(case.libraries)] if case.libraries else []
@@ -113,10 +127,13 @@ def repairing(programs: Programs, options: argparse.Namespace) -> str:
     """Measure the repair of each wheel that was asked for."""
 
     def row(case: Case) -> dict[str, str]:
-        commands = {
-            tool: partial(repair_command, tool, program, case) for tool, program in programs.items()
-        }
-        runs = compare(commands, options.n, case.libraries)
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            new = new_members(case, programs[OURS], Path(folder))
+            commands = {
+                tool: partial(repair_command, tool, program, case, new)
+                for tool, program in programs.items()
+            }
+            runs = compare(commands, options.n, case.libraries)
         return cells(runs, least=options.least)
 
     return of_each_wheel(row, options)
@@ -126,7 +143,7 @@ def without_verdict(programs: Programs, options: argparse.Namespace) -> str:
     """Measure our repair without and with auditwheel's verdict."""
 
     def row(case: Case) -> dict[str, str]:
-        judged = partial(repair_command, OURS, programs[OURS], case)
+        judged = partial(repair_command, OURS, programs[OURS], case, Path())
         commands: Commands = {
             "judged": judged,
             OURS: lambda out: [*judged(out), "--no-verdict"],
@@ -137,13 +154,14 @@ def without_verdict(programs: Programs, options: argparse.Namespace) -> str:
 
 
 def checking(programs: Programs, options: argparse.Namespace) -> str:
-    """Measure `wheelfix check` and `auditwheel show` on each chosen wheel."""
+    """Measure `wheelfix check`, `auditwheel show` and the floor on each chosen wheel."""
+    words = {"auditwheel": "show", FLOOR: "check", OURS: "check"}
 
     def row(case: Case) -> dict[str, str]:
         commands = {
-            tool: partial(ready, [*program, "show" if tool != OURS else "check", str(case.wheel)])
+            tool: partial(ready, [*program, words[tool], str(case.wheel)])
             for tool, program in programs.items()
-            if tool != "repairwheel"
+            if tool in words
         }
         return cells(compare(commands, options.n, case.libraries, {0, 1}), least=options.least)
 
@@ -231,7 +249,7 @@ def two_hundred(folder: Path, cache: Path) -> Path:
 
 def circumstances(programs: Programs, options: argparse.Namespace) -> str:
     """Say where and how it was measured."""
-    said = {name: run(*program, "--version") for name, program in programs.items()}
+    said = {name: run(*program, "--version") for name, program in programs.items() if name != FLOOR}
     versions = [f"{name} {text.removeprefix(name).split()[0]}" for name, text in said.items()]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         least = spend(find_program("true"), environment(), Path(folder, "log")).peak
@@ -279,9 +297,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=Path, help="directory of wheels; default: one of 200")
     parser.add_argument("--wheelfix", default=OURS, help="command; default: %(default)s")
     parser.add_argument(
-        "--tools", default=f"auditwheel,repairwheel,{OURS}", help="default: %(default)s"
+        "--tools", default=f"auditwheel,repairwheel,{FLOOR},{OURS}", help="default: %(default)s"
     )
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        help=f"also write the tables to this file, in place of what follows its line {MARK}",
+    )
     options = parser.parse_args()
     for given, known in ((options.wheels, MAKERS), (options.parts, PARTS)):
         if unknown := [name for name in given.split(",") if name not in known]:
@@ -297,13 +319,14 @@ def main() -> int:
     finders: Mapping[str, Callable[[], tuple[str, ...]]] = {
         "auditwheel": partial(find_program, "auditwheel"),
         "repairwheel": partial(repairwheel, options.cache),
+        FLOOR: lambda: (sys.executable, "-I", str(SCRIPTS / "benchmark" / "floor.py")),
         OURS: partial(find_program, options.wheelfix),
     }
     programs = {name: finders[name]() for name in options.tools.split(",")}
-    texts: list[str] = []
+    texts = [f"\n`{shlex.join(['python', 'scripts/bench.py', *sys.argv[1:]])}`\n"]
     for part in options.parts.split(","):
         try:
-            texts.append(f"### {part}\n\n{PARTS[part](programs, options)}\n")
+            texts.append(f"## {part}\n\n{PARTS[part](programs, options)}\n")
         except ProgramError as error:
             print(f"{part}: {error}", file=sys.stderr)
             return 1
@@ -311,7 +334,9 @@ def main() -> int:
     texts.append(f"{circumstances(programs, options)}\n")
     print(texts[-1], end="")
     if options.markdown:
-        options.markdown.write_text("\n".join(texts))
+        before = options.markdown.read_text() if options.markdown.exists() else ""
+        head = before.partition(f"{MARK}\n")[0] if MARK in before else ""
+        options.markdown.write_text("\n".join([f"{head}{MARK}", *texts]))
     return 0
 
 

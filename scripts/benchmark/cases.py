@@ -9,7 +9,7 @@ import random
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -243,6 +243,12 @@ def make_torch(folder: Path, cache: Path) -> Case:
     )
 
 
+def make_vtk(folder: Path, cache: Path) -> Case:
+    """Make a wheel of 380 libraries with 7,600 DT_NEEDED entries."""
+    tools = tools_python(cache, read_corpus().installer)
+    return unrepaired(fetch("vtk==9.7.2", tools, cache), folder, keep_libraries=True)
+
+
 MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {
     "tiny": make_tiny,
     "small": make_small,
@@ -250,11 +256,30 @@ MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {
     "scipy": Unrepaired(project="scipy", keep_libraries=False),
     "opencv": Unrepaired(project="opencv-python-headless", keep_libraries=False),
     "pyarrow": Unrepaired(project="pyarrow", keep_libraries=True),
+    "h5py": Unrepaired(project="h5py", keep_libraries=False),
+    "vtk": make_vtk,
     "torch": make_torch,
     "many": make_many,
     "huge": make_huge,
     "huge-changed": make_huge_changed,
 }
+
+
+def new_members(case: Case, wheelfix: Sequence[str], folder: Path) -> Path:
+    """Repair the wheel of `case`; return a zip of the members that were not copied, stored."""
+    repaired = folder / "repaired"
+    libraries = ["--ldpaths", str(case.libraries)] if case.libraries else []
+    run(*wheelfix, "repair", "-w", repaired, *libraries, case.wheel)
+    (wheel,) = repaired.glob("*.whl")
+    new = folder / "new.zip"
+    with zipfile.ZipFile(case.wheel) as before, zipfile.ZipFile(wheel) as after:
+        old = {(info.filename, info.CRC, info.compress_size) for info in before.infolist()}
+        with zipfile.ZipFile(new, "w") as stored:
+            for info in after.infolist():
+                if (info.filename, info.CRC, info.compress_size) not in old:
+                    with after.open(info) as source, stored.open(info.filename, "w") as target:
+                        shutil.copyfileobj(source, target, MEGABYTE)
+    return new
 
 
 def make(name: str, cache: Path) -> Case:

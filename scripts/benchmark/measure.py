@@ -12,6 +12,8 @@ from real_wheels.programs import ProgramError
 from real_wheels.programs import environment as user_environment
 
 OURS = "wheelfix"
+FLOOR = "floor"
+"""Not a tool: benchmark/floor.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

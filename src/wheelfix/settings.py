@@ -301,8 +301,8 @@ class Settings:
         commands=_REPAIR,
     ).default(-1)
     zip_codec: ZipCodec = Setting(
-        "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
-        "auto, the faster one that is installed.",
+        "Library that compresses changed members: zlib, libdeflate (where it has wheels), or auto, "
+        "the faster one that is installed.",
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
     ldpaths: str | None = Setting(

@@ -16,6 +16,7 @@ from wheelfix.elf.exports import (
     among,
     announce,
     lazy_exports,
+    preemptible,
     read_symbol_tables,
 )
 from wheelfix.elf.image import Image
@@ -68,6 +69,14 @@ def test_a_name_that_is_the_end_of_another_is_found(tmp_path: Path) -> None:
     assert b"\0free\0" not in dynamic.strings  # the linker lets both have one string
     assert among(asked.definitions, {"free", "ree", "xfree"}) == {"free", "xfree"}
     assert asked.definitions["free"] == whole.definitions["free"]
+
+
+def test_own_symbols_that_others_may_define_come_in_the_order_of_the_table(tmp_path: Path) -> None:
+    calls = " + ".join(f"function_{number}()" for number in range(600))
+    source = f"{MANY}\nint all_of_them(void) {{ return {calls}; }}"
+    whole, asked = both(shared_object(tmp_path / "x.so", source).read_bytes())
+    called = [name for name in whole.definitions if name.startswith("function_")]
+    assert [name for name in preemptible(asked) if name in called] == called
 
 
 def test_all_versions_of_a_name_come_in_their_order(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ scripts/verdicts.py hold that equal. They can differ in two cases:
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from posixpath import basename
 from typing import NamedTuple, TypeVar
 
@@ -136,7 +137,11 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
     shipped = _shipped(subject)
-    external = [tuple(sorted(_reached(subject, policy, shipped))) for policy in ladder]
+    needed = [name for member in subject.tops for name in subject.needed[member]]
+    external = [
+        tuple(sorted(_walked(subject, allowed, needed, shipped)))
+        for allowed in (_allowed(subject, policy) for policy in ladder)
+    ]
     return _judgement(wheel, subject, settings, ladder, external)
 
 
@@ -152,8 +157,8 @@ def judge_zip(
     search = ZipSearch(wheel, budget)
     trees = [(subject.needed[top], search.tree(top)) for top in subject.tops]
     external = [
-        tuple(sorted({name for tree in trees for name in _walked(subject, policy, *tree)}))
-        for policy in ladder
+        tuple(sorted({name for tree in trees for name in _walked(subject, allowed, *tree)}))
+        for allowed in (_allowed(subject, policy) for policy in ladder)
     ]
     return _judgement(wheel, subject, settings, ladder, external)
 
@@ -193,7 +198,8 @@ def _judgement(
     ladder: Sequence[Policy],
     external: Sequence[tuple[str, ...]],
 ) -> Judgement:
-    blacklisted = [_blacklisted(subject, policy) for policy in ladder]
+    private = _private_symbols(subject, ladder)
+    blacklisted = [_blacklisted(private, policy) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
     symbols = _first(
@@ -347,19 +353,22 @@ def _shipped(subject: _Subject) -> dict[str, str]:
     return found
 
 
-def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> Iterator[str]:
-    """Walk from the load roots through the wheel's own libraries, and yield the external ones."""
-    needed = [name for member in subject.tops for name in subject.needed[member]]
-    return _walked(subject, policy, needed, shipped)
+def _allowed(subject: _Subject, policy: Policy) -> AbstractSet[str]:
+    """Return the libraries that `policy` lets the wheel expect of the machine."""
+    allowed = {_musl_soname(name, subject) for name in policy.whitelist}
+    return allowed | _MUSL_OWN if subject.family is Family.MUSLLINUX else allowed
 
 
 def _walked(
-    subject: _Subject, policy: Policy, needed: Iterable[str], found: Mapping[str, str | None]
+    subject: _Subject,
+    allowed: AbstractSet[str],
+    needed: Iterable[str],
+    found: Mapping[str, str | None],
 ) -> Iterator[str]:
-    """Walk from the names `needed` through the members `found`, and yield the external names."""
-    allowed = {_musl_soname(name, subject) for name in policy.whitelist}
-    if subject.family is Family.MUSLLINUX:
-        allowed |= _MUSL_OWN
+    """Walk from the names `needed` through the members `found`, and yield the external names.
+
+    Those that are `allowed` are neither yielded nor walked through.
+    """
     seen: set[str] = set()
     waiting = list(needed)
     while waiting:
@@ -384,15 +393,32 @@ def _musl_soname(name: str, subject: _Subject) -> str:
     return musl_soname(ARCHITECTURES[subject.arch].machine)
 
 
-def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
-    """Return the private symbols that are used, by library."""
+def _private_symbols(subject: _Subject, ladder: Iterable[Policy]) -> dict[str, set[str]]:
+    """Return the symbols that the dependents of each library with private symbols use.
+
+    Those that no policy of `ladder` lists as private are left out.
+    """
+    listed: dict[str, set[str]] = {}
+    for policy in ladder:
+        for library, names in policy.blacklist.items():
+            listed.setdefault(library, set()).update(names)
     found: dict[str, set[str]] = {}
     for member, elf in subject.tops.items():
-        for library in policy.blacklist.keys() & set(subject.needed[member]):
+        if libraries := listed.keys() & set(subject.needed[member]):
             used = {"*", *(symbol.name for symbol in elf.undefined if not symbol.weak)}
-            if private := used.intersection(policy.blacklist[library]):
-                found.setdefault(library, set()).update(private)
-    return {library: sorted(names) for library, names in sorted(found.items())}
+            for library in libraries:
+                found.setdefault(library, set()).update(used & listed[library])
+    return found
+
+
+def _blacklisted(used: Mapping[str, set[str]], policy: Policy) -> dict[str, list[str]]:
+    """Return the private symbols among those that are `used`, by library."""
+    found = {
+        library: used[library].intersection(names)
+        for library, names in policy.blacklist.items()
+        if library in used
+    }
+    return {library: sorted(names) for library, names in sorted(found.items()) if names}
 
 
 def _fpectl(subject: _Subject) -> bool:

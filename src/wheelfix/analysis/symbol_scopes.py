@@ -146,13 +146,8 @@ class LoadedWheel:
     def symbol_providers(self) -> Mapping[str, frozenset[str]]:
         """Path -> the libraries that define a symbol to which the object there refers."""
         return {
-            path: frozenset[str]().union(
-                *{
-                    self.index.providers(symbol.name, symbol.version)
-                    for symbol in library.elf.undefined
-                }
-            )
-            for path, library in self.libraries.items()
+            path: frozenset[str]().union(*references)
+            for path, references in self.index.references.items()
         }
 
     def results(self, member: str) -> Mapping[str, str | None]:

@@ -80,20 +80,22 @@ class _Search:
         Weak references may stay undefined. Whether the platform has the symbol versions that are
         referred to is auditwheel's verdict (WF801).
         """
-        if self._loaded.paths[member] not in self._loaded.libraries:
+        path = self._loaded.paths[member]
+        if path not in self._loaded.libraries or path not in self._loaded.loads[member].objects:
             return ()
         elf = self._loaded.elf(member)
         promised = {name for name in elf.needed if may_come_from_platform(name)}
         promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
         api = python_api.names()
+        self._loaded.budget.spend(len(elf.undefined) >> 2, "the undefined symbols", member)
         references = dict.fromkeys(
             (symbol.name, symbol.version)
-            for symbol in elf.undefined
+            for symbol in self._loaded.scopes[member].unbound(path)
             if not symbol.weak
             and (symbol.version is None or symbol.file not in promised)
             and symbol.name not in api
         )
-        return self._undefined_in(member, member, references)
+        return tuple(references)
 
     def _undefined_in(
         self, root: str, member: str, references: Collection[VersionedName]
@@ -107,7 +109,7 @@ class _Search:
 
     def _in_load(self, root: str, member: str, references: tuple[VersionedName, ...]) -> Unresolved:
         load = self._loaded.loads[root]
-        left = self._undefined_in(root, member, references)
+        left = references if root == member else self._undefined_in(root, member, references)
         interpreter = self._interpreter(self._loaded.elf(member))
         self._loaded.budget.spend(_STEPS_A_LOOKUP * len(left), "the undefined symbols", member)
         left = tuple(reference for reference in left if not _define(interpreter, reference))

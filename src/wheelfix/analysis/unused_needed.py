@@ -16,7 +16,7 @@ from typing import NamedTuple
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
@@ -118,18 +118,20 @@ def _is_requested(name: str, settings: Settings) -> bool:
     return settings.prune_needed is PruneNeeded.ALL or matches_any(name, settings.drop_needed)
 
 
+_Moved = Mapping[Reference, tuple[str, str | None]]
+
+
 class _Change(NamedTuple):
     """A load that differs without some entries."""
 
     before: Load
     after: Load
-    moved: Mapping[Reference, tuple[str, str | None]]
+    moved: _Moved
     """References that bind to another file, or to none: the file before and after."""
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """Files that are no longer loaded."""
-        return frozenset(self.before.objects) - frozenset(self.after.objects)
+    lost: frozenset[str]
+    """Files that are no longer loaded."""
+    drops: Sequence[Unused]
+    """The entries for a library that is found, of the objects of the load."""
 
 
 _Reasons = dict[Unused, list[str]]
@@ -153,8 +155,8 @@ class _Trial:
         while True:
             drops = [candidate for candidate in candidates if candidate not in kept]
             changes = list(self._changes(drops))
-            needed = self._rebound(drops, changes)
-            null = self._null(drops, changes)
+            needed = self._rebound(changes)
+            null = self._null(changes)
             hazards = {} if needed else self._hazards(drops, changes, null)
             keeping = needed or {
                 drop: why
@@ -182,6 +184,10 @@ class _Trial:
             member for member, load in loaded.loads.items() if not edited.isdisjoint(load.objects)
         ]
         environment = loaded.without_needed((drop.member, drop.name) for drop in drops)
+        drops_of = grouped(
+            (drop for drop in drops if drop.library is not None),
+            lambda drop: loaded.paths[drop.member],
+        )
         loads = load_each([loaded.paths[root] for root in roots], environment, loaded.budget)
         for root, after in zip(roots, loads, strict=True):
             before = loaded.loads[root]
@@ -190,6 +196,8 @@ class _Trial:
                     before=before,
                     after=after,
                     moved=self._moved(loaded.scopes[root], after, environment),
+                    lost=frozenset(before.objects) - frozenset(after.objects),
+                    drops=[drop for path in before.objects for drop in drops_of.get(path, ())],
                 )
 
     def _moved(
@@ -240,33 +248,41 @@ class _Trial:
                 if old != new:
                     yield Reference(path, old.name, old.version, old.weak), new
 
-    def _rebound(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+    def _rebound(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""
-        found: dict[Unused, dict[str, None]] = {}
+        found: _Reasons = {}
         for change in changes:
-            for reference, (before, after) in change.moved.items():
-                if reference.weak or _is_same_effect(before, after):
-                    continue
-                why = _rebinding(reference, before, after)
-                for drop in self._responsible(drops, change, before):
-                    found.setdefault(drop, {})[why] = None
-        return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
+            strong = {
+                reference: files
+                for reference, files in change.moved.items()
+                if not reference.weak and not _is_same_effect(*files)
+            }
+            self._explain(change, strong, found)
+        return found
 
-    def _rebound_otherwise(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+    def _rebound_otherwise(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
-        found: dict[Unused, dict[str, None]] = {}
+        found: _Reasons = {}
         for change in changes:
             weak = {
                 reference: (before, after)
                 for reference, (before, after) in change.moved.items()
                 if reference.weak and after is not None
             }
-            for reference, (before, after) in {**weak, **self._preempted(change)}.items():
-                if not _is_same_effect(before, after):
-                    why = _rebinding(reference, before, after)
-                    for drop in self._responsible(drops, change, before):
-                        found.setdefault(drop, {})[why] = None
-        return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
+            moved = {**weak, **self._preempted(change)}
+            others = {ref: files for ref, files in moved.items() if not _is_same_effect(*files)}
+            self._explain(change, others, found)
+        return found
+
+    def _explain(self, change: _Change, moved: _Moved, found: _Reasons) -> None:
+        """Add to `found` the first references in `moved` for which each drop is responsible."""
+        for reference, drops in self._responsible(change, moved):
+            waiting = [drop for drop in drops if len(found.get(drop, ())) < _MOST_REASONS]
+            if waiting:
+                why = _rebinding(reference, *moved[reference])
+                for drop in waiting:
+                    reasons = found.setdefault(drop, [])
+                    reasons += [why] if why not in reasons else []
 
     @cached_property
     def _own(self) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
@@ -299,15 +315,18 @@ class _Trial:
             and (new := after.lookup(reference.symbol, reference.version)) != old
         }
 
-    def _null(self, drops: list[Unused], changes: Sequence[_Change]) -> _Weak:
+    def _null(self, changes: Sequence[_Change]) -> _Weak:
         """Return the weak references that become null by each drop, with their file before."""
         found: _Weak = {}
         for change in changes:
-            for reference, (before, after) in change.moved.items():
-                is_platform = _is_platform(reference.dependent)
-                if reference.weak and after is None and not is_platform:
-                    for drop in self._responsible(drops, change, before):
-                        found.setdefault(drop, {})[reference] = before
+            null = {
+                reference: (before, after)
+                for reference, (before, after) in change.moved.items()
+                if reference.weak and after is None and not _is_platform(reference.dependent)
+            }
+            for reference, drops in self._responsible(change, null):
+                for drop in drops:
+                    found.setdefault(drop, {})[reference] = null[reference][0]
         return found
 
     def _held_up(self, drop: Unused, reference: Reference, before: str) -> bool:
@@ -321,19 +340,24 @@ class _Trial:
         is_own = reference.dependent == self._loaded.paths[drop.member]
         return not is_own or before.rpartition("/")[2] in GLIBC_PARTS
 
-    def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
-        """Yield the drops to undo so that `provider` is loaded as before."""
-        here = [
+    def _responsible(
+        self, change: _Change, moved: _Moved
+    ) -> Iterator[tuple[Reference, Sequence[Unused]]]:
+        """Yield the references, each with the drops to undo so that it binds as before."""
+        found: dict[str, Sequence[Unused]] = {}
+        for reference, (before, _) in moved.items():
+            if before not in found:
+                found[before] = self._bringing(change, before)
+            yield reference, found[before]
+
+    def _bringing(self, change: _Change, provider: str) -> Sequence[Unused]:
+        """Return the drops to undo so that `provider` is loaded as before."""
+        direct = [drop for drop in change.drops if drop.library == provider]
+        return direct or [
             drop
-            for drop in drops
-            if drop.library is not None and self._loaded.paths[drop.member] in change.before.objects
-        ]
-        direct = [drop for drop in here if drop.library == provider]
-        yield from direct or (
-            drop
-            for drop in here
+            for drop in change.drops
             if drop.library and provider in self._closure(change.before, drop.library)
-        )
+        ]
 
     def _closure(self, load: Load, start: str) -> set[str]:
         """Return `start` and its direct and indirect dependencies in `load`."""
@@ -359,16 +383,15 @@ class _Trial:
 
     def _hazards(self, drops: list[Unused], changes: Sequence[_Change], null: _Weak) -> _Reasons:
         found: dict[Unused, dict[str, None]] = {}
-        for drop, why in self._rebound_otherwise(drops, changes).items():
+        for drop, why in self._rebound_otherwise(changes).items():
             found[drop] = dict.fromkeys(why)
         for drop, some in null.items():
             if why := _nullings(ref for ref in some if self._held_up(drop, ref, some[ref])):
                 found.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
-            inside = set(change.before.objects)
             registering = dict(self._registering(change))
-            for drop in drops:
-                if drop.library in change.lost and self._loaded.paths[drop.member] in inside:
+            for drop in change.drops:
+                if drop.library in change.lost:
                     hazards = (*self._effects(drop), *self._left(drop, change, registering))
                     found.setdefault(drop, {}).update(dict.fromkeys(hazards))
         lost = frozenset[str]().union(*(change.lost for change in changes))
@@ -484,15 +507,12 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
 
     Empty if a library of the load cannot be read: that library may define them.
     """
-    load, scope, elf = loaded.loads[member], loaded.scopes[member], loaded.elf(member)
-    known = loaded.paths[member] in load.objects and loaded.libraries.keys() >= {*load.objects}
+    load, elf, path = loaded.loads[member], loaded.elf(member), loaded.paths[member]
+    known = path in load.objects and loaded.libraries.keys() >= {*load.objects}
     if not known or elf.is_executable or any(r.result is None for r in load.requests):
         return ()
     return tuple(
         symbol
-        for symbol in elf.undefined
-        if not symbol.weak
-        and symbol.file not in elf.needed
-        and scope.lookup(symbol.name, symbol.version) is None
-        and not is_python_api(symbol.name)
+        for symbol in loaded.scopes[member].unbound(path)
+        if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
     )

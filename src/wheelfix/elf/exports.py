@@ -111,9 +111,8 @@ class SymbolTables(NamedTuple):
         """
         size = self.structs.sym.size
         self._spend(len(self.referenced))
-        for number in self.referenced:
-            row = self.symbols[number * size : (number + 1) * size]
-            ((at, info, other, section, value, _),) = self.structs.symbols(row)
+        rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in self.referenced])
+        for at, info, other, section, value, _ in self.structs.symbols(rows):
             if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
                 raw = self.strings[at : self.strings.find(b"\0", at)]
                 self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
@@ -136,17 +135,18 @@ def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[s
     """Return those of `names` that are defined."""
     if isinstance(definitions, LazyDefinitions):
         definitions = definitions.look_up(names)
-    return names & definitions.keys()
+    # Either walks through the smaller one.
+    return names & definitions.keys() if len(names) < len(definitions) else names & set(definitions)
 
 
-def preemptible(exports: Exports) -> frozenset[str]:
+def preemptible(exports: Exports) -> tuple[str, ...]:
     """Return the own symbols that an object looks up by name, so that others may define them.
 
-    As `SymbolTables.preemptible`; none for exports that are not read from an object.
+    As `SymbolTables.preemptible`, each once; none for exports that are not read from an object.
     """
     if isinstance(exports.definitions, LazyDefinitions):
         return exports.definitions.preemptible()
-    return frozenset()
+    return ()
 
 
 def announce(exports: Exports, names: Names) -> None:
@@ -171,12 +171,12 @@ class LazyDefinitions(Mapping[str, Definitions]):
             self._found.update(self._read().definitions(names))
         return self._found
 
-    def preemptible(self) -> frozenset[str]:
+    def preemptible(self) -> tuple[str, ...]:
         """Return the names as `SymbolTables.preemptible` yields them."""
-        return frozenset(self._read().preemptible())
+        return tuple(dict.fromkeys(self._read().preemptible()))
 
     def __getitem__(self, key: str) -> Definitions:
-        if key not in self._found and not self._knows({key}):
+        if key not in self._found and not self._has_looked_up(key):
             self._read_all()
         return self._found[key]
 
@@ -190,6 +190,9 @@ class LazyDefinitions(Mapping[str, Definitions]):
 
     def _knows(self, names: Names) -> bool:
         return self._is_complete or any(names is some or names <= some for some in self._looked_up)
+
+    def _has_looked_up(self, name: str) -> bool:
+        return self._is_complete or any(name in names for names in self._looked_up)
 
     def _read_all(self) -> None:
         if not self._is_complete:
@@ -292,10 +295,8 @@ def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
     """
     if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
         return
-    shift = 32 if dynamic.image.structs.bits == 64 else 8
     for table in dynamic.relocations():
-        for entry in table.struct.iter_unpack(table.raw):
-            number = entry[1] >> shift
+        for number in table.symbols:
             if start <= number < stop:
                 yield number - start
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
+from sys import byteorder
 from typing import NamedTuple, Self
 
 from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Pt, Sht
@@ -266,10 +267,8 @@ class Dynamic:
             yield Dt.GNU_HASH, table.chains + 4 * chains - at
 
     def _relocated_symbols(self) -> Iterator[int]:
-        shift = 32 if self.image.structs.bits == 64 else 8
         for table in self.relocations():
-            for entry in table.struct.iter_unpack(table.raw):
-                yield entry[1] >> shift
+            yield from table.symbols
 
     def relocations(self) -> Iterator["Relocations"]:
         """Read the tables of DT_RELA, DT_REL and DT_JMPREL."""
@@ -299,6 +298,18 @@ class Relocations(NamedTuple):
     tag: Dt
     struct: Struct
     raw: bytes
+
+    @property
+    def symbols(self) -> frozenset[int]:
+        """The numbers of the entries of .dynsym to which it refers."""
+        # Two words an entry, or three with an addend; r_info is the second (gABI, "Relocation").
+        wide = self.struct.size in {16, 24}
+        words = array("Q" if wide else "I", self.raw)
+        if self.struct.format[0] != ("<" if byteorder == "little" else ">"):
+            words.byteswap()
+        width = self.struct.size // words.itemsize
+        shift = 32 if wide else 8
+        return frozenset([info >> shift for info in set(words[1::width])])
 
 
 @dataclass(frozen=True, kw_only=True)

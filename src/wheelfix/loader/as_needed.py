@@ -6,7 +6,7 @@ dynamic symbol table has all of this after the link: an undefined symbol is weak
 reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -109,16 +109,22 @@ def _references(own: Library) -> Collection[Undefined]:
 
 
 def _providers(
-    references: Iterable[Undefined], libraries: Mapping[str, Library | None]
+    references: Collection[Undefined], libraries: Mapping[str, Library | None]
 ) -> tuple[set[str], list[Undefined]]:
     """Return the libraries that the linker bound symbols to, and the unresolved references."""
-    known = [(name, library.exports) for name, library in libraries.items() if library is not None]
+    names = frozenset([reference.name for reference in references])
+    defining: dict[str, list[tuple[str, Exports]]] = {}
+    for needed, library in libraries.items():
+        if library is not None:
+            for symbol in among(library.exports.definitions, names):
+                defining.setdefault(symbol, []).append((needed, library.exports))
     used: set[str] = set()
     unresolved: list[Undefined] = []
     for reference in references:
         name = reference.file
         if name not in libraries:
-            name = next((own for own, exports in known if offers(exports, reference)), None)
+            there = defining.get(reference.name, ())
+            name = next((own for own, exports in there if offers(exports, reference)), None)
         if name is None:
             unresolved.append(reference)
         else:
@@ -154,10 +160,9 @@ def _serves_sibling(
         for other, decision in before.items()
         if decision.keep and (known := libraries.get(other)) is not None
     ]
-    wants = [_wants(dependent, library) for dependent in kept]
-    soname = library.elf.soname or name
-    if not any(wants) or _on_needed_list(soname, before, libraries):
+    if not kept or _on_needed_list(library.elf.soname or name, before, libraries):
         return False
+    wants = [_wants(dependent, library) for dependent in kept]
     return any(
         symbol.name not in own.exports.definitions
         and not any(offers(other.exports, symbol) for other in kept)

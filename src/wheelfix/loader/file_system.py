@@ -1,19 +1,45 @@
 """A virtual file system: directories, symbolic links and hard links of an environment."""
 
 from itertools import chain
+from typing import NamedTuple
 
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf
-from wheelfix.loader.load_values import Environment, SearchOutcome
+from wheelfix.elf.model import Abi, Elf
+from wheelfix.loader.load_values import Candidate, Environment, How, SearchOutcome
+
+
+class SearchList(NamedTuple):
+    """One list of directories; for a path and for ld.so.cache, of files."""
+
+    owner: str | None
+    pairs: tuple[tuple[str, str], ...]
+    """Search path element and directory; for a path and for the cache, name and file."""
+
+
+class SearchedList(NamedTuple):
+    """The result of the search for one name in one list."""
+
+    tried: tuple[Candidate, ...]
+    ends: bool
+    """Whether later lists are not searched."""
+    found: tuple[str, Elf] | None = None
+    """The canonical path and the object."""
 
 
 class FileSystem:
-    """The files of an environment as open(2) finds them; directories are resolved once."""
+    """The files of an environment as open(2) finds them.
+
+    Directories, and the lists that the loads of all its objects share, are searched once.
+    """
 
     def __init__(self, environment: Environment, budget: Budget) -> None:
         self.environment = environment
         self.budget = budget
         """What the loads from these files spend."""
+        self.search_paths: dict[tuple[str, str, str], SearchList] = {}
+        """Object, its search path, its `$ORIGIN` -> the directories."""
+        self.searched: dict[tuple[str, How, SearchList, Abi], SearchedList] = {}
+        """Name, list, and the ABI of the process -> the result."""
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}

@@ -8,10 +8,10 @@ from dataclasses import replace
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType, Filtee
-from wheelfix.loader.file_system import FileSystem
+from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.machines import LIB64
-from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
+from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 
@@ -94,10 +94,10 @@ class GlibcProcess(LoaderProcess):
     def _expanded(self, requester: LinkMap | None, name: str) -> str:
         return expanded_name(name, requester.origin if requester else None, self.environment)
 
-    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+    def _directories(self, path: str, origin: str) -> tuple[tuple[str, str], ...]:
         return search_path_directories(path, origin, self.environment)
 
-    def _library_directories(self) -> Sequence[tuple[str, str]]:
+    def _library_directories(self) -> tuple[tuple[str, str], ...]:
         origin = self.main.origin if self.main else None
         return expanded_directories(self.environment.library_path, origin, self.environment)
 
@@ -105,18 +105,27 @@ class GlibcProcess(LoaderProcess):
         """Yield DT_RPATH (own and inherited), LD_LIBRARY_PATH, DT_RUNPATH, cache, defaults."""
         env = self.environment
         elf = requester.elf if requester else None
-        runpath = elf.runpath if elf else None
+        if requester is None:
+            yield from self._paths(requester)
+        else:
+            if requester.paths is None:
+                requester.paths = tuple(self._paths(requester))
+            yield from requester.paths
+        no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
+        cached = env.cache.get(name)
+        if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
+            yield How.CACHE, SearchList(None, ((name, cached),))
+        if not no_defaults:
+            yield How.DEFAULT, self.defaults
+
+    def _paths(self, requester: LinkMap | None) -> SearchLists:
+        """Yield the lists that are the same for all names of an object."""
+        runpath = requester.elf.runpath if requester and requester.elf else None
         if runpath is None:
             yield from self._rpath_chain(requester)
         yield How.LIBRARY_PATH, self.library_path
         if requester is not None and runpath is not None:
             yield How.RUNPATH, self._search_path(requester, runpath)
-        no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
-        cached = env.cache.get(name)
-        if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
-            yield How.CACHE, SearchList(None, [(name, cached)])
-        if not no_defaults:
-            yield How.DEFAULT, self.defaults
 
     @property
     def _default_prefixes(self) -> tuple[str, ...]:
@@ -130,7 +139,10 @@ class GlibcProcess(LoaderProcess):
         owner, is_main = requester, False
         while owner is not None:
             is_main = is_main or owner is self.main
-            yield from self._own_rpath(owner, How.RPATH if owner is requester else How.INHERITED)
+            elf = owner.elf
+            if elf is not None and elf.rpath is not None and elf.runpath is None:
+                how = How.RPATH if owner is requester else How.INHERITED
+                yield how, self._search_path(owner, elf.rpath)
             owner = owner.loader
             self._spend(1, 0)
         if self.main is not None and not is_main:

@@ -277,16 +277,15 @@ def _places(
     wheel: Wheel,
 ) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
     """Return the places of the files that the loader may open, the top-level items, all folders."""
-    names = [member.name for member in wheel.members]
+    found = ((member.name, split(member.name, wheel)) for member in wheel.members)
+    places = {name: place for name, place in found if place is not None}
     opened = {
         name: place
-        for name in names
+        for name, place in places.items()
         if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
-        if (place := split(name, wheel))
     }
-    places = {place for name in names if (place := split(name, wheel))}
-    top_items = {rest.partition("/")[0] for key, rest in places if key in LIBRARY_KEYS}
-    folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
+    folders = {(key, rest.rpartition("/")[0]) for key, rest in places.values()}
+    top_items = {rest.partition("/")[0] for key, rest in places.values() if key in LIBRARY_KEYS}
     return opened, frozenset(top_items), folders
 
 
@@ -347,12 +346,16 @@ def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
 
 def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
     """Return the members that an installer drops, and the schemes in which it does."""
+    data_dir = f"{wheel.data_dir}/"
+    spread = [member.name for member in wheel.members if member.name.startswith(data_dir)]
+    if not spread:
+        return {}
     _, taken, _ = _places(wheel)
     among = list(schemes(wheel.name))
     found = {
-        member.name: [scheme for scheme in among if _lost(scheme, *place, taken)]
-        for member in wheel.members
-        if (place := split(member.name, wheel)) and place[0] not in LIBRARY_KEYS
+        name: [scheme for scheme in among if _lost(scheme, *place, taken)]
+        for name in spread
+        if (place := split(name, wheel)) and place[0] not in LIBRARY_KEYS
     }
     return {member: losing for member, losing in found.items() if losing}
 

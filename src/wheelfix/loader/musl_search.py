@@ -1,7 +1,7 @@
 """Library search of musl's dynamic loader, ldso/dynlink.c."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.loader.load_values import How, Request, SearchOutcome
@@ -34,11 +34,11 @@ class MuslProcess(LoaderProcess):
     def _is_builtin(self, name: str) -> bool:
         return bool(_BUILTIN.match(name)) or name.startswith("/lib/ld-musl-")
 
-    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+    def _directories(self, path: str, origin: str) -> tuple[tuple[str, str], ...]:
         return search_path_directories(path, origin)
 
-    def _library_directories(self) -> Sequence[tuple[str, str]]:
-        return [(path, path) for path in self.environment.library_path if path]
+    def _library_directories(self) -> tuple[tuple[str, str], ...]:
+        return tuple((path, path) for path in self.environment.library_path if path)
 
     def _request(
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False

@@ -3,13 +3,12 @@
 import itertools
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, Filtee
-from wheelfix.loader.file_system import FileSystem
+from wheelfix.elf.model import Abi, Elf, Filtee
+from wheelfix.loader.file_system import FileSystem, SearchedList, SearchList
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 
 
@@ -27,6 +26,8 @@ class LinkMap:
     """In load order."""
     search_scope: tuple["LinkMap", ...] | None = None
     """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
+    paths: tuple[tuple[How, SearchList], ...] | None = None
+    """The lists that are searched for all its names, once they are known."""
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
 
@@ -34,14 +35,6 @@ class LinkMap:
 _LOADED = "the libraries that it loads"
 _REQUEST_SIZE, _CANDIDATE_SIZE = 200, 150
 """Bytes in memory, without the path of a candidate."""
-
-
-class SearchList(NamedTuple):
-    """One list of directories; for a path and for ld.so.cache, of files."""
-
-    owner: str | None
-    pairs: Sequence[tuple[str, str]]
-    """Search path element and directory; for a path and for the cache, name and file."""
 
 
 class LoadOrder:
@@ -91,16 +84,16 @@ class LoaderProcess(ABC):
     def __init__(self, files: FileSystem, main: str | None) -> None:
         self.files = files
         self.environment = files.environment
-        self._search_paths: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
         self._places = itertools.count()
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
+        self._abi: Abi | None = None
         self.library_path = SearchList(None, self._library_directories())
         defaults = self.environment.default_directories
-        self.defaults = SearchList(None, [(path, path) for path in defaults])
+        self.defaults = SearchList(None, tuple((path, path) for path in defaults))
         for name, path in self.environment.loaded.items():
             loaded = self._map(path, path, self.environment.files.get(path), None)
             self._register(loaded, path)
@@ -164,17 +157,17 @@ class LoaderProcess(ABC):
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
         self.files.budget.spend(15, _LOADED, memory=_REQUEST_SIZE)
-        request = Request(requester=requester.file if requester else None, name=name, result=None)
+        by = requester.file if requester else None
         spelled = self._expanded(requester, name) if "$" in name else name
         if named := self._names.get(spelled):
-            return named[0], request._replace(result=named[0].file, how=How.LOADED)
+            return named[0], Request(by, name, named[0].file, How.LOADED)
         if self._is_builtin(spelled):
-            return None, request._replace(how=How.LIBC, provided=True)
+            return None, Request(by, name, None, How.LIBC, provided=True)
         file, tried = self._search(requester, spelled)
         if file is None:
             skipped = not tried or tried[-1].outcome.is_skipped
             provided = skipped and spelled in self.environment.provided
-            return None, request._replace(candidates=tried, provided=provided)
+            return None, Request(by, name, None, candidates=tried, provided=provided)
         real, elf = file
         how = tried[-1].how
         found = self._inodes.get(self.files.inode(real))
@@ -185,27 +178,54 @@ class LoaderProcess(ABC):
         else:
             how = How.SAME_FILE
             self._name_found_again(found, spelled)
-        return found, request._replace(result=found.file, how=how, candidates=tried)
+        return found, Request(by, name, found.file, how, tried)
 
     def _search(
         self, requester: LinkMap | None, name: str
     ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
         """Return the canonical path and object that a search finds, and all candidates."""
-        tried: list[Candidate] = []
-        spend = self.files.budget.spend
+        parts: list[tuple[Candidate, ...]] = []
+        found: tuple[str, Elf] | None = None
         for how, places in self._lists(requester, name):
-            for entry, path, real, there, last in self._opened(name, how, places):
-                spend(3, _LOADED, memory=_CANDIDATE_SIZE + len(path))
-                elf, outcome = self._checked(there)
-                tried.append(Candidate(path, how, outcome, places.owner, entry))
-                if elf is not None:
-                    return (real, elf), tuple(tried)
-                loops = outcome is SearchOutcome.LOOP and last
-                if not outcome.is_skipped or (loops and self._loop_ends_search):
-                    return None, tuple(tried)
-                if loops:
-                    break
-        return None, tuple(tried)
+            if not places.pairs:
+                continue
+            searched = self._searched(name, how, places)
+            parts.append(searched.tried)
+            if searched.ends:
+                found = searched.found
+                break
+        if len(parts) == 1:
+            return found, parts[0]  # shared by all loads
+        tried = tuple(itertools.chain.from_iterable(parts))
+        self._spend(len(tried) >> 2, 8 * len(tried))
+        return found, tried
+
+    def _searched(self, name: str, how: How, places: SearchList) -> SearchedList:
+        """Search one list; those of the same environment are searched once for all its loads."""
+        if self.reference is None:
+            return self._search_list(name, how, places)
+        if self._abi is None:
+            self._abi = self.reference.abi
+        key = name, how, places, self._abi
+        known = self.files.searched.get(key)
+        if known is None:
+            known = self.files.searched[key] = self._search_list(name, how, places)
+        return known
+
+    def _search_list(self, name: str, how: How, places: SearchList) -> SearchedList:
+        tried: list[Candidate] = []
+        for entry, path, real, there, last in self._opened(name, how, places):
+            self._spend(3, _CANDIDATE_SIZE + len(path))
+            elf, outcome = self._checked(there)
+            tried.append(Candidate(path, how, outcome, places.owner, entry))
+            if elf is not None:
+                return SearchedList(tuple(tried), ends=True, found=(real, elf))
+            loops = outcome is SearchOutcome.LOOP and last
+            if not outcome.is_skipped or (loops and self._loop_ends_search):
+                return SearchedList(tuple(tried), ends=True)
+            if loops:
+                break
+        return SearchedList(tuple(tried), ends=False)
 
     def _opened(
         self, name: str, how: How, places: SearchList
@@ -273,17 +293,17 @@ class LoaderProcess(ABC):
         return False
 
     @abstractmethod
-    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+    def _directories(self, path: str, origin: str) -> tuple[tuple[str, str], ...]:
         """Return the elements of a search path, each with its directory."""
 
     @abstractmethod
-    def _library_directories(self) -> Sequence[tuple[str, str]]:
+    def _library_directories(self) -> tuple[tuple[str, str], ...]:
         """Return the directories of LD_LIBRARY_PATH."""
 
     def _lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield the lists in which to search for `name`, in order."""
         if "/" in name:
-            yield How.PATH, SearchList(None, [(name, name)])
+            yield How.PATH, SearchList(None, ((name, name),))
         else:
             yield from self.search_lists(requester, name)
 
@@ -353,14 +373,14 @@ class LoaderProcess(ABC):
 
     def _search_path(self, owner: LinkMap, path: str) -> SearchList:
         """Return the expanded search path of `owner`."""
-        key = path, owner.origin
-        if key not in self._search_paths:
+        key = owner.file, path, owner.origin
+        known = self.files.search_paths.get(key)
+        if known is None:
             directories = self._directories(path, owner.origin)
             text = sum(len(directory) for _, directory in directories)
-            steps = len(path) // 10
-            self._spend(steps, 150 * len(directories) + text)
-            self._search_paths[key] = directories
-        return SearchList(owner.file, self._search_paths[key])
+            self._spend(len(path) // 10, 150 * len(directories) + text)
+            known = self.files.search_paths[key] = SearchList(owner.file, directories)
+        return known
 
     def _spend(self, steps: int, memory: int) -> None:
         self.files.budget.spend(steps, _LOADED, memory=memory)

@@ -4,13 +4,14 @@ All objects of one dlopen have the same lookup scope: the objects of the load in
 order. The first of them that defines a symbol binds it for all, whether they need it or not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Definition, Libc
+from wheelfix.elf.model import Definition, Libc, Undefined
+from wheelfix.grouping import grouped
 from wheelfix.loader.as_needed import Library
 
 
@@ -61,13 +62,24 @@ class SymbolIndex:
         return known[name]
 
     @cached_property
+    def references(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[Undefined]]]:
+        """Object -> the libraries that can provide the same of its references -> these."""
+        return {
+            path: grouped(
+                library.elf.undefined,
+                lambda reference: self.providers(reference.name, reference.version),
+            )
+            for path, library in self.libraries.items()
+        }
+
+    @cached_property
     def referenced(self) -> Mapping[tuple[str, ...], set[str]]:
         """Libraries that can provide the same references -> the names of these references."""
         found: dict[tuple[str, ...], set[str]] = {}
-        for library in self.libraries.values():
-            for reference in library.elf.undefined:
-                if paths := self.providers(reference.name, reference.version):
-                    found.setdefault(paths, set()).add(reference.name)
+        for references in self.references.values():
+            for paths, some in references.items():
+                if paths:
+                    found.setdefault(paths, set()).update([reference.name for reference in some])
         return found
 
 
@@ -101,6 +113,15 @@ class Scope:
     def lookup(self, name: str, version: str | None) -> str | None:
         """Return the object that a reference binds to, None if it stays undefined."""
         return self.first(self._index.providers(name, version))
+
+    def unbound(self, path: str) -> Sequence[Undefined]:
+        """Return the references of the object at `path` that stay undefined, in their order."""
+        references = self._index.references[path]
+        groups = [some for paths, some in references.items() if self.first(paths) is None]
+        if len(groups) < 2:
+            return groups[0] if groups else ()
+        left = {reference for some in groups for reference in some}
+        return [symbol for symbol in self._index.libraries[path].elf.undefined if symbol in left]
 
     def first(self, providers: tuple[str, ...]) -> str | None:
         """Return the one of `providers` that comes first in the scope, None if none is in it."""

@@ -218,6 +218,6 @@ def codec_of(choice: ZipCodec) -> Codec:
     if codec is None and choice is ZipCodec.LIBDEFLATE:
         raise SettingsError(
             '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
-            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
+            hint='pip install deflate; where it has no wheels, use `zip-codec = "zlib"`',
         )
     return codec or ZLIB

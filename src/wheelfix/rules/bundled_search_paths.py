@@ -50,7 +50,7 @@ class Gap(NamedTuple):
 
 def gaps(context: Context) -> Iterator[Gap]:
     """Yield the libraries that are not found: one gap per object and set of entries."""
-    found = [_found(context, index) for index in range(len(context.layouts))]
+    found = context.needed_found
     for dependent, elf in context.wheel.elfs.items():
         ways: dict[tuple[tuple[str, ...], bool], dict[str, str]] = {}
         missing: dict[tuple[tuple[str, ...], bool], dict[int, None]] = {}
@@ -75,34 +75,11 @@ def gaps(context: Context) -> Iterator[Gap]:
             )
 
 
-def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
-    """Return whether each object finds each DT_NEEDED entry in one layout, if opened first."""
-    layout, loads = context.layouts[index], context.loads[index]
-    return {
-        (member, request.name): request.result is not None
-        for member, load in loads.items()
-        for request in load.requests
-        if request.requester == layout.paths[member]
-    }
-
-
 def _is_inherited(context: Context, dependent: str, name: str) -> bool:
     """Return whether a vendored dependent finds `name` whenever another object loads it."""
     if not context.settings.is_vendored(dependent, context.wheel):
         return False
-    context.budget.spend(
-        sum(len(load.requests) for loads in context.loads for load in loads.values()) >> 2,
-        f"what loads `{dependent}`",
-    )
-    results = [
-        request.result is not None
-        for layout, loads in zip(context.layouts, context.loads, strict=True)
-        for member, load in loads.items()
-        if member != dependent
-        for request in load.requests
-        if request.requester == layout.paths.get(dependent) and request.name == name
-    ]
-    return bool(results) and all(results)
+    return context.needed_found_by_others.get((dependent, name), False)
 
 
 def _provider(context: Context, dependent: str, name: str) -> str | None:

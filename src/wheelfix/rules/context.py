@@ -19,7 +19,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, Scheme, layouts
+from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.search import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
@@ -101,10 +101,43 @@ class Context:
         )
 
     @cached_property
+    def needed_found(self) -> tuple[Mapping[tuple[str, str], bool], ...]:
+        """For each layout, whether each object, opened first, finds each DT_NEEDED entry."""
+        return tuple(
+            {
+                (member, request.name): request.result is not None
+                for member, load in loads.items()
+                for request in load.requests
+                if request.requester == layout.paths[member]
+            }
+            for layout, loads in zip(self.layouts, self.loads, strict=True)
+        )
+
+    @cached_property
+    def needed_found_by_others(self) -> Mapping[tuple[str, str], bool]:
+        """Whether each object finds each DT_NEEDED entry in every load of another object."""
+        found: dict[tuple[str, str], bool] = {}
+        for layout, loads in zip(self.layouts, self.loads, strict=True):
+            for root, load in loads.items():
+                for request in load.requests:
+                    member = layout.members.get(request.requester or "")
+                    if member is not None and member != root:
+                        key = member, request.name
+                        found[key] = found.get(key, True) and request.result is not None
+        return found
+
+    @cached_property
     def shipped(self) -> Mapping[str, Sequence[str]]:
         """File name -> the shared objects of that name in the wheel."""
         objects = (member for member, elf in self.wheel.elfs.items() if elf.dynamic)
         return grouped(objects, posixpath.basename)
+
+    @cached_property
+    def top_levels(self) -> Mapping[str, Sequence[str]]:
+        """The members that are installed into site-packages, by their top-level names there."""
+        names = (member.name for member in self.wheel.members)
+        paths = ((site_path(name, self.wheel), name) for name in names)
+        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:

@@ -2,11 +2,11 @@
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.elf.model import Elf, ElfType, Machine
-from wheelfix.grouping import grouped, values_by_key
-from wheelfix.loader.install_schemes import site_path
+from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
@@ -235,7 +235,7 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     Unsafe: the directory is removed.
     """
     wheel = context.wheel
-    for top, members in top_levels(wheel).items():
+    for top, members in context.top_levels.items():
         if top.endswith((".dist-info", ".egg-info")) and top != wheel.dist_info:
             yield Hit(
                 message=f"installs the metadata of another distribution, `{top}`",
@@ -244,12 +244,6 @@ def second_metadata(context: Context) -> Iterator[Hit]:
                 hint="build from a clean tree",
                 fix=removal(members),
             )
-
-
-def top_levels(wheel: Wheel) -> dict[str, list[str]]:
-    """Return the members that are installed into site-packages, by their top-level names there."""
-    paths = ((site_path(member.name, wheel), member.name) for member in wheel.members)
-    return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
 
 @rule("WF513", "program-without-run-bit", Severity.WARNING)
@@ -373,6 +367,8 @@ def flattened_links(context: Context) -> Iterator[Hit]:
 def same_bytes(wheel: Wheel) -> list[list[str]]:
     """Return the sets of names of identical files."""
     hashes = {row.name: row.hash for row in wheel.record if row.hash}
+    number = Counter(hashes.values())
+    hashes = {name: value for name, value in hashes.items() if number[value] > 1}
     hashed = (member for member in wheel.members if member.size and member.name in hashes)
     groups = grouped(hashed, lambda member: (hashes[member.name], member.size))
     return [[member.name for member in same] for same in groups.values() if len(same) > 1]

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import ElfType
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.files import other_members, removal, top_levels
+from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
@@ -191,7 +191,7 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     Not fixed: remove them from the list of packages.
     """
     wheel = context.wheel
-    for top, members in top_levels(wheel).items():
+    for top, members in context.top_levels.items():
         if top in _COMMON and canonicalize_name(top) != canonicalize_name(wheel.name.distribution):
             yield Hit(
                 message=f"installs the generic top-level name `{top}` into site-packages",

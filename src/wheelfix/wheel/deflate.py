@@ -40,7 +40,7 @@ ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
 def libdeflate() -> Codec | None:
     """Return the codec of the package `deflate`, None where that is not installed."""
     try:
-        package: Any = import_module("deflate")  # an extra, without types
+        package: Any = import_module("deflate")  # has no types
     except ImportError:
         return None
 

@@ -28,7 +28,7 @@ from wheelfix.wheel.model import (
     Wheel,
     WheelName,
 )
-from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_opens import Followed, followed
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
@@ -180,7 +180,7 @@ def _read_wheel(
     wrong = len(problems)
     where = f"{dist_info}/RECORD"
     budget.spend(_STEPS_A_PROBLEM * wrong, "the wrong rows", where, memory=_PROBLEM_SIZE * wrong)
-    openings, unfollowed = _followed(contents, data_dir, budget)
+    openings, unfollowed = _followed(contents, data_dir, budget, origin)
     wheel = Wheel(
         name=name,
         members=members,
@@ -319,19 +319,23 @@ def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
 
 
 def _followed(
-    contents: Mapping[str, Content], data_dir: str, budget: Budget
+    contents: Mapping[str, Content], data_dir: str, budget: Budget, origin: Archive | None
 ) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
     """Return what Python sources of site-packages open by name, and those not followed to the end.
 
-    Both in the order of the members.
+    Both in the order of the members. Sources that were copied from `origin` open the same, if they
+    can import the same.
     """
-    places = {member: _below_site(member, data_dir) for member in contents}
-    # An extension module hides a source of the same name (importlib.machinery.FileFinder).
-    code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
-    modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
+    places = _places(contents, data_dir)
+    modules = _modules(places)
+    copied: Mapping[str, Content] = {}
+    if origin is not None and modules == _modules(_places(origin.contents, data_dir)):
+        copied = origin.contents
     sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 2))
     found = {
-        member: followed(content.source, place, modules, sources)
+        member: _known(member, origin.wheel)
+        if origin is not None and content is copied.get(member)
+        else followed(content.source, place, modules, sources)
         for member, content in contents.items()
         if content.source and (place := places[member])
     }
@@ -342,6 +346,21 @@ def _followed(
         if content.is_dropped_source or (member in found and not found[member].to_its_end)
     )
     return openings, unfollowed
+
+
+def _known(member: str, wheel: Wheel) -> Followed:
+    return Followed(wheel.openings.get(member, ()), member not in wheel.unfollowed)
+
+
+def _places(members: Iterable[str], data_dir: str) -> dict[str, str | None]:
+    return {member: _below_site(member, data_dir) for member in members}
+
+
+def _modules(places: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the path of each module in site-packages, by its dotted name."""
+    # An extension module hides a source of the same name (importlib.machinery.FileFinder).
+    code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
+    return {_module(place): place for place in code if place.endswith((".py", ".so"))}
 
 
 def _below_site(member: str, data_dir: str) -> str | None:

@@ -292,7 +292,7 @@ def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
             raise BadWheelError(
                 f"{shown(entry.name)} overlaps what follows it in the zip", hint=DAMAGED
             )
-    return [entry._replace(end=ends[entry.offset]) for entry in entries]
+    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:

@@ -40,7 +40,7 @@ _HEAD = 2**18
 
 def _fastest() -> ModuleType:
     try:
-        return import_module("zlib_ng.zlib_ng")  # of the extra `fast`
+        return import_module("zlib_ng.zlib_ng")  # has no wheels for some machines
     except ImportError:
         return zlib
 
