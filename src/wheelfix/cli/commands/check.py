@@ -26,7 +26,7 @@ from wheelfix.reports.printable import printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import FailOn, Settings
+from wheelfix.settings import FailOn, Group, Settings
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted, in_units
@@ -44,12 +44,16 @@ _FromFile = Annotated[
         metavar="LIST",
         help="Also check the wheels and directories that this file lists, or stdin if it is "
         "`-`: one per line, or terminated by NUL.",
+        rich_help_panel=Group.WHEELS,
     ),
 ]
 _Strict = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Fail on warnings too: --fail-on warning.", envvar="WHEELFIX_STRICT"
+        "--strict",
+        help="Fail on warnings too: --fail-on warning.",
+        envvar="WHEELFIX_STRICT",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _ExitZero = Annotated[
@@ -58,6 +62,7 @@ _ExitZero = Annotated[
         "--exit-zero",
         help="Report findings, and exit with 0: --fail-on never.",
         envvar="WHEELFIX_EXIT_ZERO",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _WriteBaseline = Annotated[
@@ -65,13 +70,16 @@ _WriteBaseline = Annotated[
     typer.Option(
         "--write-baseline",
         help="Write all findings to the baseline file, so that they no longer count.",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _OutputFormat = Annotated[
     Format,
     typer.Option(
+        metavar="FORMAT",
         envvar="WHEELFIX_OUTPUT_FORMAT",
-        help="Format of the report: for people, machines or code hosts.",
+        help=f"Format of the report: {', '.join(Format)}.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _OutputFile = Annotated[
@@ -82,6 +90,7 @@ _OutputFile = Annotated[
         metavar="FILE",
         envvar="WHEELFIX_OUTPUT_FILE",
         help="Write the report to this file instead of stdout.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _MoreReports = Annotated[
@@ -90,17 +99,23 @@ _MoreReports = Annotated[
         "--report",
         metavar="FORMAT=FILE",
         help="Also write the report in another format; repeatable.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _Statistics = Annotated[
     bool,
-    typer.Option("--statistics", help="Print the number of findings of each rule instead of each."),
+    typer.Option(
+        "--statistics",
+        help="Print the number of findings of each rule instead of each.",
+        rich_help_panel=Group.OUTPUT,
+    ),
 ]
 _Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
         help="With jsonl, continue --output-file: records that are still valid are kept.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _Dask = Annotated[
@@ -109,6 +124,7 @@ _Dask = Annotated[
         metavar="ADDRESS",
         envvar="WHEELFIX_DASK",
         help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
+        rich_help_panel=Group.RUN,
     ),
 ]
 

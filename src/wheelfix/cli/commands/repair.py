@@ -22,12 +22,22 @@ from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Group, Settings
 from wheelfix.system.own_metadata import documentation_site
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")]
+_DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the plan, and write nothing.", rich_help_panel=Group.OUTPUT
+    ),
+]
 _Diff = Annotated[
-    bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
+    bool,
+    typer.Option(
+        "--diff",
+        help="Print how the wheel would change, and write nothing.",
+        rich_help_panel=Group.OUTPUT,
+    ),
 ]
 
 
