@@ -127,7 +127,7 @@ def test_the_line_is_completed_in_an_interactive_bash() -> None:
     )
     assert "--target debian:12 " in typed("wheelfix check --target debian:12\t", "debian:12 ")
     screen = typed("wheelfix check --target=debi\t\t\t", "11  12  13")
-    assert screen.endswith("--target=debian:1\r\n11  12  13")
+    assert "debi\aan:1\a" in screen  # bash rings where several values begin alike
 
 
 def test_files_are_completed_where_there_are_no_values(tmp_path: Path) -> None:
