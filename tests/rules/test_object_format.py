@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.check import check
@@ -315,6 +316,24 @@ def test_a_part_outside_of_all_segments_is_an_error(tmp_path: Path) -> None:
     path = rewritten(linked(tmp_path), astray)
     assert said(read(path)) == {"WF609": Severity.ERROR}
     assert "cannot apply additional memory protection" in opened(path)
+
+
+@pytest.mark.parametrize(("value", "code"), [("", None), (" = 1", "WF609")])
+def test_thread_local_data_without_initial_values_may_be_anywhere(
+    tmp_path: Path, value: str, code: str | None
+) -> None:
+    """The programs of Go have PT_TLS at 0: without initial values, nothing is read there."""
+
+    def astray(headers: list[list[int]]) -> None:
+        for header in headers:
+            header[3] += 1 << 50 if header[0] == Pt.TLS else 0
+
+    source = f"static __thread int x{value}; int *f(void) {{ return &x; }}"
+    path = rewritten(shared_object(tmp_path / "tls.so", source), astray)
+    assert list(said(read(path))) == ([code] if code else [])
+    use = f"import ctypes; assert ctypes.CDLL({str(path)!r}).f()"
+    done = subprocess.run([sys.executable, "-c", use], stderr=subprocess.DEVNULL, check=False)
+    assert (done.returncode == 0) == (code is None)
 
 
 def test_a_part_in_the_last_page_of_a_segment_is_loaded(tmp_path: Path) -> None:

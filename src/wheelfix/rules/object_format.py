@@ -517,8 +517,8 @@ def _disorder(elf: Elf) -> Iterator[str]:
             yield f"the segments for {first.vaddr:#x} and {second.vaddr:#x} overlap"
     for kind in (Pt.DYNAMIC, Pt.TLS, Pt.GNU_RELRO):
         part = _last(elf, kind)
-        if part is None or not part.memsz:
-            continue
+        if part is None or not (part.filesz if kind is Pt.TLS else part.memsz):
+            continue  # thread-local data without initial values has no address
         if not any(_holds(load, part.vaddr) for load in loads):
             yield f"PT_{kind.name} at {part.vaddr:#x} is in no loaded segment"
 
