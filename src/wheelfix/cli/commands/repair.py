@@ -15,7 +15,7 @@ from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.repair import repair_with
-from wheelfix.pipelines.repair_result import Absence, Outcome, Status
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.reports import repair_json
 from wheelfix.reports.printable import json_text, printable
@@ -167,9 +167,6 @@ def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
     cause = outcome.error.__cause__ if outcome.error else None
     if terminal.verbosity > 0 and cause is not None:
         terminal.trace(cause)
-    for absent in outcome.absent:
-        if absent.absence is Absence.EXCLUDED:  # auditwheel's words: its users search for them
-            terminal.say(f"Excluding {printable(absent.library)}")
     colour = terminal.colours_notes
     site = documentation_site() if terminal.links_notes else ""
     if terminal.verbosity < 0:
