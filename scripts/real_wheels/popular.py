@@ -16,8 +16,8 @@ def check_popular(item: Popular, program: Sequence[str], tools: Path, cache: Pat
     """Check a wheel; an error or a warning whose rule is not in `item.judged` is a problem."""
     wheel, judged = fetch(item.requirement, tools, cache), item.judged
     shown = report(program, wheel, "full")
-    findings = json.loads(report(program, wheel, "json"))["findings"]
-    serious = [finding for finding in findings if finding["severity"] != "info"]
+    [checked] = json.loads(report(program, wheel, "json"))["wheels"]
+    serious = [finding for finding in checked["findings"] if finding["severity"] != "info"]
     codes = dict.fromkeys(finding["code"] for finding in serious)
     return Outcome(
         name=item.requirement,

@@ -185,7 +185,7 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
 def test_a_crash_of_check_names_its_file_and_line(
     wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
-    def crashing(*_: object) -> None:
+    def crashing(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr("wheelfix.pipelines.check.open_wheel", crashing)
