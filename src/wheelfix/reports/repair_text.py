@@ -67,13 +67,14 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
     mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
     if verbose:
         yield from (("wrong", line) for line in _grouped(outcome.found))
-    yield from (("grafted", line) for line in _grafted(outcome.grafted, verbose=verbose))
-    fixed = "fixed" if outcome.output else "to fix"
+    grafted, fixed = ("grafted", "fixed") if outcome.output else ("to graft", "to fix")
+    yield from ((grafted, line) for line in _grafted(outcome.grafted, verbose=verbose))
     yield from ((fixed, line) for line in _fixed(outcome.edits, verbose=verbose))
     if verbose:
         yield from (("edited", line) for line in _ways(outcome.ways))
     yield from _absent(outcome.absent)
-    yield from (("proved", line) for line in _proved(outcome, verbose=verbose))
+    proved = "expected" if outcome.status is Status.PLANNED else "proved"
+    yield from ((proved, line) for line in _proved(outcome, verbose=verbose))
     if verbose and outcome.codec:
         yield "codec", outcome.codec
     yield from (("note", message) for message in outcome.messages)
