@@ -2,8 +2,9 @@
 
     python scripts/corpus.py sdists      # built here against Debian, compared with auditwheel
     python scripts/corpus.py published   # as published: they must come through unharmed
+    python scripts/corpus.py popular     # the most downloaded ones: what `check` says of them
 
-Both print a Markdown table and exit with 1 on any difference that is not allowed. The wheels are
+All print a Markdown table and exit with 1 on any difference that is not allowed. The wheels are
 listed in corpus.toml. wheelfix and auditwheel are run as programs, as a user runs them; only the
 standard library is imported, so that no code under test judges itself.
 """
@@ -16,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from real_wheels.listed import Item, Outcome, read_corpus
+from real_wheels.popular import check_popular, noisy
 from real_wheels.programs import (
     DEFAULT_CACHE,
     ProgramError,
@@ -53,7 +55,7 @@ def examine(
             cells = {"wheel": item.requirement}
             outcome = Outcome(name=item.requirement, cells=cells, problems=(str(error),))
         outcomes.append(outcome)
-        print(f"{item.requirement}: {len(outcome.problems)} problems", file=sys.stderr, flush=True)
+        print(f"{outcome.name}: {len(outcome.problems)} problems", file=sys.stderr, flush=True)
         if outcome.problems and not keep_going:
             break
     return outcomes
@@ -64,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("part", choices=["sdists", "published"])
+    parser.add_argument("part", choices=["sdists", "published", "popular"])
     parser.add_argument("--only", action="append", default=[], help="name of a project; repeatable")
     parser.add_argument(
         "--keep-going", action="store_true", help="do not stop at the first failure"
@@ -97,6 +99,14 @@ def main() -> int:
             lambda item: check_sdist(item, programs, tools, cache),
             keep_going=options.keep_going,
         )
+    elif options.part == "popular":
+        program = find_program(options.wheelfix)
+        outcomes = examine(
+            [item for item in corpus.popular if chosen(item.requirement)],
+            lambda item: check_popular(item, program, tools, cache),
+            keep_going=options.keep_going,
+        )
+        print(noisy(outcomes), file=sys.stderr)
     else:
         program = find_program(options.wheelfix)
         outcomes = examine(

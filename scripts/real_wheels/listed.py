@@ -32,6 +32,15 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Popular:
+    """A wheel to fetch and to check."""
+
+    requirement: str
+    judged: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Rule code -> why its errors and warnings are right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
     """What corpus.toml says."""
 
@@ -40,9 +49,10 @@ class Corpus:
     published: tuple[Published, ...]
     loaded: tuple[str, ...] = ()
     """Requirements of wheels that only `fidelity.py` looks at."""
+    popular: tuple[Popular, ...] = ()
 
 
-Item = TypeVar("Item", Sdist, Published)
+Item = TypeVar("Item", Sdist, Published, Popular)
 
 
 def read_corpus(path: Path = CORPUS) -> Corpus:
@@ -53,6 +63,13 @@ def read_corpus(path: Path = CORPUS) -> Corpus:
         sdists=tuple(Sdist(**frozen(each)) for each in data["sdist"]),
         published=tuple(Published(**frozen(each)) for each in data["published"]),
         loaded=tuple(data.get("loaded", ())),
+        popular=tuple(
+            Popular(
+                requirement=requirement,
+                judged=data["judged"].get(requirement.partition("==")[0], {}),
+            )
+            for requirement in data.get("popular", ())
+        ),
     )
 
 

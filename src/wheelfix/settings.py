@@ -117,6 +117,24 @@ class Share(StrEnum):
     """All wheels that METADATA requires, and every provider given as a wheel."""
 
 
+class Group(StrEnum):
+    """The options that a help text lists together, in the order of the lists."""
+
+    WHEELS = "Wheels"
+    OUTPUT = "Output"
+    FAILURE = "Exit code"
+    RULES = "Rules"
+    GRAFT = "Graft and platform tag"
+    PROVIDERS = "Libraries of other wheels"
+    LOADING = "DT_NEEDED and search paths"
+    WRITING = "Changed files"
+    PROOF = "Proof"
+    MACHINES = "Machines and install schemes"
+    SIZES = "Size limits"
+    RUN = "Time and processes"
+    GENERAL = "General"
+
+
 class Show(StrEnum):
     """The least severe findings that a report for people shows."""
 
@@ -225,6 +243,8 @@ class Setting:
 
     help: str
     _: KW_ONLY
+    group: Group
+    """The list of the help text that has the flag."""
     flag: str = ""
     """The long flag, if it is not derived from the field's name."""
     off_flag: str = ""
@@ -265,10 +285,15 @@ class Settings:
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
     wheel_dir: Path = Setting(
-        "Directory to write repaired wheels to.", short="-w", metavar="DIR", commands=_REPAIR
+        "Directory to write repaired wheels to.",
+        group=Group.OUTPUT,
+        short="-w",
+        metavar="DIR",
+        commands=_REPAIR,
     ).default(Path("wheelhouse"))
     plat: str = Setting(
         "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
+        group=Group.GRAFT,
         metavar="TAG",
         variable="AUDITWHEEL_PLAT",
         commands=_REPAIR,
@@ -276,24 +301,36 @@ class Settings:
     lib_sdir: Suffix = Setting(
         "Suffix of the directory for grafted libraries: `.libs` for `pkg.libs`, `/libs` for a "
         "subdirectory of `pkg`.",
+        group=Group.GRAFT,
         short="-L",
         metavar="SUFFIX",
         commands=_REPAIR,
     ).default(Suffix(_LIB_SDIR))
     exclude: tuple[str, ...] = Setting(
-        "Do not graft libraries whose SONAME or path matches this glob; repeatable.", metavar="GLOB"
+        "Do not graft libraries whose SONAME or path matches this glob, and do not report them as "
+        "missing; repeatable.",
+        group=Group.GRAFT,
+        metavar="GLOB",
     ).default(())
     only_plat: bool = Setting(
-        "Do not add a better platform tag than the one asked for.", commands=_REPAIR
+        "Do not add a better platform tag than the one asked for.",
+        group=Group.GRAFT,
+        commands=_REPAIR,
     ).default(False)
     update_tags: bool = Setting(
-        "Update the platform tags of the file name and of WHEEL.", commands=_REPAIR
+        "Update the platform tags of the file name and of WHEEL.",
+        group=Group.GRAFT,
+        commands=_REPAIR,
     ).default(True)
-    strip: bool = Setting("Strip symbols from the ELF objects.", commands=_REPAIR).default(False)
+    strip: bool = Setting(
+        "Strip symbols from the ELF objects.", group=Group.WRITING, commands=_REPAIR
+    ).default(False)
     zip_level: int = Setting(
         "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
         "Unchanged members are copied.",
+        group=Group.WRITING,
         flag="--zip-compression-level",
+        metavar="LEVEL",
         short="-z",
         variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
         least=-1,
@@ -303,26 +340,31 @@ class Settings:
     zip_codec: ZipCodec = Setting(
         "Library that compresses changed members: zlib, libdeflate (where it has wheels), or auto, "
         "the faster one that is installed.",
+        group=Group.WRITING,
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
     ldpaths: str | None = Setting(
         "Colon-separated directories to search for external libraries, instead of the system's.",
+        group=Group.GRAFT,
         metavar="DIRS",
         commands=_REPAIR,
         example="/opt/lib:/usr/lib64",
     ).default(None)
     isa_ext_check: bool = Setting(
         "Refuse objects that need more than the baseline instruction set.",
+        group=Group.GRAFT,
         off_flag="--disable-isa-ext-check",
         commands=_REPAIR,
     ).default(True)
     allow_pure_python_wheel: bool = Setting(
         "Accept pure Python wheels: without it, a wheel without ELF objects is an error.",
+        group=Group.GRAFT,
         commands=_REPAIR,
     ).default(False)
     patcher: Patcher = Setting(
         "Program that edits ELF objects where wheelfix itself cannot: patchelf, lief-patchelf, or "
         "none, which edits no object at all.",
+        group=Group.WRITING,
         variable="AUDITWHEEL_PATCHER",
         commands=_REPAIR,
     ).default(Patcher.PATCHELF)
@@ -330,70 +372,92 @@ class Settings:
     # --- which rules, and how far they may go ----------------------------------------------------
     select: tuple[str, ...] = Setting(
         "Rules to run, by code, prefix or name; ALL includes those of plug-ins.",
+        group=Group.RULES,
         metavar="RULES",
         has_commas=True,
     ).default(("ALL",))
     extend_select: tuple[str, ...] = Setting(
-        "Rules to run besides those.", metavar="RULES", has_commas=True, is_added=True
+        "Rules to run besides those.",
+        group=Group.RULES,
+        metavar="RULES",
+        has_commas=True,
+        is_added=True,
     ).default(())
     ignore: Mapping[str, str] = Setting(
         "Rules not to run, by code, prefix or name; in the file, a table may give each a reason.",
+        group=Group.RULES,
         metavar="RULES",
         has_commas=True,
         is_added=True,
     ).default({})
     per_file_ignores: Mapping[str, tuple[str, ...]] = Setting(
         "Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
+        group=Group.RULES,
         metavar="GLOB:RULES",
         is_added=True,
     ).default({})
     severity: Mapping[str, SeverityLabel] = Setting(
         "Severity of a rule's findings: WF113=error, or warning, or info; repeatable.",
+        group=Group.RULES,
         metavar="RULES=SEVERITY",
         is_added=True,
     ).default({})
     unsafe_fixes: bool = Setting(
-        "Also apply fixes that may change which file is loaded.", commands=_REPAIR
+        "Also apply fixes that may change which file is loaded.",
+        group=Group.RULES,
+        commands=_REPAIR,
     ).default(False)
 
     # --- wheelfix's own policies -----------------------------------------------------------------
     data_libraries: DataLibraries = Setting(
         "How a file outside site-packages finds its libraries: colocate, search or move.",
+        group=Group.LOADING,
         commands=_REPAIR,
     ).default(DataLibraries.COLOCATE)
     search_path_tag: SearchPathTag = Setting(
-        "The dynamic tag of search paths: auto, rpath or runpath.", commands=_REPAIR
+        "The dynamic tag of search paths: auto, rpath or runpath.",
+        group=Group.LOADING,
+        commands=_REPAIR,
     ).default(SearchPathTag.AUTO)
     sacrificial_entry: SacrificialEntry = Setting(
-        "A harmless first search path entry: off, keep or remove.", commands=_REPAIR
+        "A harmless first search path entry: off, keep or remove.",
+        group=Group.LOADING,
+        commands=_REPAIR,
     ).default(SacrificialEntry.OFF)
     keep_entries: tuple[str, ...] = Setting(
         "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
+        group=Group.LOADING,
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
     keep_names: tuple[str, ...] = Setting(
         "Do not rename grafted libraries whose SONAME or file name matches this glob; repeatable.",
+        group=Group.GRAFT,
         flag="--keep-name",
         metavar="GLOB",
     ).default(())
     prune_needed: PruneNeeded = Setting(
-        "Which unused DT_NEEDED entries to drop: off, safe or all."
+        "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
     ).default(PruneNeeded.SAFE)
     keep_needed: tuple[str, ...] = Setting(
         "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
+        group=Group.LOADING,
         metavar="GLOB",
     ).default(())
     drop_needed: tuple[str, ...] = Setting(
-        "Always drop unused DT_NEEDED entries that match this glob; repeatable.", metavar="GLOB"
+        "Always drop unused DT_NEEDED entries that match this glob; repeatable.",
+        group=Group.LOADING,
+        metavar="GLOB",
     ).default(())
     library_path: tuple[str, ...] = Setting(
         "Directory or wheel to read libraries of other distributions from; repeatable.",
+        group=Group.PROVIDERS,
         metavar="PATH",
     ).default(())
     provider: tuple[Provider, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
         "loaded from where it is installed; repeatable.",
+        group=Group.PROVIDERS,
         metavar="WHEEL|NAME|DIR",
         is_added=True,
         commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
@@ -401,74 +465,97 @@ class Settings:
     share: Share = Setting(
         "Graft a library only once for wheels of the run that require each other: off, "
         "product (pinned, or of the same version) or required.",
+        group=Group.PROVIDERS,
         commands=_REPAIR,
     ).default(Share.PRODUCT)
     provider_by: ProviderBy = Setting(
-        "How libraries of providers are found: by entry, preload or both.", commands=_REPAIR
+        "How libraries of providers are found: by entry, preload or both.",
+        group=Group.PROVIDERS,
+        commands=_REPAIR,
     ).default(ProviderBy.ENTRY)
     add_requires: bool = Setting(
-        "Add missing Requires-Dist lines for providers to METADATA.", commands=_REPAIR
+        "Add missing Requires-Dist lines for providers to METADATA.",
+        group=Group.PROVIDERS,
+        commands=_REPAIR,
     ).default(False)
     require: tuple[Requirement, ...] = Setting(
         "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
+        group=Group.GRAFT,
         metavar="LIBRARY[=SYMBOL,...]",
     ).default(())
     target: tuple[str, ...] = Setting(
         "Machines that must load the wheel, such as "
         "debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable.",
+        group=Group.MACHINES,
         metavar="MACHINES",
         has_commas=True,
         commands=_CHECK,
     ).default(())
     fail_on: FailOn = Setting(
         "Lowest severity that makes a check fail: error, warning, info or never.",
+        group=Group.FAILURE,
         commands=_CHECK,
         is_run_wide=True,
     ).default(FailOn.ERROR)
     show: Show = Setting(
         "Least severe findings to show: errors, warnings or notes (findings for information); "
         "notes of rules selected by code or name are always shown.",
+        group=Group.OUTPUT,
         commands=_CHECK,
         is_run_wide=True,
     ).default(Show.WARNINGS)
     baseline: str | None = Setting(
         "File with known findings, which do not count; --write-baseline makes it.",
+        group=Group.FAILURE,
         metavar="FILE",
         commands=_CHECK,
         is_run_wide=True,
         example="wheelfix-baseline.json",
     ).default(None)
     max_size: Size = Setting(
-        "Maximum size of a wheel, such as 50MB or 48MiB.", metavar="SIZE", commands=_CHECK
+        "Maximum size of a wheel, such as 50MB or 48MiB.",
+        group=Group.SIZES,
+        metavar="SIZE",
+        commands=_CHECK,
     ).default(NO_LIMIT)
     max_file_size: Size = Setting(
         "Maximum uncompressed size of a file in a wheel, such as 20MB.",
+        group=Group.SIZES,
         metavar="SIZE",
         commands=_CHECK,
     ).default(NO_LIMIT)
     max_growth: int = Setting(
         "Maximum growth in percent over the wheel of --against.",
+        group=Group.SIZES,
         metavar="PERCENT",
         least=0,
         commands=_CHECK,
     ).default(10)
     against: tuple[str, ...] = Setting(
         "Wheel of an earlier release to compare sizes with; repeatable.",
+        group=Group.SIZES,
         metavar="WHEEL",
         commands=_CHECK,
     ).default(())
     verify: bool = Setting(
         "Install the result, load everything in it, and write it only if all works.",
+        group=Group.PROOF,
         commands=_REPAIR,
     ).default(False)
-    verdict: bool = Setting("Revalidate the result with auditwheel.", commands=_REPAIR).default(
-        True
-    )
+    verdict: bool = Setting(
+        "Revalidate the result with auditwheel.", group=Group.PROOF, commands=_REPAIR
+    ).default(True)
     jobs: int = Setting(
-        "Number of wheels to process in parallel.", short="-j", least=1, is_run_wide=True
+        "Number of wheels to process in parallel.",
+        group=Group.RUN,
+        short="-j",
+        metavar="N",
+        least=1,
+        is_run_wide=True,
     ).default(1)
     timeout: int = Setting(
         "Maximum seconds to check one wheel; 0 for no limit.",
+        group=Group.RUN,
         metavar="SECONDS",
         least=0,
         most=10_000_000,

@@ -185,7 +185,7 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
 def test_a_crash_of_check_names_its_file_and_line(
     wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
-    def crashing(*_: object) -> None:
+    def crashing(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr("wheelfix.pipelines.check.open_wheel", crashing)
@@ -311,6 +311,19 @@ def on_a_terminal(program: str, *arguments: str) -> str:
     os.close(theirs)
     with os.fdopen(ours, "rb") as reader:
         return reader.read1(10000).decode()
+
+
+def test_the_progress_of_a_large_wheel_is_in_bytes_and_erased(tmp_path: Path) -> None:
+    content = bytes(1 << 20) * 600
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo/zeros.bin": content})
+    program = "import sys\nfrom wheelfix.cli.app import run\nrun(sys.argv[1:])\n"
+    shown = on_a_terminal(program, "check", str(wheel)).split("\r\x1b[K")
+    stage = re.compile(r"reading [1-9]\d?% of \d+ kB: demo-1.0-py3-none-any.whl")
+    assert any(map(stage.fullmatch, shown)), shown
+    assert str(tmp_path) in shown[-1]
+    assert "reading" not in on_a_terminal(program, "check", "-q", str(wheel))
+    command = [sys.executable, "-c", program, "check", str(wheel)]
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
 # --- Dry runs -------------------------------------------------------------------------------------
@@ -566,7 +579,7 @@ def test_every_option_of_auditwheel_repair_is_accepted() -> None:
 def test_help_has_the_help_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["repair", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Do not graft libraries whose SONAME or path matches this glob; repeatable." in shown
+    assert "Do not graft libraries whose SONAME or path matches this glob, and do not" in shown
     assert "AUDITWHEEL_PLAT" in shown
 
 

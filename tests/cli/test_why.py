@@ -87,3 +87,31 @@ def test_an_unknown_name_is_an_error_with_the_likely_one(
 ) -> None:
     assert run(["why", str(wheel), "libiner.so.2"]) == 2
     assert "did you mean `libinner.so.2`" in capsys.readouterr().err
+
+
+def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tbb = shared_object(tmp_path / "libtbb.so.12", "int t(void){return 1;}", soname="libtbb.so.12")
+    module = extension(tmp_path / "a.so", "a", needed=[tbb], calls=["t"])
+    path = make_wheel(tmp_path, tag="cp311-cp311-manylinux_2_34_x86_64", files={"p/a.so": module})
+    *_, here, elsewhere = asked(capsys, path, "libtbb.so.12").splitlines()
+    assert here == f"  bring in   where it is installed: wheelfix repair {path}"
+    words = elsewhere.split("wheel: ")[1].split()
+    assert words == ["wheelfix", "repair", str(path), "--provider", "tbb", "--add-requires"]
+
+
+def test_a_library_that_was_grafted_twice_is_known_by_its_first_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "libgfortran-040039e1-0352e75f.so.5.0.0"
+    library = shared_object(tmp_path / name, "int g(void){return 1;}", soname=name)
+    module = extension(
+        tmp_path / "a.so", "a", needed=[library], calls=["g"], rpath="$ORIGIN/../demo.libs"
+    )
+    path = make_wheel(
+        tmp_path,
+        tag="cp311-cp311-manylinux_2_34_x86_64",
+        files={"p/a.so": module, f"demo.libs/{name}": library},
+    )
+    assert f"demo.libs/{name}" in asked(capsys, path, "gfortran")

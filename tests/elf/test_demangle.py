@@ -1,10 +1,17 @@
 """Demangling of C++ symbols."""
 
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.exports import read_exports
 from wheelfix.elf.demangle import demangle
+from wheelfix.elf.reader import read_elf
 
 
 @pytest.mark.parametrize(
@@ -17,7 +24,17 @@ from wheelfix.elf.demangle import demangle
         ("_Z3runi", "run"),
         ("_ZTI6Reader", "typeinfo for Reader"),
         ("_ZTVN3foo6ReaderE", "vtable for foo::Reader"),
-        ("_ZNSt6vectorIiE4sizeEv", "_ZNSt6vectorIiE4sizeEv"),
+        ("_ZNSt6vectorIiE4sizeEv", "std::vector<int>::size"),
+        ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back"),
+        ("_ZNSs7reserveEm", "std::string::reserve"),
+        ("_ZN1aIPFvicEE1bE", "a<void (*)(int, char)>::b"),
+        ("_ZN1aIA3_iE1bE", "a<int [3]>::b"),
+        ("_ZN1aILb1ELj2ELln3EE1bE", "a<true, 2u, -3l>::b"),
+        ("_ZN1aIJidEE1bE", "a<int, double>::b"),
+        ("_ZlsR1aS0_", "operator<<"),
+        ("_ZN1acvbEv", "a::operator bool"),
+        ("_ZSt4cout", "std::cout"),
+        ("_ZZ3foovE1x", "_ZZ3foovE1x"),
         ("_Zmagic", "_Zmagic"),
         ("plain", "plain"),
     ],
@@ -29,6 +46,35 @@ def test_plain_and_nested_names_are_demangled(symbol: str, name: str) -> None:
 @pytest.mark.parametrize("symbol", ["_ZTI" + 5000 * "TI", "_Z" + 5000 * "N", "_ZTI" * 5000])
 def test_names_that_nest_deeply_stay_mangled(symbol: str) -> None:
     assert demangle(symbol) == symbol
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="needs c++filt")
+def test_the_symbols_of_libstdcxx_are_spelled_as_by_binutils() -> None:
+    """With `-p`, c++filt leaves out the parameters, too. It spells what `So` and the like mean."""
+    command = ["gcc", "-print-file-name=libstdc++.so.6"]
+    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    elf = read_elf(Path(library).read_bytes(), "libstdc++.so.6")
+    exported = read_exports(Path(library).read_bytes(), elf.soname or "").definitions
+    symbols = [name for name in exported if name.startswith("_Z")]
+    filtered = subprocess.run(
+        ["c++filt", "-p"], input="\n".join(symbols), capture_output=True, text=True, check=True
+    )
+    spelled = [
+        (demangle(symbol).replace(" ", ""), name.replace(" ", ""))
+        for symbol, name in zip(symbols, filtered.stdout.splitlines(), strict=True)
+        if demangle(symbol) != symbol and not re.search("S[bsiod]", symbol)
+    ]
+    assert len(spelled) > 0.6 * len(symbols) > 1000
+    assert [pair for pair in spelled if pair[0] != pair[1]] == []
+
+
+def test_a_name_that_stands_for_millions_stays_mangled() -> None:
+    """Each part has the one before twice."""
+    places = "0123456789ABCDEFGHIJKLMNOP"
+    arguments = "1AIiiE" + "".join(f"S_IS{place}_S{place}_E" for place in places)
+    assert demangle(f"_Z1f{arguments}") == "f"
+    for symbol in (f"_Z1fI{arguments}EvT_", f"_ZN1fI{arguments}E1gEv"):
+        assert demangle(symbol) == symbol
 
 
 @given(st.text(alphabet="_ZNTIVSKrRO0123456789aEC\n\u0663", min_size=1))

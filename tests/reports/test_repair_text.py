@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,6 +291,42 @@ def test_many_grafted_libraries_take_a_few_lines() -> None:
     assert all(f"{name} from" in full for name in names)
 
 
+def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
+    many = range(40)
+    first = edits(a_wheel())[0]
+    steps = tuple(first._replace(code=f"WF{n}", name=f"r{n}") for n in many)
+    errors = tuple(replace(FINDING, code=f"WF{n}", notes=("a", "b", "c", "d", "e")) for n in many)
+    warnings = tuple(
+        replace(FINDING, name=f"w{n}", severity=Severity.WARNING, message=f"w{n}") for n in many
+    )
+    load = Loads(member="pkg/a.so", libraries=(), works=("venv",), fails=("user",))
+    reasons = tuple(f"reason {n}" for n in many)
+    kinds: dict[str, Any] = {
+        "grafted": tuple(GRAFTED._replace(original=f"lib{n}.so") for n in many),
+        "edits": steps,
+        "absent": tuple(Absent(f"lib{n}.so", list(Absence)[n % 3], "", ("a",)) for n in many),
+        "loads": tuple(load._replace(member=f"pkg/{n}.so") for n in many),
+        "messages": tuple(f"message {n}" for n in many),
+        "remaining": errors + warnings,
+        "verdict": Verdict(overall="linux_x86_64", external=(), reasons=reasons),
+    }
+    quiet = replace(
+        an_outcome(), grafted=(), edits=(), absent=(), loads=(), messages=(), remaining=()
+    )
+    lone = [{kind: value} for kind, value in kinds.items()]
+    all_but_errors = {**kinds, "remaining": warnings}
+    outcomes = [replace(quiet, **given) for given in (*lone, kinds, all_but_errors)]
+    outcomes.append(replace(quiet, error=BadWheelError("\n".join(map(str, many)))))
+    for outcome in outcomes:
+        lines = text.summary(outcome, verbose=False, colour=False).splitlines()
+        assert len(lines) <= 20, "\n".join(lines)
+        assert len(text.summary(outcome, verbose=True, colour=False).splitlines()) >= 40
+    full = text.summary(outcomes[-3], verbose=False, colour=False)
+    for label in ("grafted", "fixed", "excluded", "provided", "missing", "proved", "note", "left"):
+        assert f"\n  {label:8} " in full
+    assert full.endswith("more lines: -v")
+
+
 def test_a_grafted_library_names_its_dependents_as_they_were_before_the_graft() -> None:
     other = GRAFTED._replace(
         member="pkg.libs/liby-5678.so.1", original="liby.so.1", dependents=(GRAFTED.member,)
@@ -343,10 +380,7 @@ def test_the_plan_names_file_values_and_rule() -> None:
         f"plan for {NAME}",
         "  pkg/_ext.so",
         "    DT_RUNPATH entry `/home/ci/lib` -> dropped  [WF111 absolute-entry]",
-        (
-            "    no such search path entry -> DT_RUNPATH entry `$ORIGIN/../pkg.libs`"
-            "  [WF101 unreachable-library]"
-        ),
+        ("    absent -> DT_RUNPATH entry `$ORIGIN/../pkg.libs`  [WF101 unreachable-library]"),
         "    DT_NEEDED `libx.so.1` -> `libx-1234.so.1`  [graft]",
         "  pkg.libs/libx-1234.so.1",
         "    absent -> written, 2,000 bytes  [graft]",

@@ -1,15 +1,18 @@
 """Every object finds the wheel's own libraries where an installer puts them."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.build import make_wheel
+from tests.support.build import make_wheel, shared_object
 from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.constants import DF_1_PIE
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.pipelines.check import check
 from wheelfix.rules.bundled_search_paths import (
     inherited_search_path,
     lost_by_installer,
@@ -308,3 +311,62 @@ def test_any_folder_may_hold_the_library_also_the_root(
     assert not findings(unreachable_library, after, data_libraries=data_libraries)
     again, edits = apply_fixes(after, RULES, settings)
     assert (again, edits) == (after, ())
+
+
+# --- Plug-ins -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_plugin_of_the_library_that_it_misses_is_for_information(
+    tmp_path: Path, *, opens: bool
+) -> None:
+    """`libhost.so` opens `libplug.so`, which needs it: the loader finds it by its SONAME."""
+    host = shared_object(
+        tmp_path / "libhost.so",
+        "#include <dlfcn.h>\nint host(void){return 1;} void *start(const char *p)"
+        "{return dlopen(p, RTLD_NOW);}"
+        + ('const char *const plugin = "libplug.so";' if opens else ""),
+        soname="libhost.so",
+    )
+    plug = shared_object(
+        tmp_path / "plugins" / "libplug.so",
+        "int host(void); int plug(void){return host();}",
+        needed=[host],
+    )
+    made = make_wheel(
+        tmp_path,
+        tag="py3-none-manylinux_2_34_x86_64",
+        files={"demo/libhost.so": host, "demo/plugins/libplug.so": plug},
+    )
+    found = check(made, Settings(select=("WF101",))).findings
+    assert [f.severity for f in found] == [Severity.INFO if opens else Severity.ERROR]
+    alone = subprocess.run(
+        [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(plug)!r})"],
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    assert alone.returncode != 0
+    after = f"import ctypes; h = ctypes.CDLL({str(host)!r}); assert h.start({str(plug).encode()!r})"
+    subprocess.run([sys.executable, "-c", after], check=True)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "soname", "severity"),
+    [
+        ((), "_core.abi3.so", Severity.INFO),
+        (("PyInit_plug",), "_core.abi3.so", Severity.ERROR),
+        ((), None, Severity.ERROR),
+    ],
+)
+def test_a_plugin_of_an_extension_module_is_for_information(
+    hooks: tuple[str, ...], soname: str | None, severity: Severity
+) -> None:
+    """Python loads the module first, unless the object that needs it is itself a module."""
+    subject = wheel(
+        {
+            "demo/_core.abi3.so": elf(soname=soname, module_hooks=("PyInit__core",)),
+            "demo/plugins/plug.so": elf("_core.abi3.so", module_hooks=hooks),
+        }
+    )
+    (found,) = findings(unreachable_library, subject)
+    assert found.severity is severity

@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import make_wheel, record_text, wheel_text
 from tests.support.installers import PURE, found, install
 from tests.support.values import elf, findings, wheel
+from wheelfix.elf.model import Elf
 from wheelfix.rules import metadata
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.edits import Retag, SetRootIsPurelib
@@ -139,8 +140,20 @@ def rewritten(folder: Path, files: dict[str, bytes]) -> Path:
 def test_root_is_purelib_is_for_wheels_without_objects() -> None:
     objects = {"demo/m.so": elf()}
     [hit] = findings(metadata.purelib_with_elf, wheel(objects, root_is_purelib=True))
-    assert (hit.code, hit.severity) == ("WF503", Severity.WARNING)
+    assert (hit.code, hit.severity) == ("WF503", Severity.INFO)
     assert hit.fix is not None
     assert hit.fix.edits == (SetRootIsPurelib(value=False),)
     assert not findings(metadata.purelib_with_elf, wheel(objects))
     assert not findings(metadata.purelib_with_elf, wheel({}, "demo.py", root_is_purelib=True))
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        {"demo/m.so": elf(module_hooks=("PyInit_m",))},
+        {"demo/lib.so": elf(), "demo-1.0.data/platlib/demo/m.so": elf()},
+    ],
+)
+def test_modules_and_packages_in_two_places_belong_into_platlib(objects: dict[str, Elf]) -> None:
+    [hit] = findings(metadata.purelib_with_elf, wheel(objects, root_is_purelib=True))
+    assert hit.severity is Severity.WARNING

@@ -27,6 +27,7 @@ def module(hook: str | None, **fields: Any) -> Any:
         ("foo.so", "PyInit_foo"),
         ("foo.cpython-311-x86_64-linux-gnu.so", "PyModExport_foo"),
         ("größe.cpython-311-x86_64-linux-gnu.so", "PyInitU_gre_6ka8i"),
+        ("pkg/sub/__init__.cpython-311-x86_64-linux-gnu.so", "PyInit_sub"),
         ("pkg/libshared.abi3.so", None),
         ("pkg.libs/foo-1a2b3c4d.so", "PyInit_bar"),
         ("pkg/plugin.so", None),
@@ -52,6 +53,7 @@ def test_python_looks_up_a_non_ascii_name_in_punycode(tmp_path: Path) -> None:
         ("foo.cpython-311-x86_64-linux-gnu.so", "PyInit_bar", Severity.ERROR),
         ("foo.abi3.so", None, Severity.ERROR),
         ("foo.so", "PyInit_bar", Severity.WARNING),
+        ("foo/__init__.abi3.so", "PyInit___init__", Severity.ERROR),
     ],
 )
 def test_a_module_without_its_hook_is_reported(
@@ -66,6 +68,17 @@ def test_python_cannot_import_a_module_without_its_hook(tmp_path: Path) -> None:
     [found] = findings(names.module_hook, read(path))
     assert found.entry == "PyInit_foo"
     assert "PyInit_foo" in run(installed(path, tmp_path / "site"), "import foo").stderr
+
+
+@pytest.mark.parametrize(("built_as", "works"), [("pkg", True), ("__init__", False)])
+def test_python_imports_init_by_the_name_of_its_folder(
+    tmp_path: Path, built_as: str, *, works: bool
+) -> None:
+    built = extension(tmp_path / "x.so", built_as)
+    path = make_wheel(tmp_path, tag=TAG, files={f"pkg/__init__{SUFFIX}": built})
+    assert severities(names.module_hook, read(path)) == ([] if works else [Severity.ERROR])
+    done = run(installed(path, tmp_path / "site"), "import pkg; print(pkg.value())")
+    assert (done.stdout == "42\n") == works
 
 
 @pytest.mark.parametrize(

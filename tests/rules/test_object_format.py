@@ -14,8 +14,10 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
+from wheelfix.pipelines.check import check
 from wheelfix.rules import hardening
 from wheelfix.rules import object_format as loadability
 from wheelfix.rules.context import Context
@@ -316,6 +318,24 @@ def test_a_part_outside_of_all_segments_is_an_error(tmp_path: Path) -> None:
     assert "cannot apply additional memory protection" in opened(path)
 
 
+@pytest.mark.parametrize(("value", "code"), [("", None), (" = 1", "WF609")])
+def test_thread_local_data_without_initial_values_may_be_anywhere(
+    tmp_path: Path, value: str, code: str | None
+) -> None:
+    """The programs of Go have PT_TLS at 0: without initial values, nothing is read there."""
+
+    def astray(headers: list[list[int]]) -> None:
+        for header in headers:
+            header[3] += 1 << 50 if header[0] == Pt.TLS else 0
+
+    source = f"static __thread int x{value}; int *f(void) {{ return &x; }}"
+    path = rewritten(shared_object(tmp_path / "tls.so", source), astray)
+    assert list(said(read(path))) == ([code] if code else [])
+    use = f"import ctypes; assert ctypes.CDLL({str(path)!r}).f()"
+    done = subprocess.run([sys.executable, "-c", use], stderr=subprocess.DEVNULL, check=False)
+    assert (done.returncode == 0) == (code is None)
+
+
 def test_a_part_in_the_last_page_of_a_segment_is_loaded(tmp_path: Path) -> None:
     def cut(headers: list[list[int]]) -> None:
         last = loads(headers)[-1]
@@ -375,6 +395,22 @@ def test_static_tls_has_little_room(tmp_path: Path) -> None:
         good = tls(tmp_path / "good.so", size, model)
         assert said(read(good)) == {}
         assert opened(good) == ""
+
+
+def test_a_library_for_ld_preload_may_have_much_static_tls(tmp_path: Path) -> None:
+    """LD_PRELOAD loads it with the program, which has room for it."""
+    data = "static __thread char b[1 << 20]; char *f(void) { return b; }"
+    path = tmp_path / "libmymalloc.so"
+    flags = ["-shared", "-fPIC", "-ftls-model=initial-exec", "-xc", "-", "-o", str(path)]
+    source = f"{data} void *__libc_malloc(unsigned long);"
+    for replaced in ("", "void *malloc(unsigned long n) { return __libc_malloc(n); }"):
+        subprocess.run(["gcc", *flags], input=source + replaced, text=True, check=True)
+        made = make_wheel(
+            tmp_path, tag="py3-none-manylinux_2_17_x86_64", files={"demo/libmymalloc.so": path}
+        )
+        report = check(made, Settings(select=("WF606",)))
+        assert [f.severity for f in report.findings] == ([] if replaced else [Severity.WARNING])
+    subprocess.run([sys.executable, "-c", ""], env={"LD_PRELOAD": str(path)}, check=True)
 
 
 def test_static_tls_of_all_libraries_of_one_import_adds_up(tmp_path: Path) -> None:

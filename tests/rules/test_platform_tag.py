@@ -373,3 +373,21 @@ def test_an_object_without_a_word_on_its_stack_has_the_processors_default() -> N
     )
     assert "WF815" in judged(intel, target=("glibc:2.41",))
     assert "WF815" not in judged(arm, target=("glibc:2.41",))
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "is_met"),
+    [
+        ("manylinux_2_25", "GLIBC_2.25", True),
+        ("manylinux_2_24", "GLIBC_2.25", False),
+        ("manylinux_2_25", "GLIBC_2.26", False),
+        ("manylinux_2_26", "GLIBC_2.25", True),
+        ("manylinux_2_29", "GLIBC_2.28", True),
+        ("manylinux_2_18", "GLIBC_2.27", False),
+    ],
+)
+def test_a_tag_without_a_policy_promises_its_glibc(tag: str, version: str, *, is_met: bool) -> None:
+    """PEP 600 defines the tags between two policies of auditwheel, too."""
+    name = f"demo-1.0-cp311-cp311-{tag}_x86_64.whl"
+    subject = wheel({"p/m.so": using("f", version)}, name=name)
+    assert ("WF801" not in judged(subject)) == is_met

@@ -35,6 +35,7 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
         (opening("libc.so.6"), []),
         (opening("libcuda.so.1"), []),
         (opening("x", LookupPlace.FIND), [Severity.WARNING]),
+        (opening("x", LookupPlace.FIND, sure=False), [Severity.INFO]),
         (opening("m", LookupPlace.FIND), []),
         (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
     ],

@@ -18,7 +18,13 @@ import pytest
 
 from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, ToolError
-from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
+from wheelfix.system.workers import (
+    InExecutor,
+    InProcess,
+    WorkerProcesses,
+    Workers,
+    WorkerTimeoutError,
+)
 
 
 def outcomes(found: Iterator[tuple[int, Any]]) -> Generator[Any]:
@@ -240,3 +246,16 @@ def test_nothing_of_the_current_directory_is_imported(
     done = subprocess.run(arguments, cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_tick_comes_again_and_again_while_a_call_runs() -> None:
+    ticks: list[float] = []
+    with WorkerProcesses(1, timeout=0, memory=None, tick=lambda: ticks.append(1)) as workers:
+        assert list(workers.map_in_order(time.sleep, [1.5])) == [(1.5, None)]
+    assert 2 <= len(ticks) <= 8
+
+
+def test_a_tick_does_not_keep_a_call_from_its_time_limit() -> None:
+    with WorkerProcesses(1, timeout=1, memory=None, tick=lambda: None) as workers:
+        [(_, answer)] = workers.map_in_order(time.sleep, [60])
+    assert isinstance(answer, WorkerTimeoutError)

@@ -51,6 +51,25 @@ def test_find_library_has_its_own_kind_of_search() -> None:
     assert names(source) == [("x", LookupPlace.FIND)]
 
 
+@pytest.mark.parametrize(
+    ("before", "sure"),
+    [
+        ("", True),
+        ("CDLL(sys.argv[1])", False),
+        ("for p in glob(where):\n        CDLL(p)", False),
+        ("CDLL('liby.so')", True),
+        ("CDLL(None)", True),
+    ],
+)
+def test_find_library_after_an_attempt_of_unknown_name(before: str, *, sure: bool) -> None:
+    source = (
+        "import sys\nfrom ctypes import CDLL\nfrom ctypes.util import find_library\n"
+        f"def load():\n    {before}\n    return CDLL(find_library('x'))\n"
+    )
+    [found] = [opening for opening in opened(source) if opening.name == "x"]
+    assert found.sure == sure
+
+
 def test_an_attribute_of_cdll_is_a_name() -> None:
     assert names("import ctypes\nctypes.cdll.user32.MessageBoxA") == [
         ("user32", LookupPlace.SEARCH)

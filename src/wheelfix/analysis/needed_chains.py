@@ -19,7 +19,8 @@ def nodes_called(graph: Graph, name: str) -> tuple[Node, ...]:
 
 def _names(node: Node) -> set[str]:
     names = {node.id, node.name, node.soname or node.name}
-    return names | {original_name(known) for known in names}
+    once = {original_name(known) for known in names}
+    return names | once | {original_name(known) for known in once}  # grafted twice: OpenBLAS's
 
 
 def _stems(node: Node) -> set[str]:

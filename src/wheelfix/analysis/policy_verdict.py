@@ -59,6 +59,7 @@ _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x0500
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
+_GLIBC = re.compile(r"GLIBC_(2\.\d{1,3})(?:\.\d+)?")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
@@ -79,6 +80,9 @@ class Verdict(NamedTuple):
     """The tag that `auditwheel show` prints for the file."""
     shown_because: str = ""
     """Why that tag is not `overall`; empty if it is."""
+    unlisted: tuple[str, ...] = ()
+    """Tags of the wheel between two policies, such as `manylinux_2_25`, that the objects satisfy:
+    those of the next newer policy, with no newer glibc than the tag's (PEP 600)."""
 
 
 class _Subject(NamedTuple):
@@ -127,7 +131,27 @@ def verdict_from(
         libraries_alone=bool(external) and not others,
         shown=judgement.overall if zipped is None else zipped.overall,
         shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, budget),
+        unlisted=tuple(_unlisted(wheel, judgement.overall, policies)),
     )
+
+
+def _unlisted(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
+    """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
+    found = parse_platform_tag(overall)
+    known = {parse_platform_tag(f"{policy.name}_any").version for policy in policies}
+    needs = (need for elf in wheel.elfs.values() for need in elf.verneed)
+    versions = [version for need in needs for version in need.versions]
+    newest = max(
+        (tuple(map(int, m[1].split("."))) for v in versions if (m := _GLIBC.fullmatch(v))),
+        default=(0,),
+    )
+    for tag in wheel.name.platforms:
+        own = parse_platform_tag(tag)
+        if own.family is not Family.MANYLINUX or own.arch != found.arch or own.version in known:
+            continue
+        policy_above = min((version for version in known if version > own.version), default=None)
+        if found.family is own.family and found.version == policy_above and newest <= own.version:
+            yield tag
 
 
 def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judgement | None:

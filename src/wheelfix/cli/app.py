@@ -21,10 +21,13 @@ from typer._click.exceptions import (
 from typer.core import TyperCommand
 
 from wheelfix import __version__
+from wheelfix.cli import completion
 from wheelfix.cli.console import CHOSEN_COLOUR, Color, ColourChoice, Quiet, Terminal, Verbose
+from wheelfix.cli.help import GroupedCommand, GroupedProgram
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
+from wheelfix.settings import SETTING_FIELDS
 
 
 class _Entry(NamedTuple):
@@ -32,24 +35,36 @@ class _Entry(NamedTuple):
 
     summary: str
     """The first line of its help."""
+    group: str
+    """The list of commands that has it."""
     wraps: bool = False
     """Whether options after the first argument belong to another program."""
 
 
+_REPAIR = "Repair and check wheels"
+_EXPLAIN = "Answer questions about a wheel"
+_CONFIGURE = "Rules and settings"
+
 COMMANDS: Mapping[str, _Entry] = {
-    "repair": _Entry("Write wheels that work once installed."),
-    "check": _Entry("Report what is wrong with wheels, and change nothing."),
-    "show": _Entry("Show what a wheel is and contains."),
-    "why": _Entry("Say what needs a library, and why it is or would be grafted."),
-    "explain": _Entry("Explain which libraries an object loads once installed, and why."),
-    "tree": _Entry("Show the dependency graph of a wheel's libraries once installed."),
-    "rule": _Entry("Explain a rule, or list all rules."),
-    "init": _Entry("Write a table with every setting and its default."),
-    "settings": _Entry("Show the settings in effect for a wheel, and their origin."),
-    "trace": _Entry("Run a command, and report the files it loads.", wraps=True),
-    "verify": _Entry("Install wheels into fresh environments, and load everything in them."),
+    "repair": _Entry("Write wheels that work once installed.", _REPAIR),
+    "check": _Entry("Report what is wrong with wheels, and change nothing.", _REPAIR),
+    "verify": _Entry("Install wheels into fresh environments, and load them.", _REPAIR),
+    "show": _Entry("Show what a wheel is and contains.", _EXPLAIN),
+    "why": _Entry("Say what needs a library, and why it is or would be grafted.", _EXPLAIN),
+    "explain": _Entry("Explain which libraries an object loads, and why.", _EXPLAIN),
+    "tree": _Entry("Show the dependency graph of a wheel's libraries.", _EXPLAIN),
+    "trace": _Entry("Run a command, and report the files it loads.", _EXPLAIN, wraps=True),
+    "rule": _Entry("Explain a rule, or list all rules.", _CONFIGURE),
+    "init": _Entry("Write a table with every setting and its default.", _CONFIGURE),
+    "settings": _Entry("Show the settings in effect for a wheel, and their origin.", _CONFIGURE),
 }
 """Each command is the function of its name in the module of its name."""
+
+
+_EPILOG = (
+    "Settings can also be given in [tool.wheelfix] of pyproject.toml, in wheelfix.toml, or as "
+    "environment variables: `fail-on` as WHEELFIX_FAIL_ON. `wheelfix init --stdout` lists them."
+)
 
 
 class _LazyCommand(TyperCommand):
@@ -78,9 +93,12 @@ def _loaded(name: str) -> Command:
     module = import_module(f"wheelfix.cli.commands.{name}")
     entry = COMMANDS[name]
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, context_settings={"allow_interspersed_args": not entry.wraps})(
-        _with_color(getattr(module, name))
-    )
+    alone.command(
+        name,
+        cls=GroupedCommand,
+        epilog=_EPILOG if any(name in field.setting.commands for field in SETTING_FIELDS) else None,
+        context_settings={"allow_interspersed_args": not entry.wraps},
+    )(_with_color(getattr(module, name)))
     return typer.main.get_command(alone)
 
 
@@ -104,6 +122,7 @@ def _with_color(function: Callable[..., None]) -> Callable[..., None]:
 
 app = typer.Typer(
     name="wheelfix",
+    cls=GroupedProgram,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -116,7 +135,7 @@ def _listed() -> None:
 
 
 for _name, _entry in COMMANDS.items():
-    app.command(_name, cls=_LazyCommand, help=_entry.summary)(_listed)
+    app.command(_name, cls=_LazyCommand, help=_entry.summary, rich_help_panel=_entry.group)(_listed)
 
 
 def _print_version(wanted: bool) -> None:
@@ -127,7 +146,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback(
     epilog="Exit codes: 0 fine or all repaired, 1 errors remain in a wheel, 2 anything else. "
-    "Every option may also be set in [tool.wheelfix] of pyproject.toml, or in the environment."
+    "`wheelfix COMMAND --help` explains a command."
 )
 def _before(
     context: typer.Context,
@@ -163,7 +182,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and return the exit code."""
     CHOSEN_COLOUR.set(ColourChoice.AUTO)
     try:
-        code = app(arguments, prog_name="wheelfix", standalone_mode=False)
+        program = typer.main.get_command(app)
+        completion.use_bash_words()
+        code = program(arguments, prog_name="wheelfix", standalone_mode=False)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
     except NoArgsIsHelpError as error:

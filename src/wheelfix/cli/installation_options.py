@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from wheelfix.analysis.installation import LoadOptions, PlantedLibraries
+from wheelfix.cli import completion
 from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_objects import provider_files_of
@@ -16,7 +17,7 @@ from wheelfix.host.site import read_planted
 from wheelfix.loader import target_platforms
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.target_platforms import Target
-from wheelfix.settings import Settings
+from wheelfix.settings import Group, Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
@@ -25,22 +26,27 @@ Site = Annotated[
     typer.Option(
         metavar="DIR",
         help="Read an installed environment instead: a venv, a prefix, a site-packages folder.",
+        rich_help_panel=Group.WHEELS,
     ),
 ]
 Scheme = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
+        autocompletion=completion.schemes,
         help=f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 TargetName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FILE",
+        autocompletion=completion.targets,
         help="Machine: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
         "glibc:2.28, musl, conda, pyenv, debian:12+conda, or a description in a file. "
         "By default the machine that the platform tag promises.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 Variables = Annotated[
@@ -49,6 +55,7 @@ Variables = Annotated[
         metavar="NAME=VALUE",
         help="An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
         "Python code that searches them for libraries. Their directories are read on this machine.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 Env = Annotated[
@@ -56,6 +63,7 @@ Env = Annotated[
     typer.Option(
         metavar="LD_LIBRARY_PATH=DIRS",
         help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 

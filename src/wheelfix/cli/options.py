@@ -13,12 +13,13 @@ from typing import Annotated, cast
 
 import typer
 
+from wheelfix.cli import completion
 from wheelfix.cli.config.layers import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
-from wheelfix.settings import SETTING_FIELDS, SettingField, Size
+from wheelfix.settings import SETTING_FIELDS, Group, SettingField, Size
 
 Command = Callable[..., None]
 
@@ -39,14 +40,19 @@ def _parameter(field: SettingField) -> inspect.Parameter:
     is_shown = isinstance(field.default, str | Path | int) and not isinstance(
         field.default, bool | Size
     )
+    facts = [f"default: {field.default}"] if is_shown else []
+    facts += [f"or {setting.variable}"] if setting.variable else []
     option = typer.Option(
         *_flags(field),
-        help=setting.help,
+        help=setting.help + (f" [{'; '.join(facts)}]" if facts else ""),
         metavar=setting.metavar,
         envvar=[variable for variable in variables if variable],
-        show_default=str(field.default) if is_shown else False,
+        show_envvar=False,  # the epilog says how they are named
+        show_default=False,
         min=setting.least,
         max=setting.most,
+        autocompletion=completion.OF_SETTINGS.get(field.name),
+        rich_help_panel=setting.group,
     )
     return inspect.Parameter(
         field.name,
@@ -138,10 +144,19 @@ class TextOrJson(StrEnum):
     JSON = "json"
 
 
-OutputFormat = Annotated[TextOrJson, typer.Option(help="text or json.", show_default=True)]
+OutputFormat = Annotated[
+    TextOrJson,
+    typer.Option(help="text or json.", show_default=True, rich_help_panel=Group.OUTPUT),
+]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the report to this file.",
+        rich_help_panel=Group.OUTPUT,
+    ),
 ]
 With = Annotated[
     list[Path] | None,
@@ -149,6 +164,7 @@ With = Annotated[
         "--with",
         metavar="WHEEL",
         help="Another wheel in the same environment, such as a provider; repeatable.",
+        rich_help_panel=Group.PROVIDERS,
     ),
 ]
 Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]

@@ -1,52 +1,260 @@
-"""Demangling of C++ symbols (Itanium C++ ABI)."""
+"""Demangling of C++ symbols (Itanium C++ ABI, 5.1 "External Names")."""
 
 import re
 
-_NESTED = re.compile(r"_ZN[rVK]*([RO]?)(.+)")
-_PLAIN = re.compile(r"_Z(\d.*)")
-_SPECIAL = {"_ZTI": "typeinfo for ", "_ZTV": "vtable for ", "_ZTS": "typeinfo name for "}
+_MOST = 2000
+"""Characters of a name that is spelled; a few substitutions can stand for millions."""
+_DEPTH = 40
+_SPECIAL = {
+    "_ZTI": "typeinfo for ",
+    "_ZTV": "vtable for ",
+    "_ZTS": "typeinfo name for ",
+    "_ZTT": "VTT for ",
+    "_ZGV": "guard variable for ",
+}
+_STD = {
+    "St": "std",
+    "Sa": "std::allocator",
+    "Sb": "std::basic_string",
+    "Ss": "std::string",
+    "Si": "std::istream",
+    "So": "std::ostream",
+    "Sd": "std::iostream",
+}
+_TYPES = {
+    "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char",
+    "h": "unsigned char", "s": "short", "t": "unsigned short", "i": "int", "j": "unsigned int",
+    "l": "long", "m": "unsigned long", "x": "long long", "y": "unsigned long long",
+    "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double", "e": "long double",
+    "g": "__float128", "z": "...", "Dn": "decltype(nullptr)", "Di": "char32_t",
+    "Ds": "char16_t", "Du": "char8_t", "Da": "auto",
+}  # fmt: skip
+_QUALIFIERS = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile", "r": " restrict"}
+_OPERATORS = {
+    "nw": " new", "na": " new[]", "dl": " delete", "da": " delete[]", "aw": " co_await",
+    "ng": "-", "ad": "&", "de": "*", "co": "~", "pl": "+", "mi": "-", "ml": "*", "dv": "/",
+    "rm": "%", "an": "&", "or": "|", "eo": "^", "aS": "=", "pL": "+=", "mI": "-=", "mL": "*=",
+    "dV": "/=", "rM": "%=", "aN": "&=", "oR": "|=", "eO": "^=", "ls": "<<", "rs": ">>",
+    "lS": "<<=", "rS": ">>=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=",
+    "ge": ">=", "ss": "<=>", "nt": "!", "aa": "&&", "oo": "||", "pp": "++", "mm": "--",
+    "cm": ",", "pm": "->*", "pt": "->", "cl": "()", "ix": "[]",
+}  # fmt: skip
+_SUFFIXES = {"m": "ul", "l": "l", "j": "u", "y": "ull", "x": "ll"}
+
+
+class _UnknownError(Exception):
+    """The symbol has something that is not spelled: local names, expressions, lambdas."""
 
 
 def demangle(symbol: str) -> str:
     """Return the qualified name of a mangled `symbol`, without parameters.
 
-    Only plain and nested names are demangled (Itanium C++ ABI, "External Names"). Templates,
-    operators and the standard library's abbreviations stay mangled, and so do symbols of C.
+    Names in functions, lambdas and expressions stay mangled, and so do symbols of C.
     """
-    words = _SPECIAL.get(symbol[:4])
-    if words is None:
-        return _name(symbol)
-    name = _name("_Z" + symbol[4:])
-    return symbol if name.startswith("_Z") else words + name
+    words = _SPECIAL.get(symbol[:4], "")
+    rest = symbol[4:] if words else symbol.removeprefix("_Z")
+    if not words and not symbol.startswith("_Z"):
+        return symbol
+    try:
+        names = _Names(rest)
+        name = names.type() if words.startswith(("t", "v", "V")) else names.name()
+    except (_UnknownError, IndexError, RecursionError):
+        return symbol
+    return words + name
 
 
-def _name(symbol: str) -> str:
-    """Return the qualified name of a function, a variable or a type."""
-    nested = _NESTED.fullmatch(symbol)
-    plain = _PLAIN.fullmatch(symbol)
-    if nested:
-        parts, rest = _source_names(nested[2])
-        if rest[:2] in {"C1", "C2"} and parts:
-            parts.append(parts[-1])
-            rest = rest[2:]
-        elif rest[:2] in {"D0", "D1", "D2"} and parts:
-            parts.append(f"~{parts[-1]}")
-            rest = rest[2:]
-        return "::".join(parts) if parts and rest.startswith("E") else symbol
-    if plain:
-        parts, rest = _source_names(plain[1], most=1)
-        return parts[0] if parts and not rest.startswith("I") else symbol
-    return symbol
+class _Names:
+    """What is left of a mangled name, and the parts that substitutions refer to."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._seen: list[str] = []
+        self._arguments: list[str] = []
+        self._last = ""
+        self._depth = 0
+        self._size = 0
+
+    def name(self) -> str:
+        """Return a name, plain or nested, with its template arguments; what follows is ignored."""
+        if self._text.startswith("N"):
+            return self._nested()
+        if self._text.startswith("S"):
+            name, is_known = self._substitution()
+            if name == "std" and not is_known:
+                name = f"std::{self._part()}"
+            if self._text.startswith("I"):
+                if not is_known:
+                    self._remembered(name)
+                return self._remembered(name + self._template())
+            return name if is_known else self._remembered(name)
+        name = self._part()
+        if self._text.startswith("I"):
+            self._remembered(name)
+            return name + self._template()
+        return name
+
+    def type(self) -> str:
+        """Return a type, and remember it for substitutions."""
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise _UnknownError
+        found, is_new = self._type()
+        self._depth -= 1
+        return self._remembered(found) if is_new else self._spelled(found)
+
+    def _type(self) -> tuple[str, bool]:
+        """Return a type, and whether a substitution may refer to it."""
+        for size in (2, 1):
+            if self._text[:size] in _TYPES:
+                return _TYPES[self._taken(size)], False
+        first = self._text[0]
+        if bounds := re.match(r"A(\d+)_", self._text):
+            self._taken(bounds.end())
+            found = f"{self.type()} [{bounds[1]}]"
+        elif self._text.startswith("Dp"):
+            self._taken(2)
+            found = f"{self.type()}..."
+        elif first == "F":
+            self._taken(1)
+            found = "{} ({})".format(self.type(), ", ".join(self._types()))
+        elif first == "T":
+            found = self._parameter()
+        else:
+            found = self._qualified() if first in _QUALIFIERS else self.name()
+        return found, first != "S"
+
+    def _qualified(self) -> str:
+        mark = _QUALIFIERS[self._taken(1)]
+        inner = self.type()
+        if not inner.endswith((")", "]")):
+            return inner + mark
+        opening = " (" if inner.endswith(")") else " ["
+        head, _, tail = inner.rpartition(opening)
+        if mark not in {"*", "&", "&&"} or not head or "(" in head:
+            raise _UnknownError  # pointers to pointers to functions, and the like
+        return f"{head} ({mark}){opening.lstrip() if inner.endswith(')') else opening}{tail}"
+
+    def _parameter(self) -> str:
+        match = re.match(r"T(\d*)_", self._text)
+        number = -1 if match is None else int(match[1] or -1) + 1
+        if match is None or number >= len(self._arguments):
+            raise _UnknownError
+        self._taken(match.end())
+        return self._arguments[number]
+
+    def _types(self) -> list[str]:
+        found: list[str] = []
+        while not self._text.startswith("E"):
+            found.append(self.type())
+        self._taken(1)
+        return [] if found == ["void"] else found
+
+    def _nested(self) -> str:
+        match = re.match(r"N[rVK]*[RO]?", self._text)
+        self._taken(match.end() if match else 1)
+        name = ""
+        while not self._text.startswith("E"):
+            if self._text.startswith("S"):
+                name, _ = self._substitution()
+                continue
+            if self._text.startswith("T"):
+                name = self._remembered(self._parameter())
+                continue
+            if self._text.startswith("I"):
+                name += self._template()
+            else:
+                part = self._part()
+                name = f"{name}::{part}" if name else part
+            if not self._text.startswith("E"):
+                self._remembered(name)
+        self._taken(1)
+        return self._spelled(name)
+
+    def _part(self) -> str:
+        """Return one part of a name: an identifier, a constructor, an operator."""
+        if match := re.match(r"L?(\d{1,4})", self._text):
+            self._taken(match.end())
+            name = self._taken(int(match[1]))
+            if not name.isidentifier() and "." not in name:
+                raise _UnknownError
+            name = "(anonymous namespace)" if name.startswith("_GLOBAL__N") else name
+        elif match := re.match(r"C[123]|D[0-2]", self._text):
+            if not self._last:
+                raise _UnknownError
+            name = self._last if self._taken(2)[0] == "C" else f"~{self._last}"
+        elif self._text[:2] in _OPERATORS:
+            return f"operator{_OPERATORS[self._taken(2)]}"
+        elif self._text.startswith("cv"):
+            self._taken(2)
+            return f"operator {self.type()}"
+        else:
+            raise _UnknownError
+        while match := re.match(r"B(\d{1,3})", self._text):
+            self._taken(match.end())
+            name += f"[abi:{self._taken(int(match[1]))}]"
+        self._last = name.partition("[")[0].removeprefix("~")
+        return name
+
+    def _template(self) -> str:
+        """Return template arguments with their brackets."""
+        self._taken(1)
+        last, found = self._last, self._template_arguments()
+        self._last, self._arguments = last, found
+        inside = ", ".join(found)
+        return self._spelled(f"<{inside}{' ' if inside.endswith('>') else ''}>")
+
+    def _template_arguments(self) -> list[str]:
+        found: list[str] = []
+        while not self._text.startswith("E"):
+            if self._text.startswith("J"):
+                self._taken(1)
+                found += self._template_arguments()
+            elif match := re.match(r"L([a-z])(n?)(\d+)E", self._text):
+                self._taken(match.end())
+                found.append(_literal(match[1], match[2], match[3]))
+            else:
+                found.append(self.type())
+        self._taken(1)
+        return found
+
+    def _substitution(self) -> tuple[str, bool]:
+        """Return what a substitution stands for, and whether it was spelled in this symbol."""
+        if match := re.match(r"S([0-9A-Z]*)_", self._text):
+            self._taken(match.end())
+            number = int(match[1], 36) + 1 if match[1] else 0
+            if number >= len(self._seen):
+                raise _UnknownError
+            found = self._seen[number]
+            self._last = re.sub(r"<.*", "", found).rpartition("::")[2]
+            return self._spelled(found), True
+        found = _STD.get(self._taken(2), "")
+        if not found:
+            raise _UnknownError
+        self._last = {"Ss": "basic_string"}.get(found, found.rpartition("::")[2])
+        return found, found != "std"
+
+    def _remembered(self, name: str) -> str:
+        self._seen.append(self._spelled(name))
+        return name
+
+    def _spelled(self, name: str) -> str:
+        self._size += len(name)
+        if len(name) > _MOST or self._size > 100 * _MOST:
+            raise _UnknownError
+        return name
+
+    def _taken(self, size: int) -> str:
+        if size > len(self._text):
+            raise _UnknownError
+        taken, self._text = self._text[:size], self._text[size:]
+        return taken
 
 
-def _source_names(text: str, most: int = 100) -> tuple[list[str], str]:
-    """Split `<length><name>` pairs off the front of `text`."""
-    names: list[str] = []
-    while len(names) < most and (match := re.match(r"(\d{1,4})", text)):
-        size = int(match[1])
-        name = text[match.end() : match.end() + size]
-        if len(name) < size or not name.isidentifier():
-            break
-        names.append(name)
-        text = text[match.end() + size :]
-    return names, text
+def _literal(kind: str, sign: str, digits: str) -> str:
+    """Return a literal as C++ spells it."""
+    if kind == "b":
+        return {"0": "false", "1": "true"}.get(digits, digits)
+    number = f"{'-' if sign else ''}{digits}"
+    if kind == "i" or kind in _SUFFIXES:
+        return number + _SUFFIXES.get(kind, "")
+    return f"({_TYPES.get(kind, kind)}){number}"

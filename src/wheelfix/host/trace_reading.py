@@ -11,7 +11,6 @@ from pathlib import Path
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.errors import ToolError
 from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import (
     File,
@@ -27,7 +26,6 @@ from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandida
 from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.load_values import Environment, How
-from wheelfix.system.subprocesses import run
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -221,32 +219,20 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def demangled(symbols: Sequence[str]) -> dict[str, str]:
-    """Return C++ symbols with their names by c++filt; without it, by `elf.demangle`."""
-    mangled = [symbol for symbol in dict.fromkeys(symbols) if symbol.startswith("_Z")]
-    if not mangled:
-        return {}
-    try:
-        done = run(["c++filt"], stdin="\n".join(mangled), timeout=60)
-    except ToolError:
-        return {symbol: demangle(symbol) for symbol in mangled}
-    return dict(zip(mangled, done.stdout.splitlines(), strict=False))
-
-
 def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
     """Keep the bindings whose plain or demangled name matches one of the globs `symbols`."""
-    names = [b.symbol for p in trace.processes for b, _ in p.bindings]
-    readable = demangled(names)
+    names = {b.symbol for p in trace.processes for b, _ in p.bindings}
+    readable = {name: demangle(name) for name in names}
 
     def fits(binding: LoggedBinding) -> bool:
-        both = (binding.symbol, readable.get(binding.symbol, binding.symbol))
+        both = (binding.symbol, readable[binding.symbol])
         return any(fnmatchcase(name, glob) for name in both for glob in symbols)
 
     kept = tuple(
         replace(
             process,
             bindings=tuple(
-                (replace(b, symbol=readable.get(b.symbol, b.symbol)), times)
+                (replace(b, symbol=readable[b.symbol]), times)
                 for b, times in process.bindings
                 if fits(b)
             ),

@@ -37,16 +37,21 @@ from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
-from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.reader import Watch, open_wheel
 
 NO_BASELINE = Baseline()
 IN_PROCESS = InProcess()
 
 
-def check(path: Path, settings: Settings, baseline: Baseline = NO_BASELINE) -> Report:
-    """Return what is wrong with the wheel at `path`; a failure to read it is in `Report.error`."""
+def check(
+    path: Path, settings: Settings, baseline: Baseline = NO_BASELINE, watch: Watch | None = None
+) -> Report:
+    """Return what is wrong with the wheel at `path`; a failure to read it is in `Report.error`.
+
+    `watch` gets the fraction of it that was read.
+    """
     try:
-        return _report(path, settings, baseline)
+        return _report(path, settings, baseline, watch)
     except WheelfixError as error:
         return Report(source=path, error=error)
     except OSError as error:
@@ -56,10 +61,10 @@ def check(path: Path, settings: Settings, baseline: Baseline = NO_BASELINE) -> R
         return Report(source=path, error=cause)
 
 
-def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
+def _report(path: Path, settings: Settings, baseline: Baseline, watch: Watch | None) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
-    with open_wheel(path) as archive:
+    with open_wheel(path, watch=watch) as archive:
         wheel = archive.wheel
         settings = with_providers(settings, Path.cwd(), wheel)
         context = Context(
@@ -150,22 +155,25 @@ def check_each(
     settings_for: Callable[[str], Settings],
     baseline: Baseline = NO_BASELINE,
     workers: Workers = IN_PROCESS,
+    watch: Watch | None = None,
 ) -> Iterator[Report]:
     """Yield the report of each wheel, in their order.
 
-    A wheel does not stop the others, even if its check ends its worker process.
+    `watch` gets the fraction of each wheel that was read, in the process that checks it. A wheel
+    does not stop the others, even if its check ends its worker process.
     """
     settings = _beside(paths, [settings_for(path.name) for path in paths])
     tasks = zip(paths, settings, strict=True)
-    for (path, own), report in workers.map_in_order(partial(_checked, baseline=baseline), tasks):
+    work = partial(_checked, baseline=baseline, watch=watch)
+    for (path, own), report in workers.map_in_order(work, tasks):
         if isinstance(report, Exception):
             yield unfinished(path, own, report)
         else:
             yield report
 
 
-def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
-    return check(*task, baseline)
+def _checked(task: tuple[Path, Settings], baseline: Baseline, watch: Watch | None) -> Report:
+    return check(*task, baseline, watch)
 
 
 def unfinished(path: Path, settings: Settings, error: Exception) -> Report:

@@ -28,6 +28,8 @@ _STATUS = {
 }
 
 
+MOST_LINES = 20
+"""The lines of a summary that is not verbose."""
 _GRAFTED = 5
 """The number of grafted libraries that a summary describes."""
 
@@ -37,35 +39,76 @@ _GRAFTED = 5
 def summary(outcome: Outcome, *, verbose: bool, colour: bool, documentation: str = "") -> str:
     """Return what was grafted and fixed, the proof, and what is left.
 
-    At most about twenty lines, unless `verbose` or the wheel is rejected. Rules are linked to their
-    pages on `documentation`, the address of the site, if it is not empty.
+    At most `MOST_LINES` lines, unless `verbose`: of each kind, some are left out. Rules are linked
+    to their pages on `documentation`, the address of the site, if it is not empty.
     """
-    lines = _head(outcome, colour=colour)
+    lines = [*_excluded(outcome.absent, verbose=verbose), *_head(outcome, colour=colour)]
     if outcome.error is not None:
-        return "\n".join(lines)
-    mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
-    rows = [
-        *(("wrong", line) for line in (_grouped(outcome.found) if verbose else ())),
-        *(("grafted", line) for line in _grafted(outcome.grafted, verbose=verbose)),
-        *(
-            ("fixed" if outcome.output else "to fix", line)
-            for line in _fixed(outcome.edits, verbose=verbose)
-        ),
-        *(("edited", line) for line in (_ways(outcome.ways) if verbose else ())),
-        *_absent(outcome.absent),
-        *(("proved", line) for line in _proved(outcome, verbose=verbose)),
-        *([("codec", outcome.codec)] if verbose and outcome.codec else []),
-        *(("note", message) for message in outcome.messages),
-        *(("left", line) for line in (_grouped(mild) if verbose else _left(mild))),
-    ]
+        return "\n".join(lines if verbose else _cut(lines, MOST_LINES, "line"))
+    full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
+    wheel = os.fspath(outcome.source)
+    style = Style(colour=colour, verbose=verbose, documentation=documentation)
+    texts = list(_texts(full, wheel, style))
+    rows = list(_rows(outcome, verbose=verbose))
+    if not verbose:
+        of_errors = [line for text in texts for line in text.splitlines()]
+        room = MOST_LINES - len(lines)
+        rows = _folded(rows, room - min(len(of_errors), room // 2))
+        texts = _cut(of_errors, room - len(rows), "line")
     previous = ""
     for label, text in rows:
         lines.append(f"  {'' if label == previous else label:8} {printable(text)}")
         previous = label
-    wheel = os.fspath(outcome.source)
-    full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
-    lines += _texts(full, wheel, Style(colour=colour, verbose=verbose, documentation=documentation))
-    return "\n".join(lines)
+    return "\n".join([*lines, *texts])
+
+
+def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a summary, each with its label; those of a label are adjacent."""
+    mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
+    if verbose:
+        yield from (("wrong", line) for line in _grouped(outcome.found))
+    grafted, fixed = ("grafted", "fixed") if outcome.output else ("to graft", "to fix")
+    yield from ((grafted, line) for line in _grafted(outcome.grafted, verbose=verbose))
+    yield from ((fixed, line) for line in _fixed(outcome.edits, verbose=verbose))
+    if verbose:
+        yield from (("edited", line) for line in _ways(outcome.ways))
+    yield from _absent(outcome.absent)
+    proved = "expected" if outcome.status is Status.PLANNED else "proved"
+    yield from ((proved, line) for line in _proved(outcome, verbose=verbose))
+    if verbose and outcome.codec:
+        yield "codec", outcome.codec
+    yield from (("note", message) for message in outcome.messages)
+    yield from (("left", line) for line in (_grouped(mild) if verbose else _left(mild)))
+
+
+def _folded(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+    """Return at most `most` lines, or one of each label: of the longest lists, the last go."""
+    lists = grouped(rows, lambda row: row[0])
+    lengths = {label: len(some) for label, some in lists.items()}
+    while sum(lengths.values()) > most and max(lengths.values()) > 1:
+        lengths[max(lengths, key=lambda label: lengths[label])] -= 1
+    return [
+        (label, line)
+        for label, some in lists.items()
+        for line in _cut([text for _, text in some], lengths[label], "")
+    ]
+
+
+def _cut(lines: Sequence[str], most: int, noun: str) -> list[str]:
+    """Return at most `most` lines, of which the last says how many `noun`s are left out."""
+    if len(lines) <= most:
+        return list(lines)
+    left = len(lines) - most + 1
+    return [
+        *lines[: most - 1],
+        f"and {counted(left, f'more {noun}') if noun else f'{left:,} more'}: -v",
+    ]
+
+
+def _excluded(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[str]:
+    """Yield auditwheel's words on the excluded libraries, which its users search for."""
+    names = [found.library for found in libraries if found.absence is Absence.EXCLUDED]
+    yield from (f"Excluding {printable(name)}" for name in (names if verbose else names[:FEW]))
 
 
 def failure(outcome: Outcome, *, colour: bool, documentation: str = "") -> str:
@@ -89,7 +132,8 @@ def _head(outcome: Outcome, *, colour: bool) -> list[str]:
     is_changed = outcome.status in {Status.REPAIRED, Status.PLANNED}
     facts = [*_tags(outcome), *_sizes(outcome)] if is_changed else []
     head = ", ".join([f"{printable(outcome.source.name)}: {status}", *facts])
-    return [head, *([error_text(outcome.error, colour=colour)] if outcome.error else [])]
+    error = outcome.error
+    return [head, *(error_text(error, colour=colour).splitlines() if error else [])]
 
 
 def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ def _paragraph(use: Use, command: str) -> Iterator[str]:
     if use.source or use.package:
         package = f" ({use.package})" if use.source and use.package else use.package
         yield f"  from       {use.source}{package}"
+    yield from _how_to_bring_it_in(use, command)
     yield from _how_to_keep_it_out(use, command)
 
 
@@ -70,6 +71,14 @@ def _state(use: Use) -> str:
             return "not found: neither in the wheel nor on the platform"
         case Provenance.PLATFORM | Provenance.PYTHON:
             return f"expected from the {use.node.provenance}, never grafted"
+
+
+def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
+    if use.node.provenance is Provenance.MISSING:
+        yield f"  bring in   where it is installed: {command}"
+        options = provider_options(use.name)
+        if options:
+            yield f"             or from another wheel: {command} {options} --add-requires"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
@@ -344,7 +345,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     ## What it does
     Simulates the installation in every scheme that the tags allow, and the loader's search for each
     ELF object, as if that object were opened first. Reports the bundled libraries that the search
-    does not find.
+    does not find. It is for information if the object is a plug-in of these libraries: they contain
+    its name, or are extension modules, so that they are loaded before it.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
@@ -369,7 +371,26 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     """
     for gap in gaps(context):
         if len(gap.entries) == 1 and not gap.inherited and not _blocked(context, gap):
-            yield _without_entry(context, gap, f"{gap.names} cannot be found once installed")
+            hit = _without_entry(context, gap, f"{gap.names} cannot be found once installed")
+            yield replace(hit, severity=Severity.INFO) if _is_plugin(context, gap) else hit
+
+
+def _is_plugin(context: Context, gap: Gap) -> bool:
+    """Return whether the libraries are surely loaded before the object that misses them.
+
+    The loader finds a loaded library by its SONAME. They are loaded if they open the object, whose
+    name they contain, or if they are extension modules, and the object is none.
+    """
+    elfs = context.wheel.elfs
+    if any(elfs[library].soname != name for name, library in gap.libraries.items()):
+        return False
+    is_module = bool(elfs[gap.dependent].module_hooks)
+    if not is_module and all(elfs[library].module_hooks for library in gap.libraries.values()):
+        return True
+    if context.definitions is None:
+        return False
+    name = posixpath.basename(gap.dependent)
+    return set(gap.libraries.values()) <= set(context.definitions.mentions({name})[name])
 
 
 @rule("WF102", "inherited-search-path", Severity.INFO)

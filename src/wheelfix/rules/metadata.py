@@ -97,7 +97,8 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
     """ELF objects in the root of a wheel with `Root-Is-Purelib: true`.
 
     ## What it does
-    Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL.
+    Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL. It is a
+    warning if the wheel has extension modules or a `*.data/platlib`, otherwise for information.
 
     ## Why is this bad?
     Where platlib and purelib differ (Fedora's `lib64`), the files go to the directory for pure
@@ -121,8 +122,17 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
             member=f"{wheel.dist_info}/WHEEL",
             notes=(f"such as `{in_root[0]}`",),
             hint="`wheelfix repair` sets it to `false`",
+            severity=None if _belongs_to_platlib(wheel) else Severity.INFO,
             fix=Fix(title="set Root-Is-Purelib to false", edits=(SetRootIsPurelib(value=False),)),
         )
+
+
+def _belongs_to_platlib(wheel: Wheel) -> bool:
+    """Return whether some part of the wheel is for platlib: libraries alone may be in either."""
+    platlib = f"{wheel.data_dir}/platlib/"
+    return any(elf.module_hooks for elf in wheel.elfs.values()) or any(
+        member.name.startswith(platlib) for member in wheel.members
+    )
 
 
 @rule("WF504", "tags-differ", Severity.ERROR)

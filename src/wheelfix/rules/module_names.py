@@ -50,6 +50,15 @@ class ExtensionModule(NamedTuple):
     """The multiarch triplet in the suffix."""
 
     @property
+    def name(self) -> str:
+        """The last part of the name that it is imported by; `__init__` is imported as its folder.
+
+        `PathFinder` (importlib/_bootstrap_external.py) tries it with each suffix, too.
+        """
+        folder = posixpath.basename(posixpath.dirname(self.member))
+        return folder if self.stem == "__init__" and folder else self.stem
+
+    @property
     def tagged(self) -> bool:
         """Whether the suffix is one that only extension modules have."""
         return self.suffix != ".so"
@@ -120,7 +129,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
     """
     for module in extension_modules(context.wheel):
         hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
-        wanted = init_functions(module.stem)
+        wanted = init_functions(module.name)
         file = module.member.rpartition("/")[2]
         library = module.stem.startswith("lib") or file in context.dependents
         # A library that others link with may contain modules for a program that embeds Python.
@@ -130,7 +139,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
             continue
         has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
-            message=f"cannot be imported as `{module.stem}`: `{wanted[0]}` is not defined",
+            message=f"cannot be imported as `{module.name}`: `{wanted[0]}` is not defined",
             member=module.member,
             entry=wanted[0],
             notes=(has,),

@@ -6,7 +6,7 @@ musl (ldso/dynlink.c).
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from posixpath import normpath
+from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
@@ -223,7 +223,9 @@ def static_tls(context: Context) -> Iterator[Hit]:
     ## What it does
     Adds up the thread-local data (PT_TLS) of all objects with DF_STATIC_TLS that one import loads,
     and compares it with the 1,664 bytes that glibc reserves. musl reserves none, so in a musllinux
-    wheel any such data is too much. It is an error if an extension module loads them.
+    wheel any such data is too much. It is an error if an extension module loads them. A library
+    that defines `malloc` and that no other object needs is left out: it is made for LD_PRELOAD,
+    which has room for it.
 
     ## Why is this bad?
     Such data must be allocated next to that of the program, in a small area shared by the libraries
@@ -251,7 +253,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
         total = sum(sizes[member] for member in group)
-        if total <= room or group in reported:
+        if total <= room or group in reported or _is_preloaded(context, root):
             continue
         reported.add(group)
         listed = sorted(group, key=lambda member: -sizes[member])
@@ -264,6 +266,15 @@ def static_tls(context: Context) -> Iterator[Hit]:
             + (f"loaded by `{root}`",) * (root != listed[0]),
             hint="build it with `-fPIC` and without `-ftls-model=initial-exec`",
         )
+
+
+def _is_preloaded(context: Context, root: str) -> bool:
+    """Return whether a library is made for LD_PRELOAD: it replaces `malloc`, and none needs it."""
+    elf = context.wheel.elfs[root]
+    if elf.module_hooks or (elf.soname or basename(root)) in context.dependents:
+        return False
+    read = context.definitions.reader(root) if context.definitions else None
+    return read is not None and "malloc" in read().definitions
 
 
 def _static_tls(elf: Elf) -> int:
@@ -506,8 +517,8 @@ def _disorder(elf: Elf) -> Iterator[str]:
             yield f"the segments for {first.vaddr:#x} and {second.vaddr:#x} overlap"
     for kind in (Pt.DYNAMIC, Pt.TLS, Pt.GNU_RELRO):
         part = _last(elf, kind)
-        if part is None or not part.memsz:
-            continue
+        if part is None or not (part.filesz if kind is Pt.TLS else part.memsz):
+            continue  # thread-local data without initial values has no address
         if not any(_holds(load, part.vaddr) for load in loads):
             yield f"PT_{kind.name} at {part.vaddr:#x} is in no loaded segment"
 

@@ -30,7 +30,9 @@ def broken_promises(wheel: Wheel, verdict: Verdict) -> list[str]:
     return [
         tag
         for tag in wheel.name.platforms
-        if not satisfies(verdict.overall, tag) and (bound or _is_musllinux(tag) == musl)
+        if tag not in verdict.unlisted
+        and not satisfies(verdict.overall, tag)
+        and (bound or _is_musllinux(tag) == musl)
     ]
 
 

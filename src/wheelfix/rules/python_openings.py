@@ -45,7 +45,8 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     for other systems, and names that cannot be determined without running the code, are left out.
 
     It is an error if the call runs on import and no handler catches its failure, a warning if it
-    runs in a function, and otherwise for information.
+    runs in a function, and otherwise for information. `find_library` is a warning, unless the same
+    function has opened a library by a name that could not be determined before.
 
     ## Why is this bad?
     `OSError: cannot open shared object file` when the package is imported or used.
@@ -187,7 +188,7 @@ def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iter
             member=source,
             entry=opening.name,
             hint="open the library by its path, made from `__file__`",
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if opening.sure else Severity.INFO,
         )
 
 

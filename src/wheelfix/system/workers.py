@@ -30,6 +30,8 @@ Result = TypeVar("Result")
 
 _WINDOW = 1024
 """Calls that an executor gets ahead of the result that is due."""
+_TICK = 0.2
+"""Seconds between two calls of `tick`."""
 _ANSWERS_PER_PROCESS = 16
 """Answers of worker processes that wait for an earlier one."""
 
@@ -200,12 +202,20 @@ class _Call(NamedTuple):
 class WorkerProcesses:
     """Calls in forked processes, which are killed if a call takes too long, and in the end."""
 
-    def __init__(self, count: int, *, timeout: float, memory: int | None) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        timeout: float,
+        memory: int | None,
+        tick: Callable[[], object] | None = None,
+    ) -> None:
         """Use up to `count` processes, which are started as they are needed.
 
         `timeout` limits each call (seconds; 0 for no limit), `memory` each process (bytes;
-        RLIMIT_DATA of getrlimit(2)).
+        RLIMIT_DATA of getrlimit(2)). `tick` is called several times a second while they work.
         """
+        self._tick = tick
         self._count = count
         self._timeout = timeout or inf
         self._prepare = partial(_limit_memory, memory)
@@ -232,7 +242,7 @@ class WorkerProcesses:
                     self._start(work, number, item)
             if not self._calls:
                 return
-            for call in _ended(self._calls):
+            for call in _ended(self._calls, self._tick):
                 self._calls.remove(call)
                 answers[call.number] = call.item, self._received(call)
             while following in answers:
@@ -261,10 +271,16 @@ class WorkerProcesses:
         return answer
 
 
-def _ended(calls: list[_Call]) -> list[_Call]:
+def _ended(calls: list[_Call], tick: Callable[[], object] | None) -> list[_Call]:
     """Wait until a call has an answer or exceeds its time limit; return all that do."""
-    left = min(call.deadline for call in calls) - monotonic()
-    answered = wait([call.worker.connection for call in calls], None if left == inf else left)
+    connections = [call.worker.connection for call in calls]
+    while True:
+        left = min(call.deadline for call in calls) - monotonic()
+        pause = left if tick is None else min(left, _TICK)
+        answered = wait(connections, None if pause == inf else pause)
+        if answered or tick is None or pause == left:
+            break
+        tick()
     now = monotonic()
     return [call for call in calls if call.worker.connection in answered or call.deadline <= now]
 

@@ -147,7 +147,7 @@ class AddEntry(_EntryEdit):
         return elf if self.entry in elf.entries else with_entries(elf, [*elf.entries, self.entry])
 
     def words(self, elf: Elf) -> tuple[str, str]:
-        return "no such search path entry", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
+        return "absent", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

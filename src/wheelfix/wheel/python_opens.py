@@ -17,6 +17,7 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_evaluator import (
     ANY,
+    UNKNOWN,
     Arguments,
     Environment,
     Evaluator,
@@ -157,6 +158,8 @@ class _Frame:
         self.on_import = on_import
         self.depth = depth
         self.returned: list[Values] = []
+        self.opens_unknown = False
+        """Whether a library was opened whose name could not be determined."""
 
 
 class _Walk(Evaluator):
@@ -405,8 +408,10 @@ class _Walk(Evaluator):
     def _note(
         self, node: ast.expr, function: str, names: Values, suffixes: tuple[str, ...] = ()
     ) -> None:
+        finds = function == _FIND
+        self._frame.opens_unknown |= not finds and UNKNOWN in names
         for text in filter(None, strings(names)):
-            name, where = (text, LookupPlace.FIND) if function == _FIND else self._place(text)
+            name, where = (text, LookupPlace.FIND) if finds else self._place(text)
             if "\0" in name or "\n" in name:
                 continue
             opening = PythonOpening(
@@ -414,7 +419,7 @@ class _Walk(Evaluator):
                 function=function,
                 name=name,
                 where=where,
-                sure=self.sure and len(names) == 1 and where is not LookupPlace.FIND,
+                sure=not self._frame.opens_unknown if finds else self.sure and len(names) == 1,
                 on_import=self._frame.on_import,
                 suffixes=suffixes,
             )

@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
 from stat import S_ISREG
+from threading import Lock
 from typing import Self
 
 from packaging.utils import canonicalize_name
@@ -16,7 +17,7 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
-from wheelfix.wheel.member_contents import Content, read_contents
+from wheelfix.wheel.member_contents import Content, Inflate, read_contents
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
@@ -34,6 +35,9 @@ from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, shown
 from wheelfix.wheel.zip_reader import ZipReader
+
+Watch = Callable[[float], None]
+"""Gets the fraction of a wheel that was read."""
 
 _LARGEST_TEXT = 2**20
 _TEXTS = 16 * 2**20
@@ -54,11 +58,17 @@ class Archive(ZipReader):
     """An open wheel. Close it, or use it as a context manager; reading is safe from threads."""
 
     def __init__(
-        self, path: Path, descriptor: int, name: WheelName, origin: Self | None = None
+        self,
+        path: Path,
+        descriptor: int,
+        name: WheelName,
+        origin: Self | None = None,
+        watch: Watch | None = None,
     ) -> None:
         """Take over an open `descriptor`, and read and verify the wheel.
 
-        Members with the same compressed bytes in `origin` are not inflated.
+        Members with the same compressed bytes in `origin` are not inflated. `watch` gets the
+        fraction of the bytes that are inflated.
 
         Raises `BadWheelError` for what `open_wheel` refuses.
         """
@@ -68,7 +78,7 @@ class Archive(ZipReader):
         self.path = path
         self.budget = Budget.of_file(path.name, self.size)
         """What all that follows the contents of the wheel spends."""
-        self.wheel, self.contents = _read_wheel(self, name, origin, self.budget)
+        self.wheel, self.contents = _read_wheel(self, name, origin, self.budget, watch)
 
     def symbol_tables(self, member: str) -> SymbolTables:
         """Return what the exports of an object are read from; it may be inflated again.
@@ -96,10 +106,11 @@ class Archive(ZipReader):
             )
 
 
-def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
+def open_wheel(path: Path, *, name: WheelName | None = None, watch: Watch | None = None) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not have the name of a wheel, such as one yet to be published.
+    `watch` is called again and again with the fraction of the wheel that was read.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, with the file, the member and the reason, for files that are no wheels
@@ -113,7 +124,7 @@ def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
         raise BadWheelError(
             f"`{path}` cannot be opened: {error.strerror}", hint="check the path"
         ) from error
-    return _opened(path, descriptor, name)
+    return _opened(path, descriptor, name, watch=watch)
 
 
 def open_rewritten(path: Path, name: WheelName, origin: Archive) -> Archive:
@@ -124,13 +135,19 @@ def open_rewritten(path: Path, name: WheelName, origin: Archive) -> Archive:
     return _opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), name, origin)
 
 
-def _opened(path: Path, descriptor: int, name: WheelName, origin: Archive | None = None) -> Archive:
+def _opened(
+    path: Path,
+    descriptor: int,
+    name: WheelName,
+    origin: Archive | None = None,
+    watch: Watch | None = None,
+) -> Archive:
     """Make an archive of `descriptor`, which is closed where that fails."""
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         try:
             _check_regular(descriptor)
-            archive = Archive(path, descriptor, name, origin)
+            archive = Archive(path, descriptor, name, origin, watch)
         except BudgetError:
             raise
         except BadWheelError as error:
@@ -151,7 +168,11 @@ def _state_of(descriptor: int) -> tuple[int, int, int]:
 
 
 def _read_wheel(
-    archive: ZipReader, name: WheelName, origin: Archive | None, budget: Budget
+    archive: ZipReader,
+    name: WheelName,
+    origin: Archive | None,
+    budget: Budget,
+    watch: Watch | None,
 ) -> tuple[Wheel, Mapping[str, Content]]:
     """Inflate every member once: check CRC and size, RECORD's hash, and read ELF objects."""
     check_entries(archive.directory, archive.size)
@@ -168,7 +189,8 @@ def _read_wheel(
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
     known = dict(_copied(archive, origin, stated)) if origin else {}
     others = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(others, stated, archive.inflated, budget)
+    inflate = archive.inflated if watch is None else _watched(archive, others, watch)
+    read = known | read_contents(others, stated, inflate, budget)
     contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(e.name, e.size, e.compressed_size, e.mode) for e in archive.entries.values()
@@ -201,6 +223,23 @@ def _read_wheel(
         shebangs=dict(_shebangs(archive, data_dir)),
     )
     return wheel, contents
+
+
+def _watched(archive: ZipReader, entries: Mapping[str, Entry], watch: Watch) -> Inflate:
+    """Return `archive.inflated`, which tells `watch` the fraction of `entries` that it has."""
+    total = sum(entry.size for entry in entries.values()) or 1
+    done = 0
+    lock = Lock()
+
+    def inflate(member: str) -> Iterator[bytes]:
+        nonlocal done
+        for piece in archive.inflated(member):
+            with lock:
+                done += len(piece)
+                watch(done / total)
+            yield piece
+
+    return inflate
 
 
 def _copied(

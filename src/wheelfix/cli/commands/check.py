@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -26,7 +26,8 @@ from wheelfix.reports.printable import printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import FailOn, Settings
+from wheelfix.settings import FailOn, Group, Settings
+from wheelfix.system.shared_fraction import SharedFraction, shared_fraction
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted, in_units
@@ -44,12 +45,16 @@ _FromFile = Annotated[
         metavar="LIST",
         help="Also check the wheels and directories that this file lists, or stdin if it is "
         "`-`: one per line, or terminated by NUL.",
+        rich_help_panel=Group.WHEELS,
     ),
 ]
 _Strict = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Fail on warnings too: --fail-on warning.", envvar="WHEELFIX_STRICT"
+        "--strict",
+        help="Fail on warnings too: --fail-on warning.",
+        envvar="WHEELFIX_STRICT",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _ExitZero = Annotated[
@@ -58,6 +63,7 @@ _ExitZero = Annotated[
         "--exit-zero",
         help="Report findings, and exit with 0: --fail-on never.",
         envvar="WHEELFIX_EXIT_ZERO",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _WriteBaseline = Annotated[
@@ -65,13 +71,16 @@ _WriteBaseline = Annotated[
     typer.Option(
         "--write-baseline",
         help="Write all findings to the baseline file, so that they no longer count.",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _OutputFormat = Annotated[
     Format,
     typer.Option(
+        metavar="FORMAT",
         envvar="WHEELFIX_OUTPUT_FORMAT",
-        help="Format of the report: for people, machines or code hosts.",
+        help=f"Format of the report: {', '.join(Format)}.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _OutputFile = Annotated[
@@ -82,6 +91,7 @@ _OutputFile = Annotated[
         metavar="FILE",
         envvar="WHEELFIX_OUTPUT_FILE",
         help="Write the report to this file instead of stdout.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _MoreReports = Annotated[
@@ -90,17 +100,23 @@ _MoreReports = Annotated[
         "--report",
         metavar="FORMAT=FILE",
         help="Also write the report in another format; repeatable.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _Statistics = Annotated[
     bool,
-    typer.Option("--statistics", help="Print the number of findings of each rule instead of each."),
+    typer.Option(
+        "--statistics",
+        help="Print the number of findings of each rule instead of each.",
+        rich_help_panel=Group.OUTPUT,
+    ),
 ]
 _Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
         help="With jsonl, continue --output-file: records that are still valid are kept.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 _Dask = Annotated[
@@ -109,6 +125,7 @@ _Dask = Annotated[
         metavar="ADDRESS",
         envvar="WHEELFIX_DASK",
         help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
+        rich_help_panel=Group.RUN,
     ),
 ]
 
@@ -173,7 +190,11 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
         refuse_unknown(name)
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.more_reports)
-    with _workers(request, configuration.settings) as workers:
+    is_alone = request.dask is None and min(configuration.settings.jobs, len(request.wheels)) == 1
+    with ExitStack() as stack:
+        read = stack.enter_context(shared_fraction()) if is_alone else None
+        line = _ProgressLine(request.wheels, terminal, read)
+        workers = stack.enter_context(_workers(request, configuration.settings, line.show))
         if request.output_format is Format.JSONL:
             progress = write_records(
                 request.wheels,
@@ -187,7 +208,7 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
             return _exit_code(unreadable=progress.unreadable > 0, failing=progress.failing > 0)
         # Workers of a cluster have other current directories.
         wheels = [wheel.absolute() if request.dask else wheel for wheel in request.wheels]
-        report = _checked(wheels, configuration, known, terminal, workers)
+        report = _checked(wheels, configuration, known, terminal, workers, line)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     if request.output_file is not None:
@@ -278,7 +299,9 @@ MEMORY = 2 << 30
 """Bytes that one of several wheels may take: several times what the largest published ones do."""
 
 
-def _workers(request: _Request, settings: Settings) -> AbstractContextManager[Workers]:
+def _workers(
+    request: _Request, settings: Settings, tick: Callable[[], None]
+) -> AbstractContextManager[Workers]:
     """Return the workers that check the wheels, so that a wheel that crashes one ends no run."""
     wheels = request.wheels
     if request.dask is not None:
@@ -287,6 +310,7 @@ def _workers(request: _Request, settings: Settings) -> AbstractContextManager[Wo
         min(settings.jobs, len(wheels)),
         timeout=settings.timeout,
         memory=MEMORY if len(wheels) > 1 else None,
+        tick=tick,
     )
 
 
@@ -296,32 +320,59 @@ def _checked(
     known: Baseline,
     terminal: Terminal,
     workers: Workers,
+    line: "_ProgressLine",
 ) -> SetReport:
     reports: list[Report] = []
     settings_for = configuration.settings_for
-    sizes = tuple(map(_size, wheels))
-    past = tuple(accumulate(sizes, initial=0))
-    terminal.show_progress(_progress(wheels, 0, sizes, past))
-    for done, report in enumerate(check_each(wheels, settings_for, known, workers), start=1):
+    line.go_on()
+    for report in check_each(wheels, settings_for, known, workers, line.watch):
         if terminal.verbosity > 0:
             terminal.say(f"{printable(report.source.name)}: checked")
-        terminal.show_progress(_progress(wheels, done, sizes, past))
         reports.append(report)
+        line.go_on()
     return check_set(reports, settings_for, known)
 
 
-def _progress(wheels: Sequence[Path], done: int, sizes: Sequence[int], past: Sequence[int]) -> str:
-    """Return `2 of 5 wheels, 31 MB of 120 MB; checking x.whl (89 MB)`.
+class _ProgressLine:
+    """The line that shows which wheel is checked, and how much of it was read."""
 
-    `past` are the sums of the `sizes` before each wheel, and of all.
-    """
-    if done == len(wheels):
-        return f"checked {counted(done, 'wheel')}"
-    checking = f"checking {printable(wheels[done].name)} ({in_units(sizes[done])})"
-    if len(wheels) == 1:
-        return checking
-    bytes_read = f"{in_units(past[done])} of {in_units(past[-1])}"
-    return f"{done} of {counted(len(wheels), 'wheel')}, {bytes_read}; {checking}"
+    def __init__(
+        self, wheels: Sequence[Path], terminal: Terminal, read: SharedFraction | None
+    ) -> None:
+        """`read` is written by the only worker; None with several, or with those of a cluster."""
+        self.watch = None if read is None else read.store
+        self._read = read
+        self._wheels = wheels
+        self._sizes = tuple(map(_size, wheels))
+        self._past = tuple(accumulate(self._sizes, initial=0))
+        self._terminal = terminal
+        self._done = -1
+
+    def go_on(self) -> None:
+        """Show the next wheel."""
+        self._done += 1
+        if self._read is not None:
+            self._read.store(0)
+        self.show()
+
+    def show(self) -> None:
+        """Show the line as it is now, once the check has begun."""
+        if self._done >= 0:
+            self._terminal.show_progress(self._text())
+
+    def _text(self) -> str:
+        """Return `2 of 5 wheels, 31 MB of 120 MB; reading 40% of 89 MB: x.whl`."""
+        wheels, done = self._wheels, self._done
+        if done == len(wheels):
+            return f"checked {counted(done, 'wheel')}"
+        size = in_units(self._sizes[done])
+        fraction = 0.0 if self._read is None else self._read.load()
+        stage = f"reading {fraction:.0%} of" if 0 < fraction < 1 else "checking"
+        checking = f"{stage} {size}: {printable(wheels[done].name)}"
+        if len(wheels) == 1:
+            return checking
+        past, total = in_units(self._past[done]), in_units(self._past[-1])
+        return f"{done} of {counted(len(wheels), 'wheel')}, {past} of {total}; {checking}"
 
 
 def _size(wheel: Path) -> int:

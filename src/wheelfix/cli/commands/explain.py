@@ -39,7 +39,7 @@ from wheelfix.reports.explain_formats import (
     why_not_value,
 )
 from wheelfix.reports.printable import json_text
-from wheelfix.settings import Settings
+from wheelfix.settings import Group, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
@@ -55,13 +55,17 @@ _Arguments = Annotated[
     ),
 ]
 _WhyNot = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
+    str | None,
+    typer.Option(
+        metavar="PATH", help="Explain why this file is not loaded.", rich_help_panel=Group.WHEELS
+    ),
 ]
 _After = Annotated[
     list[str] | None,
     typer.Option(
         metavar="MODULE|WHEEL[!MEMBER]",
         help="A module or library that the process has loaded before; repeatable, in order.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 
@@ -82,7 +86,7 @@ def explain(
     verbose: Verbose = 0,
     **given: object,
 ) -> None:
-    """Explain which libraries an object loads once installed, and why.
+    """Explain which libraries an object loads, and why.
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
     Nothing is executed, so a wheel for another machine or C library can be explained too.

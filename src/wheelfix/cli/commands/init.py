@@ -8,11 +8,15 @@ import typer
 from wheelfix.cli.config.describe import commented
 from wheelfix.cli.config.layers import read_table
 from wheelfix.errors import OutputError, SettingsError
+from wheelfix.settings import Group
 
 
 def init(
     stdout: Annotated[
-        bool, typer.Option("--stdout", help="Print the table, and write no file.")
+        bool,
+        typer.Option(
+            "--stdout", help="Print the table, and write no file.", rich_help_panel=Group.OUTPUT
+        ),
     ] = False,
 ) -> None:
     """Write a table with every setting and its default.

@@ -15,19 +15,29 @@ from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.repair import repair_with
-from wheelfix.pipelines.repair_result import Absence, Outcome, Status
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.reports import repair_json
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Group, Settings
 from wheelfix.system.own_metadata import documentation_site
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")]
+_DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the plan, and write nothing.", rich_help_panel=Group.OUTPUT
+    ),
+]
 _Diff = Annotated[
-    bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
+    bool,
+    typer.Option(
+        "--diff",
+        help="Print how the wheel would change, and write nothing.",
+        rich_help_panel=Group.OUTPUT,
+    ),
 ]
 
 
@@ -157,9 +167,6 @@ def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
     cause = outcome.error.__cause__ if outcome.error else None
     if terminal.verbosity > 0 and cause is not None:
         terminal.trace(cause)
-    for absent in outcome.absent:
-        if absent.absence is Absence.EXCLUDED:  # auditwheel's words: its users search for them
-            terminal.say(f"Excluding {printable(absent.library)}")
     colour = terminal.colours_notes
     site = documentation_site() if terminal.links_notes else ""
     if terminal.verbosity < 0:

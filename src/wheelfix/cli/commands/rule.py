@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from wheelfix.cli import completion
 from wheelfix.cli.config.values import suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.reports.rule_docs import fix_safety, rule_page
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import Group
 
 
 class RuleFormat(StrEnum):
@@ -23,11 +25,19 @@ class RuleFormat(StrEnum):
 
 def rule(
     name: Annotated[
-        str | None, typer.Argument(metavar="[CODE|NAME]", help="The rule; without one, list all.")
+        str | None,
+        typer.Argument(
+            metavar="[CODE|NAME]",
+            help="The rule; without one, list all.",
+            autocompletion=completion.rules,
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="List all rules.", rich_help_panel=Group.OUTPUT)
+    ] = False,
     output_format: Annotated[
-        RuleFormat, typer.Option(help="Text, or Markdown with all explanations.")
+        RuleFormat,
+        typer.Option(help="Text, or Markdown with all explanations.", rich_help_panel=Group.OUTPUT),
     ] = RuleFormat.TEXT,
 ) -> None:
     """Explain a rule, or list all rules."""

@@ -13,6 +13,7 @@ from wheelfix.cli.config.layers import Layer, read_configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.reports.printable import printable
 from wheelfix.rules.plugins import all_rules
+from wheelfix.settings import Group
 
 
 def settings(
@@ -24,7 +25,10 @@ def settings(
         ),
     ] = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of the table.")
+        bool,
+        typer.Option(
+            "--schema", help="Print the JSON schema of the table.", rich_help_panel=Group.OUTPUT
+        ),
     ] = False,
     config: options.Config = None,
 ) -> None:

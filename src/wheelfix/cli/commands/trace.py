@@ -19,6 +19,7 @@ from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.host.trace_values import Trace, with_differences
 from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
+from wheelfix.settings import Group
 from wheelfix.wheel.reader import open_wheel
 
 _Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")]
@@ -28,6 +29,7 @@ _Wheels = Annotated[
         "--wheel",
         metavar="WHEEL",
         help="Compare the loaded files with those that this wheel should load; repeatable.",
+        rich_help_panel=Group.WHEELS,
     ),
 ]
 _Symbols = Annotated[
@@ -36,6 +38,7 @@ _Symbols = Annotated[
         "--symbol",
         metavar="GLOB",
         help="Show where symbols like tvm* were bound, mangled or demangled; repeatable.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 

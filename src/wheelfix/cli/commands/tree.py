@@ -17,6 +17,7 @@ from wheelfix.host.site import of_distribution, read_site, sizes_of
 from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import json_text
+from wheelfix.settings import Group
 
 
 class GraphFormat(StrEnum):
@@ -38,13 +39,18 @@ _Wheel = Annotated[
 ]
 _After = Annotated[
     Path | None,
-    typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
+    typer.Option(
+        metavar="REPAIRED",
+        help="The same wheel after a repair, to compare with.",
+        rich_help_panel=Group.WHEELS,
+    ),
 ]
 _Form = Annotated[
     GraphFormat | None,
     typer.Option(
         "--output-format",
         help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 
@@ -64,7 +70,7 @@ def tree(
     config: options.Config = None,
     **given: object,
 ) -> None:
-    """Show the dependency graph of a wheel's libraries once installed.
+    """Show the dependency graph of a wheel's libraries.
 
     Each edge says how the library is found and who provides it. With --site, show the graph of an
     installed environment, or of one distribution in it.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.analysis.providers import provider_wheels
-from wheelfix.cli import options
+from wheelfix.cli import completion, options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Quiet, Terminal, Verbose
@@ -25,6 +25,7 @@ from wheelfix.host.verify_values import Options, Result, Verified
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
+from wheelfix.settings import Group
 from wheelfix.text import join_some
 
 _Python = Annotated[
@@ -32,21 +33,34 @@ _Python = Annotated[
     typer.Option(
         metavar="PATH",
         help="Verify for this Python, by default the one that runs wheelfix; repeatable.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 _AllPythons = Annotated[
     bool,
-    typer.Option("--all-pythons", help="Verify for every installed Python that the tags allow."),
+    typer.Option(
+        "--all-pythons",
+        help="Verify for every installed Python that the tags allow.",
+        rich_help_panel=Group.MACHINES,
+    ),
 ]
 _Scheme = Annotated[
     str,
     typer.Option(
+        metavar="NAMES",
+        autocompletion=completion.schemes,
         help=f"Install schemes, comma-separated: {', '.join(scheme_names())}; or all. The "
-        f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}."
+        f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}.",
+        rich_help_panel=Group.MACHINES,
     ),
 ]
 _Deps = Annotated[
-    bool, typer.Option("--deps/--no-deps", help="Also install the requirements of the wheel.")
+    bool,
+    typer.Option(
+        "--deps/--no-deps",
+        help="Also install the requirements of the wheel.",
+        rich_help_panel=Group.PROVIDERS,
+    ),
 ]
 _Runs = Annotated[
     list[str] | None,
@@ -54,11 +68,31 @@ _Runs = Annotated[
         "--run",
         metavar="COMMAND",
         help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
+        rich_help_panel=Group.PROOF,
     ),
 ]
-_Timeout = Annotated[float, typer.Option(help="Maximum seconds of each attempt.", min=0.1, max=1e7)]
-_Jobs = Annotated[int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)]
-_Strict = Annotated[bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")]
+_Timeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        help="Maximum seconds of each attempt.",
+        min=0.1,
+        max=1e7,
+        rich_help_panel=Group.RUN,
+    ),
+]
+_Jobs = Annotated[
+    int,
+    typer.Option(
+        "-j", "--jobs", help="Number of parallel attempts.", min=1, rich_help_panel=Group.RUN
+    ),
+]
+_Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Also fail on exceptions and exit codes.", rich_help_panel=Group.FAILURE
+    ),
+]
 
 
 @options.with_settings
@@ -80,7 +114,7 @@ def verify(
     quiet: Quiet = False,
     **given: object,
 ) -> None:
-    """Install wheels into fresh environments, and load everything in them.
+    """Install wheels into fresh environments, and load them.
 
     Every shared object is loaded, every extension module imported, every program run, each in a
     process of its own. Wheels of providers are installed too, if their files are known.
