@@ -1,16 +1,18 @@
 """Invariants of the source: below `cli` nothing touches the process; all rules are tested."""
 
 import ast
+import inspect
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from wheelfix.cli.options import with_settings
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import SETTING_FIELDS, Settings
 
@@ -156,4 +158,23 @@ def test_every_setting_has_a_help_text_and_a_flag_that_shows_it() -> None:
     for field in SETTING_FIELDS:
         assert field.setting.help.endswith(".")
         assert re.sub(r"-\s+", "-", field.setting.help) in shown, field.name
-        assert f"WHEELFIX_{field.name.upper()}" in shown, field.name
+    assert "as environment variables: `fail-on` as WHEELFIX_FAIL_ON" in shown
+
+
+@pytest.mark.parametrize("command", ["repair", "check"])
+def test_every_setting_has_the_environment_variable_that_help_describes(command: str) -> None:
+    """`fail-on` is WHEELFIX_FAIL_ON; auditwheel's own variables are named with their option."""
+    options = inspect.signature(with_settings(_command_called(command))).parameters
+    for field in SETTING_FIELDS:
+        if command in field.setting.commands:
+            [option] = options[field.name].annotation.__metadata__
+            variable = f"WHEELFIX_{field.key.upper().replace('-', '_')}"
+            assert option.envvar == [variable, *filter(None, [field.setting.variable])]
+
+
+def _command_called(name: str) -> Callable[..., None]:
+    def command(**given: object) -> None:
+        del given
+
+    command.__name__ = name
+    return command
