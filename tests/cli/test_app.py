@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -309,8 +310,11 @@ def on_a_terminal(program: str, *arguments: str) -> str:
     command = [sys.executable, "-c", program, *arguments]
     subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as reader:
-        return reader.read1(10000).decode()
+    written = b""
+    with os.fdopen(ours, "rb") as reader, suppress(OSError):  # EIO is a terminal's end of file
+        while chunk := reader.read1(10000):
+            written += chunk
+    return written.decode()
 
 
 def test_the_progress_of_a_large_wheel_is_in_bytes_and_erased(tmp_path: Path) -> None:
