@@ -121,8 +121,22 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
     for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
         was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
-        if was != now:
+        if was != now and not (kind == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
             yield f"PT_{kind.name} changed from {was} to {now}"
+
+
+def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
+    """Return whether PT_GNU_RELRO only lost .dynamic, which it began with, and which moved."""
+    was, now = old.segment(Pt.GNU_RELRO), new.segment(Pt.GNU_RELRO)
+    left, moved = old.segment(Pt.DYNAMIC), new.segment(Pt.DYNAMIC)
+    if was is None or now is None or left is None or moved is None:
+        return False
+    return (
+        was.vaddr == left.vaddr != moved.vaddr
+        and was.vaddr + was.memsz == now.vaddr + now.memsz
+        and left.vaddr <= now.vaddr <= left.vaddr + left.memsz + _PADDING
+        and was.flags == now.flags
+    )
 
 
 def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
