@@ -1,17 +1,20 @@
-"""Room for tables of an object that grow: a segment at its end.
+"""Room for tables of an object that grow: a segment behind all others.
 
 .dynstr and .dynamic get their new place there, and no other byte of the loaded image moves. The
-segment needs a program header. It is taken, in this order, from
+segment is, in this order,
 
-- the last segment, if that ends with the file and can be made longer (an earlier edit made it);
-- a PT_NULL, or the PT_PHDR of a library, which only programs need (gABI chapter 5);
-- the bytes behind the table of program headers: unused ones, or those of notes, hash tables and
-  the like, which then move to the new segment, too;
-- a new table in the new segment.
+- the last one, made longer, if nothing but bytes of the file is loaded there (no .bss): an earlier
+  edit made it. What is not loaded, such as debug information, moves behind it;
+- a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
+  the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
+  table of program headers. These are unused, or those of notes, hash tables and the like, which
+  then move to the new segment, too;
+- the last one, made longer, with the zeros of .bss in the file.
 
-A table that stays behind the ELF header is worth that much: binutils' strip and objcopy write it
-there whatever they read (bfd/elf.c, assign_file_positions_for_load_sections), Linux before 5.18
-looks for a program's there, and eu-strip writes over one that no section covers.
+The table of program headers stays behind the ELF header. binutils' strip and objcopy write it there
+whatever they read (bfd/elf.c, assign_file_positions_for_load_sections), eu-strip writes over one
+that no section covers, Linux before 5.18 looks for a program's there (fs/binfmt_elf.c, AT_PHDR),
+and glibc takes it for a part of any segment whose last page reaches as far (elf/dl-load.c).
 """
 
 from __future__ import annotations
@@ -74,12 +77,20 @@ _MOVABLE = {
     Sht.REL,
     Sht.RELA,
 }
+_MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
+"""Program headers of what may move."""
+_UNIT = 64
+"""Bytes; few sections need more alignment in the file."""
+_PAGE = 1 << 12
+"""Bytes; no section that is not loaded needs more."""
+_LARGEST_BSS = 1 << 20
+"""Bytes of zeros that are written to the file rather than to have the object refused."""
 _SPARE = 4
 """Entries left empty at the end of a moved .dynamic, as GNU ld does, for the next edit."""
 _LARGEST_BLOCK = 1 << 24
 """Bytes that may move to make room for one program header."""
 # Indices of the fields in the records of `image.Structs`.
-_E_PHOFF, _E_PHNUM = 4, 9
+_E_SHOFF, _E_PHNUM = 5, 9
 _SH_ADDR, _SH_OFFSET, _SH_SIZE = 3, 4, 5
 
 
@@ -132,13 +143,15 @@ class _Move:
 class _Segment(NamedTuple):
     """The segment that gets the tables."""
 
+    gap: int
+    """File offset at which bytes are inserted."""
     start: int
-    """File offset from which new bytes are written."""
+    """File offset from which tables are written."""
     shift: int
     """The address of each byte less its file offset."""
-    number: int | None
-    """Its program header, if it has one."""
-    page: int
+    header: _Header
+    number: int
+    """Of its program header."""
 
 
 def grow(
@@ -197,55 +210,73 @@ class _Growth:
         )
 
     def write(self) -> None:
-        segment = self._segment()
-        block, table = None, self.image.program_headers[0]
-        header_size = self.image.structs.phdr.size
-        if segment.number is None:
-            spare = self._spare_header()
-            if spare is not None:
-                del self.headers[spare]
-            else:
-                block, table = self._room_behind_table()
-            last = max(n for n, header in enumerate(self.headers) if header.type == Pt.LOAD)
-            segment = segment._replace(number=last + 1)
-            self.headers.insert(last + 1, _Header(Pt.LOAD, PF_R, segment.start, 0, 0, 0, 0, 0))
-        moves = [*self._placed(segment, [m for m in (block, *self._tables()) if m is not None])]
+        segment, block = self._segment()
+        moves = self._placed(segment, [m for m in (block, *self._tables()) if m is not None])
         end = max(move.offset + move.size for move in moves)
-        if table < 0:
-            table = -(-end // 8) * 8
-            end = table + header_size * len(self.headers)
         if end + segment.shift >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
-        self._set_headers(segment, moves, table, end)
+        behind = len(self.patch.view) - segment.gap
+        unit = _UNIT if all(s.align <= _UNIT for s in self.image.sections) else _PAGE
+        size = end - segment.gap
+        self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
+        self._set_headers(segment, moves, end)
         self._write_tables(moves)
         self._write_sections(moves)
-        self._write_headers(table)
+        self._write_headers()
 
     # --- where -----------------------------------------------------------------------------------
 
-    def _segment(self) -> _Segment:
+    def _segment(self) -> tuple[_Segment, _Move | None]:
+        """Choose the segment for the tables; return it with what moves for its program header."""
         page = LARGEST_PAGE.get(self.image.machine)
         if page is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
-        loads = [(n, h) for n, h in enumerate(self.headers) if h.type == Pt.LOAD]
-        if not loads or [h.vaddr for _, h in loads] != sorted(h.vaddr for _, h in loads):
+        loads = [header for header in self.headers if header.type == Pt.LOAD]
+        if not loads or [h.vaddr for h in loads] != sorted(h.vaddr for h in loads):
             raise NoRoomError("its segments are not in the order of their addresses")
         if self.moves_dynamic and self.is_program and self.image.segment(Pt.INTERP) is None:
             raise NoRoomError("it relocates itself, from the place of its dynamic section")
+        if self._end_of_content() + 16 < len(self.patch.view):
+            raise NoRoomError("bytes are appended to it, which may be found by their place")
+        longer = self._longer(loads[-1])
+        if longer is not None and loads[-1].memsz == loads[-1].filesz:
+            return longer, None
+        found = self._with_header_for_new()
+        if found is not None:
+            return self._new(loads[-1], page), found[0]
+        if longer is not None and loads[-1].memsz - loads[-1].filesz <= _LARGEST_BSS:
+            return longer, None
+        raise NoRoomError("its table of program headers cannot grow where it is")
+
+    def _longer(self, last: _Header) -> _Segment | None:
+        """Return the last segment if it can be made longer, and what is behind it can move."""
+        gap = last.offset + last.filesz
+        flags = last.flags | (PF_W if self.moves_dynamic else 0)
+        if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
+            return None
+        table, size = self.image.program_headers
+        ends = [
+            table + size,
+            *(header.offset + header.filesz for header in self.headers),
+            *(s.offset + s.size for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
+        ]
+        if max(ends) > gap:
+            return None
+        start = -(-(last.offset + last.memsz) // _UNIT) * _UNIT
+        number = self.headers.index(last)
+        return _Segment(gap, start, last.vaddr - last.offset, last._replace(flags=flags), number)
+
+    def _new(self, last: _Header, page: int) -> _Segment:
         size = len(self.patch.view)
-        number, last = loads[-1]
-        wanted = PF_R | (PF_W if self.moves_dynamic else 0)
-        start = -(-size // 16) * 16
-        if (
-            last.offset + last.filesz == size
-            and last.filesz == last.memsz
-            and last.flags & (wanted | PF_X) == wanted
-        ):
-            return _Segment(start, last.vaddr - last.offset, number, page)
-        if self._end_of_content() + 16 < size:
-            raise NoRoomError("bytes are appended to it, which must stay at its end")
+        start = -(-size // _UNIT) * _UNIT
         end = -(-(last.vaddr + last.memsz) // page) * page
-        return _Segment(start, end + start % page - start, None, page)
+        shift = end + start % page - start
+        vaddr = start + shift
+        flags = PF_R | (PF_W if self.moves_dynamic else 0)
+        header = _Header(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
+        number = 1 + max(n for n, h in enumerate(self.headers) if h.type == Pt.LOAD)
+        self.headers.insert(number, header)
+        return _Segment(size, start, shift, header, number)
 
     def _end_of_content(self) -> int:
         """Return the end of all that the headers speak of; the file's end without sections."""
@@ -259,57 +290,48 @@ class _Growth:
             *(segment.offset + segment.filesz for segment in image.segments),
         )
 
-    def _spare_header(self) -> int | None:
-        """Return the number of a program header that nothing needs."""
+    def _with_header_for_new(self) -> tuple[_Move | None] | None:
+        """Make room for a program header; return what moves for it, None where there is none."""
         spare = {Pt.NULL} if self.is_program else {Pt.NULL, Pt.PHDR}
-        return next((n for n, h in enumerate(self.headers) if h.type in spare), None)
-
-    def _room_behind_table(self) -> tuple[_Move | None, int]:
-        """Find room for one more program header; return what moves for it, and where the table is.
-
-        The place of the table is negative if it goes into the new segment.
-        """
-        if len(self.headers) + 1 >= PN_XNUM:
-            raise NoRoomError("it has too many program headers")
+        number = next((n for n, h in enumerate(self.headers) if h.type in spare), None)
+        if number is not None:
+            del self.headers[number]
+            return (None,)
         offset, size = self.image.program_headers
-        found = self._block(offset + size, offset + size + self.image.structs.phdr.size)
-        if found is not None:
-            start, stop = found
-            return (self._block_move(start, stop) if start < stop else None), offset
-        if self.is_program:
-            raise NoRoomError("its program headers cannot grow, and must stay where they are")
-        return None, -1
-
-    def _block(self, start: int, wanted: int) -> tuple[int, int] | None:
-        """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
-        load = next(
-            (h for h in self.headers if h.type == Pt.LOAD and _within(start, wanted, h)), None
-        )
-        if load is None:
+        end = offset + size
+        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(end, h)), None)
+        if load is None or len(self.headers) + 1 >= PN_XNUM:
             return None
+        block = self._block(end, end + self.image.structs.phdr.size, load)
+        if block is None:
+            return None
+        return (self._block_move(*block, load) if block[0] < block[1] else None,)
+
+    def _block(self, start: int, wanted: int, load: _Header) -> tuple[int, int] | None:
+        """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
         sections = sorted(
             (s for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
             key=lambda section: section.offset,
         )
         behind = [s for s in sections if s.offset + s.size > start]
-        if not behind or behind[0].offset < start:
+        first = stop = behind[0].offset if behind else 0
+        if first < start or any(self.patch.view[start : min(first, wanted)]):
             return None
-        stop = first = behind[0].offset
-        if any(self.patch.view[start : min(first, wanted)]):
-            return None
+        free = first
         for section in behind:
             wanted = max([wanted, *self._cut_segments(first, stop)])
-            if section.offset >= wanted or self._is_vacated(section):
+            if section.offset >= wanted:
+                free = wanted
                 break
-            if not self._is_movable(section) or not _within(section.offset, section.offset, load):
+            free = section.offset + section.size
+            if self._is_vacated(section):
+                break
+            if not self._is_movable(section) or not _within(section.offset, load):
                 return None
-            stop = section.offset + section.size
-        else:
-            if stop < wanted:
-                return None
-        if stop - first > _LARGEST_BLOCK or any(self._cut_segments(first, stop)):
-            return None
-        return first, stop
+            stop = free
+        is_whole = not any(self._cut_segments(first, stop))
+        fits = free >= wanted and stop - first <= _LARGEST_BLOCK
+        return (first, stop) if fits and is_whole else None
 
     def _cut_segments(self, start: int, stop: int) -> Iterator[int]:
         """Yield the ends of the segments that begin before `stop` and end behind it."""
@@ -332,23 +354,18 @@ class _Growth:
         is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
         return section.type in _MOVABLE or is_interpreter
 
-    def _block_move(self, start: int, stop: int) -> _Move:
-        vaddr = self._vaddr(start)
+    def _block_move(self, start: int, stop: int, load: _Header) -> _Move:
         inside = [
             n for n, s in enumerate(self.image.sections) if _fills(s) and start <= s.offset < stop
         ]
         return _Move(
             old_offset=start,
-            old_vaddr=vaddr,
+            old_vaddr=start - load.offset + load.vaddr,
             old_size=stop - start,
             size=stop - start,
             align=64,
             order=min(inside, default=0),
         )
-
-    def _vaddr(self, offset: int) -> int:
-        load = next(h for h in self.headers if h.type == Pt.LOAD and _within(offset, offset, h))
-        return offset - load.offset + load.vaddr
 
     def _tables(self) -> Iterator[_Move]:
         tags, image = self.dynamic.tags, self.image
@@ -375,49 +392,37 @@ class _Growth:
             )
 
     def _section_number(self, kind: Sht, vaddr: int) -> int:
-        found = (
-            n for n, s in enumerate(self.image.sections) if s.type == kind and s.addr == vaddr
-        )
+        found = (n for n, s in enumerate(self.image.sections) if s.type == kind and s.addr == vaddr)
         return next(found, len(self.image.sections))
 
     @staticmethod
-    def _placed(segment: _Segment, moves: Sequence[_Move]) -> Iterator[_Move]:
-        at = segment.start
+    def _placed(segment: _Segment, moves: Sequence[_Move]) -> list[_Move]:
+        at, placed = segment.start, list[_Move]()
         for move in sorted(moves, key=lambda move: move.order):
             at += (move.old_vaddr - at - segment.shift) % move.align
-            yield replace(move, offset=at, vaddr=at + segment.shift)
+            placed.append(replace(move, offset=at, vaddr=at + segment.shift))
             at += move.size
+        return placed
 
     # --- what is written -------------------------------------------------------------------------
 
-    def _set_headers(
-        self, segment: _Segment, moves: Sequence[_Move], table: int, end: int
-    ) -> None:
+    def _set_headers(self, segment: _Segment, moves: Sequence[_Move], end: int) -> None:
         size = self.image.structs.phdr.size * len(self.headers)
         for number, header in enumerate(self.headers):
             if number == segment.number:
-                self.headers[number] = self._load(header, segment, end)
+                length = end - segment.header.offset
+                header = segment.header._replace(filesz=length, memsz=length)
             elif header.type == Pt.PHDR:
-                self.headers[number] = header._replace(filesz=size, memsz=size)
+                header = header._replace(filesz=size, memsz=size)
             elif header.type == Pt.GNU_RELRO:
-                self.headers[number] = self._relro(header)
+                header = self._relro(header)
             elif header.type == Pt.DYNAMIC and self.moves_dynamic:
                 move = next(m for m in moves if m.old_vaddr == header.vaddr)
-                moved = header.moved(move)
-                self.headers[number] = moved._replace(filesz=move.size, memsz=move.size)
-            elif header.type != Pt.LOAD:
-                into = [m for m in moves if m.holds(header.vaddr, max(header.filesz, 1))]
-                self.headers[number] = header.moved(into[0]) if into else header
-
-    def _load(self, header: _Header, segment: _Segment, end: int) -> _Header:
-        if header.filesz:
-            size = end - header.offset
-            return header._replace(filesz=size, memsz=size)
-        vaddr, size = segment.start + segment.shift, end - segment.start
-        flags = PF_R | (PF_W if self.moves_dynamic else 0)
-        return _Header(
-            Pt.LOAD, flags, segment.start, vaddr, vaddr, size, size, segment.page
-        )
+                header = header.moved(move)._replace(filesz=move.size, memsz=move.size)
+            elif header.type in _MOVED_HEADERS and header.filesz:
+                into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
+                header = header.moved(into[0]) if into else header
+            self.headers[number] = header
 
     def _relro(self, header: _Header) -> _Header:
         """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
@@ -519,40 +524,52 @@ class _Growth:
         for section in image.sections:
             if section.type not in {Sht.DYNSYM, Sht.SYMTAB}:
                 continue
-            table = image.view[section.offset : section.offset + section.size]
-            raw = bytes(table)
+            raw = bytes(image.view[section.offset : section.offset + section.size])
             at = raw.find(old)
             while at >= 0:
                 start = at - place
                 if start % sym.size == 0 and raw[start + index : start + index + 2] == (
                     image.structs.half.pack(own)
                 ):
-                    self.patch.write(section.offset + at, new)
+                    self.patch.write(self.patch.place(section.offset) + at, new)
                 at = raw.find(old, at + 1)
 
     def _write_sections(self, moves: Sequence[_Move]) -> None:
         image, shdr = self.image, self.image.structs.shdr
         for number, section in enumerate(image.sections):
-            if not section.flags & SHF_ALLOC or not _fills(section):
-                continue
-            into = [m for m in moves if m.holds(section.addr, section.size)]
-            if not into:
-                continue
-            move = into[0]
-            at = image.section_headers + number * shdr.size
+            at = self.patch.place(image.section_headers + number * shdr.size)
             fields = list(shdr.unpack(self.patch.read(at, shdr.size)))
-            fields[_SH_ADDR] += move.vaddr - move.old_vaddr
-            fields[_SH_OFFSET] += move.offset - move.old_offset
-            if move.size != move.old_size:
-                fields[_SH_SIZE] = move.size
+            into = [m for m in moves if m.holds(section.addr, section.size)]
+            if section.flags & SHF_ALLOC and _fills(section) and into:
+                move = into[0]
+                fields[_SH_ADDR] += move.vaddr - move.old_vaddr
+                fields[_SH_OFFSET] += move.offset - move.old_offset
+                if move.size != move.old_size:
+                    fields[_SH_SIZE] = move.size
+            elif not section.flags & SHF_ALLOC and section.type != Sht.NULL:
+                fields[_SH_OFFSET] = self.patch.place(section.offset)
             self.patch.write(at, shdr.pack(*fields))
 
-    def _write_headers(self, table: int) -> None:
-        image = self.image
-        fields = list(image.structs.ehdr.unpack(self.patch.read(16, image.structs.ehdr.size)))
-        fields[_E_PHOFF], fields[_E_PHNUM] = table, len(self.headers)
-        self.patch.write(16, image.structs.ehdr.pack(*fields))
-        self.patch.write(table, b"".join(_packed(image, header) for header in self.headers))
+    def _write_headers(self) -> None:
+        image, ehdr = self.image, self.image.structs.ehdr
+        fields = list(ehdr.unpack(self.patch.read(16, ehdr.size)))
+        fields[_E_SHOFF] = self.patch.place(fields[_E_SHOFF])
+        fields[_E_PHNUM] = len(self.headers)
+        self.patch.write(16, ehdr.pack(*fields))
+        raw = b"".join(_packed(image, header) for header in self.headers)
+        self.patch.write(image.program_headers[0], raw)
+
+
+def holds_tables_only(image: Image, load: _Header | Segment) -> bool:
+    """Return whether a segment has no section but those that an edit puts into one of its own."""
+    stop = load.offset + load.filesz
+    inside = [
+        section
+        for section in image.sections
+        if _fills(section) and section.flags & SHF_ALLOC and load.offset <= section.offset < stop
+    ]
+    kinds = _MOVABLE | {Sht.STRTAB, Sht.DYNAMIC}
+    return bool(inside) and all(section.type in kinds for section in inside)
 
 
 def capacity(dynamic: Dynamic) -> int:
@@ -585,8 +602,8 @@ def _packed(image: Image, header: _Header) -> bytes:
     return image.structs.phdr.pack(kind, *places, flags, align)
 
 
-def _within(start: int, stop: int, header: _Header) -> bool:
-    return header.offset <= start and stop <= header.offset + header.filesz
+def _within(offset: int, header: _Header) -> bool:
+    return header.offset <= offset < header.offset + header.filesz
 
 
 def _fills(section: Section) -> bool:

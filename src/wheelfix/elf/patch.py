@@ -51,11 +51,30 @@ class _Write(NamedTuple):
 
 @dataclass(slots=True)
 class PatchDraft:
-    """Writes to a file, later ones over earlier ones; also past its end."""
+    """Writes to a file, later ones over earlier ones, around one gap for new bytes.
+
+    Places are those of the new file: all behind the gap have moved by its size.
+    """
 
     view: memoryview
     """The old file."""
     writes: list[_Write] = field(default_factory=list[_Write])
+    gap: range = range(0)
+    """The new bytes that stand between bytes of the old file, or at its end."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the new file."""
+        return len(self.view) + len(self.gap)
+
+    def open_gap(self, start: int, size: int) -> None:
+        """Insert zeros at `start`; what was written behind it moves along."""
+        self.gap = range(start, start + size)
+        self.writes = [write._replace(start=self.place(write.start)) for write in self.writes]
+
+    def place(self, offset: int) -> int:
+        """Return where a byte of the old file is in the new one."""
+        return offset + len(self.gap) if self.gap and offset >= self.gap.start else offset
 
     def write(self, start: int, raw: bytes) -> None:
         """Set the bytes from `start`."""
@@ -63,8 +82,8 @@ class PatchDraft:
             self.writes.append(_Write(start, raw))
 
     def read(self, start: int, size: int) -> bytes:
-        """Return bytes as they will be; those past the end that were not written are zero."""
-        raw = bytearray(self.view[start : start + size]).ljust(size, b"\0")
+        """Return bytes of the new file."""
+        raw = bytearray(b"".join(_bytes(p, self.view) for p in self._kept(start, start + size)))
         for write in self.writes:
             low, high = max(start, write.start), min(start + size, write.stop)
             if low < high:
@@ -74,17 +93,22 @@ class PatchDraft:
     def finished(self) -> Patch:
         """Return the new file."""
         found: list[Copy | bytes] = []
-        at, old = 0, len(self.view)
+        at = 0
         for start, stop in self._ranges():
-            if at < min(start, old):
-                found.append(Copy(at, min(start, old)))
-            if start > old:
-                found.append(bytes(start - max(at, old)))
+            found += self._kept(at, start)
             found.append(self.read(start, stop - start))
             at = stop
-        if at < old:
-            found.append(Copy(at, old))
-        return Patch(tuple(found))
+        return Patch((*found, *self._kept(at, self.size)))
+
+    def _kept(self, start: int, stop: int) -> Iterator[Copy | bytes]:
+        """Yield the old bytes of a range of the new file, and zeros for the gap."""
+        gap = self.gap or range(self.size, self.size)
+        if start < min(stop, gap.start):
+            yield Copy(start, min(stop, gap.start))
+        if max(start, gap.start) < min(stop, gap.stop):
+            yield bytes(min(stop, gap.stop) - max(start, gap.start))
+        if max(start, gap.stop) < stop:
+            yield Copy(max(start, gap.stop) - len(self.gap), stop - len(self.gap))
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Yield start and end of the written parts, in order and without overlaps."""
@@ -97,3 +121,7 @@ class PatchDraft:
             stop = max(stop, write.stop)
         if start >= 0:
             yield start, stop
+
+
+def _bytes(piece: Copy | bytes, old: memoryview) -> bytes:
+    return bytes(old[piece.start : piece.stop]) if isinstance(piece, Copy) else piece
