@@ -7,7 +7,6 @@ python scripts/edits.py -n 500 --root /srv/arm64 --qemu qemu-aarch64-static
 import argparse
 import itertools
 import random
-import shutil
 import sys
 import tempfile
 import time

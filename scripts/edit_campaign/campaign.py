@@ -7,7 +7,7 @@ import shutil
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from edit_campaign.editors import Lief, Patchelf
 from edit_campaign.loading import Loader
 from edit_campaign.objects import MUSL, Object
 from odd_objects.linked import PROGRAM
-
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit
 from wheelfix.elf.model import Elf
@@ -43,9 +42,9 @@ class Counts:
         """Summarise."""
         sizes = sorted(self.added) or [0]
         lines = [
-            f"{self.edits} edits, {self.grown} grew, {sum(self.declined.values())} declined,"
-            f" {len(self.failures)} failures; bytes added: median {statistics.median(sizes):.0f},"
-            f" worst {sizes[-1]}",
+            f"{self.edits} edits, {self.grown} grew, {self.declined.total()} declined,",
+            f"{len(self.failures)} failures",
+            f"bytes added: median {statistics.median(sizes):.0f}, worst {sizes[-1]}",
             *(f"  declined {count}: {why}" for why, count in self.declined.most_common()),
             *(f"  {name} {what}: {count}" for (name, what), count in sorted(self.others.items())),
         ]
@@ -180,7 +179,7 @@ class Campaign:
                 elf = read_elf(taken.path.read_bytes(), "x.so")
             except WheelfixError:
                 return None
-            if not elf.dynamic or elf.interpreter and not taken.path.name.endswith(PROGRAM):
+            if not elf.dynamic or (elf.interpreter and not taken.path.name.endswith(PROGRAM)):
                 return None
             self._give_names(elf, taken)
             stage = self.work / "base"
@@ -207,12 +206,10 @@ class Campaign:
         names.mkdir(exist_ok=True)
         for name in {*elf.needed, *LIBRARIES}:
             found = next((f / name for f in taken.folders if (f / name).exists()), None)
-            if found is None:
-                found = _system(name)
+            found = found or _system(name)
             for alias in aliases(name) if found else ():
-                place = names / alias
-                if alias != name and not place.exists():
-                    place.symlink_to(found.resolve())
+                if found and alias != name and not (names / alias).exists():
+                    (names / alias).symlink_to(found.resolve())
 
     def _failed(self, label: str, text: str, path: Path | None) -> None:
         self.counts.failures.append(f"{label}: {text}")

@@ -1,5 +1,6 @@
 """Other editors, given the same cases."""
 
+import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,8 +65,6 @@ class Lief:
 
     def edit(self, path: Path, before: Elf, after: Elf) -> str | None:
         """Edit the file; return what went wrong, None where LIEF has no such edit."""
-        import json
-
         added = after.needed[: max(len(after.needed) - len(before.needed), 0)]
         pairs = list(zip(before.needed, after.needed[len(added) :], strict=False))
         if after.soname is None and before.soname is not None:

@@ -7,7 +7,8 @@ same addresses: code, data, symbols, relocations, constructors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
 from itertools import islice, pairwise, zip_longest
@@ -446,7 +447,7 @@ def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image
 
 
 def _loaded_by(
-    start: int, stop: int, flags: Set[int], new: Image
+    start: int, stop: int, flags: AbstractSet[int], new: Image
 ) -> Iterator[tuple[int, int, Segment | None]]:
     """Split the addresses by the segment of `new` that loads them; None for a part without one."""
     segments = [s for s in new.segments if s.type == Pt.LOAD and s.flags in flags]

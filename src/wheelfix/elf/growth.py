@@ -110,11 +110,10 @@ class _Header(NamedTuple):
     memsz: int
     align: int
 
-    def moved(self, shift: _Move) -> _Header:
+    def moved(self, move: _Move) -> _Header:
+        vaddr = self.vaddr + move.vaddr - move.old_vaddr
         return self._replace(
-            offset=self.offset + shift.offset - shift.old_offset,
-            vaddr=self.vaddr + shift.vaddr - shift.old_vaddr,
-            paddr=self.paddr + shift.vaddr - shift.old_vaddr,
+            offset=move.offset + self.vaddr - move.old_vaddr, vaddr=vaddr, paddr=vaddr
         )
 
 
@@ -231,6 +230,8 @@ class _Growth:
         page = LARGEST_PAGE.get(self.image.machine)
         if page is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
+        if Dt.STRTAB not in self.dynamic.tags:
+            raise NoRoomError("it has no string table")
         loads = [header for header in self.headers if header.type == Pt.LOAD]
         if not loads or [h.vaddr for h in loads] != sorted(h.vaddr for h in loads):
             raise NoRoomError("its segments are not in the order of their addresses")
@@ -407,22 +408,24 @@ class _Growth:
     # --- what is written -------------------------------------------------------------------------
 
     def _set_headers(self, segment: _Segment, moves: Sequence[_Move], end: int) -> None:
-        size = self.image.structs.phdr.size * len(self.headers)
-        for number, header in enumerate(self.headers):
-            if number == segment.number:
-                length = end - segment.header.offset
-                header = segment.header._replace(filesz=length, memsz=length)
-            elif header.type == Pt.PHDR:
-                header = header._replace(filesz=size, memsz=size)
-            elif header.type == Pt.GNU_RELRO:
-                header = self._relro(header)
-            elif header.type == Pt.DYNAMIC and self.moves_dynamic:
-                move = next(m for m in moves if m.old_vaddr == header.vaddr)
-                header = header.moved(move)._replace(filesz=move.size, memsz=move.size)
-            elif header.type in _MOVED_HEADERS and header.filesz:
-                into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
-                header = header.moved(into[0]) if into else header
-            self.headers[number] = header
+        self.headers = [self._changed(header, moves) for header in self.headers]
+        size = end - segment.header.offset
+        self.headers[segment.number] = segment.header._replace(filesz=size, memsz=size)
+
+    def _changed(self, header: _Header, moves: Sequence[_Move]) -> _Header:
+        """Return a program header as it is after the edit."""
+        if header.type == Pt.PHDR:
+            size = self.image.structs.phdr.size * len(self.headers)
+            return header._replace(filesz=size, memsz=size)
+        if header.type == Pt.GNU_RELRO:
+            return self._relro(header)
+        if header.type == Pt.DYNAMIC and self.moves_dynamic:
+            move = next(m for m in moves if m.old_vaddr == header.vaddr)
+            return header.moved(move)._replace(filesz=move.size, memsz=move.size)
+        if header.type in _MOVED_HEADERS and header.filesz:
+            into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
+            return header.moved(into[0]) if into else header
+        return header
 
     def _relro(self, header: _Header) -> _Header:
         """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
@@ -444,7 +447,7 @@ class _Growth:
         return header._replace(
             offset=header.offset + step,
             vaddr=header.vaddr + step,
-            paddr=header.paddr + step,
+            paddr=header.vaddr + step,
             filesz=max(header.filesz - step, 0),
             memsz=header.memsz - step,
         )
@@ -527,6 +530,7 @@ class _Growth:
             raw = bytes(image.view[section.offset : section.offset + section.size])
             at = raw.find(old)
             while at >= 0:
+                image.spend(1, "the symbols")
                 start = at - place
                 if start % sym.size == 0 and raw[start + index : start + index + 2] == (
                     image.structs.half.pack(own)
@@ -536,19 +540,21 @@ class _Growth:
 
     def _write_sections(self, moves: Sequence[_Move]) -> None:
         image, shdr = self.image, self.image.structs.shdr
+        start = self.patch.place(image.section_headers)
+        table = bytearray(self.patch.read(start, len(image.sections) * shdr.size))
         for number, section in enumerate(image.sections):
-            at = self.patch.place(image.section_headers + number * shdr.size)
-            fields = list(shdr.unpack(self.patch.read(at, shdr.size)))
+            fields = list(shdr.unpack_from(table, number * shdr.size))
             into = [m for m in moves if m.holds(section.addr, section.size)]
             if section.flags & SHF_ALLOC and _fills(section) and into:
                 move = into[0]
                 fields[_SH_ADDR] += move.vaddr - move.old_vaddr
-                fields[_SH_OFFSET] += move.offset - move.old_offset
+                fields[_SH_OFFSET] = move.offset + section.addr - move.old_vaddr
                 if move.size != move.old_size:
                     fields[_SH_SIZE] = move.size
             elif not section.flags & SHF_ALLOC and section.type != Sht.NULL:
                 fields[_SH_OFFSET] = self.patch.place(section.offset)
-            self.patch.write(at, shdr.pack(*fields))
+            shdr.pack_into(table, number * shdr.size, *fields)
+        self.patch.write(start, bytes(table))
 
     def _write_headers(self) -> None:
         image, ehdr = self.image, self.image.structs.ehdr

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from wheelfix.elf.image import Buffer
 from wheelfix.system.mapped_pieces import pieces
 
 
@@ -30,6 +31,11 @@ class Patch:
     def size(self) -> int:
         """Bytes of the new file."""
         return sum(p.stop - p.start if isinstance(p, Copy) else len(p) for p in self.pieces)
+
+    def content(self, old: Buffer) -> bytes:
+        """Return the whole new file; `old` is the old one."""
+        with memoryview(old) as view:
+            return b"".join(self.chunks(view))
 
     def chunks(self, old: memoryview) -> Iterator[bytes]:
         """Yield the new file in copies of at most 256 KiB; `old` is the old one."""
