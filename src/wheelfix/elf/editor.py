@@ -352,8 +352,8 @@ def _pairs(before: Elf, after: Elf) -> dict[int, int]:
     pairs: dict[int, int] = {}
     end = len(new)
     for number, name in reversed(list(enumerate(old))):
-        known = name if name in new[:end] else bound.get(name)
-        if known in new[:end]:
+        known = next((n for n in (bound.get(name), name) if n in new[:end]), None)
+        if known is not None:
             end -= 1 + new[:end][::-1].index(known)
         elif (
             name not in bound

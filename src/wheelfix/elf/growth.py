@@ -212,7 +212,7 @@ class _Growth:
         segment, block = self._segment()
         moves = self._placed(segment, [m for m in (block, *self._tables()) if m is not None])
         end = max(move.offset + move.size for move in moves)
-        if end + segment.shift >= 1 << (self.image.structs.bits - 1):
+        if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
         behind = len(self.patch.view) - segment.gap
         unit = _UNIT if all(s.align <= _UNIT for s in self.image.sections) else _PAGE
@@ -420,7 +420,10 @@ class _Growth:
         if header.type == Pt.GNU_RELRO:
             return self._relro(header)
         if header.type == Pt.DYNAMIC and self.moves_dynamic:
-            move = next(m for m in moves if m.old_vaddr == header.vaddr)
+            found = [m for m in moves if m.old_vaddr == header.vaddr]
+            if not found:
+                raise NoRoomError("it has two dynamic sections")
+            move = found[-1]
             return header.moved(move)._replace(filesz=move.size, memsz=move.size)
         if header.type in _MOVED_HEADERS and header.filesz:
             into = [m for m in moves if m.holds(header.vaddr, header.filesz)]

@@ -79,8 +79,9 @@ class PatchDraft:
         self.writes = [write._replace(start=self.place(write.start)) for write in self.writes]
 
     def place(self, offset: int) -> int:
-        """Return where a byte of the old file is in the new one."""
-        return offset + len(self.gap) if self.gap and offset >= self.gap.start else offset
+        """Return where a byte of the old file is in the new one; there are none past its end."""
+        moves = self.gap and self.gap.start <= offset <= len(self.view)
+        return offset + len(self.gap) if moves else offset
 
     def write(self, start: int, raw: bytes) -> None:
         """Set the bytes from `start`."""
