@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--strip", action="append", default=[], metavar="COMMAND")
     parser.add_argument("--patchelf", action="append", default=[], metavar="NAME=PROGRAM")
     parser.add_argument("--lief", metavar="PYTHON", help="a Python with LIEF")
+    parser.add_argument("--edits", type=int, default=12, help="of each object at a time")
     parser.add_argument("--share", type=float, default=0.1, help="of the cases for other editors")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="objects with this in their name"
@@ -42,7 +43,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         objects = [o for o in _objects(options, work) if options.only in o.label]
-        random.Random(options.first).shuffle(objects)
+        random.Random(options.first).shuffle(objects)  # noqa: S311 - to fall alike each time
         runner = (options.qemu, "-L", str(options.root)) if options.qemu else ()
         campaign = Campaign(
             loader=Loader(Machine(runner=runner, root=options.root), work),
@@ -52,6 +53,7 @@ def main() -> int:
                 *(Patchelf(*text.split("=", 1)) for text in options.patchelf),
                 *([Lief("LIEF", options.lief)] if options.lief else []),
             ],
+            edits=options.edits,
             share=options.share,
             keep=options.keep,
         )

@@ -22,9 +22,23 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import PlanConflictError, WheelfixError
 
-_EDITS = 12
-"""Edit sets for each object, each time that it is taken."""
+STRIPPED = 0.7
+"""Of the edited objects, this share is stripped."""
 LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libz.so.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """An object that is edited many times."""
+
+    taken: Object
+    data: bytes
+    before: Elf
+    dice: random.Random
+
+    @property
+    def suffix(self) -> str:
+        return PROGRAM if self.taken.path.name.endswith(PROGRAM) else ".so"
 
 
 @dataclass(slots=True)
@@ -41,10 +55,13 @@ class Counts:
     def text(self) -> str:
         """Summarise."""
         sizes = sorted(self.added) or [0]
+        total = (
+            f"{self.edits} edits, {self.grown} grew, {self.declined.total()} declined,"
+            f" {len(self.failures)} failures;"
+            f" bytes added: median {statistics.median(sizes):.0f}, worst {sizes[-1]}"
+        )
         lines = [
-            f"{self.edits} edits, {self.grown} grew, {self.declined.total()} declined,",
-            f"{len(self.failures)} failures",
-            f"bytes added: median {statistics.median(sizes):.0f}, worst {sizes[-1]}",
+            total,
             *(f"  declined {count}: {why}" for why, count in self.declined.most_common()),
             *(f"  {name} {what}: {count}" for (name, what), count in sorted(self.others.items())),
         ]
@@ -60,6 +77,8 @@ class Campaign:
     strips: Sequence[Sequence[str]]
     """Commands that rewrite an object in place."""
     editors: Sequence[Patchelf | Lief]
+    edits: int
+    """Edit sets for each object, each time that it is taken."""
     share: float
     """The share of the cases that other editors get, too."""
     keep: Path | None
@@ -71,54 +90,49 @@ class Campaign:
         before = self._loadable(taken)
         if before is None:
             return
-        dice = random.Random(f"{taken.label} {seed}")
-        original = taken.path.read_bytes()
-        stage = self.work / "stage"
-        shutil.rmtree(stage, ignore_errors=True)
-        stage.mkdir(parents=True)
-        (self.work / "names").mkdir(exist_ok=True)
-        folders = (self.work / "names", *taken.folders)
-        # musl has its C library built in, and knows it by its own names alone.
-        libraries = () if taken.label.startswith(MUSL) else LIBRARIES
-        extra = [n for n in libraries if (self.work / "names" / f"q-{n}").exists()]
-        suffix = PROGRAM if taken.path.name.endswith(PROGRAM) else ".so"
+        dice = random.Random(f"{taken.label} {seed}")  # noqa: S311 - to fall alike each time
+        case = _Case(taken=taken, data=taken.path.read_bytes(), before=before, dice=dice)
+        stage = _emptied(self.work / "stage")
         made: dict[Path, str] = {}
-        for number in range(_EDITS):
-            wanted = random_edit(before, extra, dice)
-            label = f"{taken.label} seed {seed} edit {number}"
-            once = self._edited(original, before, wanted, label)
-            if once is None:
-                continue
-            first = stage / f"{number}-one{suffix}"
-            _write(first, once)
-            made[first] = label
-            elf = read_elf(once, "x.so")
-            twice = self._edited(once, elf, random_edit(elf, extra, dice), f"{label} again")
-            if twice is not None:
-                second = stage / f"{number}-two{suffix}"
-                _write(second, twice)
-                made[second] = f"{label} again"
-            for source in list(made):
-                if not source.name.startswith(f"{number}-") or dice.random() < 0.3:
-                    continue
-                command = dice.choice(self.strips)
-                bare = source.with_name(f"{source.stem}-bare{suffix}")
-                shutil.copy(source, bare)
-                done = subprocess.run([*command, str(bare)], capture_output=True, check=False)
-                made[bare] = f"{made[source]} after {' '.join(command)}"
-                if done.returncode:
-                    self._failed(made[bare], f"it failed: {done.stderr.decode()[-200:]}", source)
-            if dice.random() < self.share:
-                self._try_others(taken, original, before, wanted, stage / f"{number}", made)
-        said = self.loader.answers(list(made), folders, musl=taken.label.startswith(MUSL))
+        for number in range(self.edits):
+            made.update(self._made(case, f"{taken.label} seed {seed} edit {number}", stage, number))
+        is_musl = taken.label.startswith(MUSL)
+        said = self.loader.answers(list(made), self._folders(taken), musl=is_musl)
         for path, text in said.items():
-            name = made[path]
-            if name.startswith("="):
-                self.counts.others[
-                    name[1:].partition(" ")[0], "loaded" if not text else "broken"
-                ] += 1
+            name, is_other, editor = made[path].partition("=")
+            if is_other:
+                what = "broken" if text else "loaded"
+                self.counts.others[editor, what] += 1
             elif text:
                 self._failed(name, f"it does not load: {text}", path)
+
+    def _folders(self, taken: Object) -> tuple[Path, ...]:
+        return (self.work / "names", *taken.folders)
+
+    def _made(self, case: _Case, label: str, stage: Path, number: int) -> dict[Path, str]:
+        """Edit an object once and twice, and strip these; return the files, and what they are."""
+        # musl has its C library built in, and knows it by its own names alone.
+        libraries = () if case.taken.label.startswith(MUSL) else LIBRARIES
+        extra = [n for n in libraries if (self.work / "names" / f"q-{n}").exists()]
+        wanted = random_edit(case.before, extra, case.dice)
+        once = self._edited(case.data, case.before, wanted, label)
+        if once is None:
+            return {}
+        made = {_written(stage / f"{number}-one{case.suffix}", once): label}
+        elf = read_elf(once, "x.so")
+        twice = self._edited(once, elf, random_edit(elf, extra, case.dice), f"{label} again")
+        if twice is not None:
+            made[_written(stage / f"{number}-two{case.suffix}", twice)] = f"{label} again"
+        for source, name in list(made.items()):
+            if case.dice.random() < STRIPPED:
+                command = case.dice.choice(self.strips)
+                bare = source.with_name(f"{source.stem}-bare{case.suffix}")
+                made[bare] = f"{name} after {' '.join(command)}"
+                if error := _stripped(command, source, bare):
+                    self._failed(made[bare], f"it failed: {error}", source)
+        if case.dice.random() < self.share:
+            made.update(self._by_others(case, wanted, stage / f"{number}"))
+        return made
 
     def _edited(self, data: bytes, before: Elf, wanted: Elf, label: str) -> bytes | None:
         self.counts.edits += 1
@@ -143,19 +157,11 @@ class Campaign:
             self._failed(label, "; ".join(found), None)
         return written
 
-    def _try_others(
-        self,
-        taken: Object,
-        original: bytes,
-        before: Elf,
-        wanted: Elf,
-        stem: Path,
-        made: dict[Path, str],
-    ) -> None:
+    def _by_others(self, case: _Case, wanted: Elf, stem: Path) -> Iterator[tuple[Path, str]]:
+        """Give an edit to other editors; yield the files, and who made them."""
         for editor in self.editors:
-            path = stem.with_name(f"{stem.name}-{editor.name}.so")
-            _write(path, original)
-            said = editor.edit(path, before, wanted)
+            path = _written(stem.with_name(f"{stem.name}-{editor.name}{case.suffix}"), case.data)
+            said = editor.edit(path, case.before, wanted)
             if said is None:
                 self.counts.others[editor.name, "has no such edit"] += 1
                 continue
@@ -163,42 +169,36 @@ class Campaign:
                 self.counts.others[editor.name, "failed"] += 1
                 continue
             self.counts.others[editor.name, "edited"] += 1
-            made[path] = f"={editor.name} {taken.label}"
-            bare = path.with_name(f"{path.stem}-bare.so")
-            shutil.copy(path, bare)
-            subprocess.run([*self.strips[0], str(bare)], capture_output=True, check=False)
-            made[bare] = f"={editor.name}+strip {taken.label}"
-            if differences(original, path.read_bytes(), wanted, "x.so"):
+            if differences(case.data, path.read_bytes(), wanted, "x.so"):
                 self.counts.others[editor.name, "differs from the prediction"] += 1
+            yield path, f"={editor.name}"
+            bare = path.with_name(f"{path.stem}-bare{case.suffix}")
+            _stripped(self.strips[0], path, bare)
+            yield bare, f"={editor.name} stripped"
 
     def _loadable(self, taken: Object) -> Elf | None:
-        """Return what an object says, if it loads before any edit and after each strip."""
+        """Return what an object says, if it loads before any edit, and after each strip."""
         if taken.path not in self._good:
-            self._good[taken.path] = None
-            try:
-                elf = read_elf(taken.path.read_bytes(), "x.so")
-            except WheelfixError:
-                return None
-            if not elf.dynamic or (elf.interpreter and not taken.path.name.endswith(PROGRAM)):
-                return None
-            self._give_names(elf, taken)
-            stage = self.work / "base"
-            shutil.rmtree(stage, ignore_errors=True)
-            stage.mkdir(parents=True)
-            suffix = PROGRAM if taken.path.name.endswith(PROGRAM) else ".so"
-            paths = [stage / f"base{suffix}"]
-            shutil.copy(taken.path, paths[0])
-            paths[0].chmod(0o755)
-            for number, command in enumerate(self.strips):
-                path = stage / f"{number}{suffix}"
-                shutil.copy(paths[0], path)
-                subprocess.run([*command, str(path)], capture_output=True, check=False)
-                paths.append(path)
-            folders = (self.work / "names", *taken.folders)
-            said = self.loader.answers(paths, folders, musl=taken.label.startswith(MUSL))
-            if not any(said.values()):
-                self._good[taken.path] = elf
+            self._good[taken.path] = self._judged(taken)
         return self._good[taken.path]
+
+    def _judged(self, taken: Object) -> Elf | None:
+        try:
+            elf = read_elf(taken.path.read_bytes(), "x.so")
+        except WheelfixError:
+            return None
+        suffix = PROGRAM if taken.path.name.endswith(PROGRAM) else ".so"
+        if not elf.dynamic or (elf.interpreter and suffix != PROGRAM):
+            return None
+        self._give_names(elf, taken)
+        stage = _emptied(self.work / "base")
+        paths = [_written(stage / f"base{suffix}", taken.path.read_bytes())]
+        for number, command in enumerate(self.strips):
+            paths.append(stage / f"{number}{suffix}")
+            _stripped(command, paths[0], paths[-1])
+        is_musl = taken.label.startswith(MUSL)
+        said = self.loader.answers(paths, self._folders(taken), musl=is_musl)
+        return None if any(said.values()) else elf
 
     def _give_names(self, elf: Elf, taken: Object) -> None:
         """Let each library be found under the names that edits give it."""
@@ -226,6 +226,20 @@ def _system(name: str) -> Path | None:
     return None
 
 
-def _write(path: Path, data: bytes) -> None:
+def _written(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     path.chmod(0o755)
+    return path
+
+
+def _stripped(command: Sequence[str], source: Path, bare: Path) -> str:
+    """Strip a copy of `source`; return what was said if that failed."""
+    shutil.copy(source, bare)
+    done = subprocess.run([*command, str(bare)], capture_output=True, text=True, check=False)
+    return done.stderr[-200:] or "?" if done.returncode else ""
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

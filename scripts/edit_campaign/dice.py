@@ -26,22 +26,29 @@ PREFIXES = ("q-", "lib-with-a-longer-name-than-before-0123abcd-", "")
 
 def aliases(name: str) -> tuple[str, ...]:
     """Return the names under which a library can be found besides its own."""
-    return tuple(prefix + name for prefix in PREFIXES) + (
-        f"{name[:-2]}-0f1e2d.so.9",
-        f"q{name[3:]}",
-    )
+    prefixed = (prefix + name for prefix in PREFIXES)
+    return (*prefixed, f"{name[:-2]}-0f1e2d.so.9", f"q{name[3:]}")
 
 
 def random_edit(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
     """Return `elf` with one to five random changes; `extra` are libraries that can be added."""
-    wanted = elf
-    changes = (_paths, _soname, _renamed, _added, _dropped)
-    for change in dice.choices(changes, weights=(4, 3, 4, 3, 2), k=dice.randint(1, 5)):
-        wanted = change(wanted, list(extra), dice)
-    return wanted
+    kinds = ("paths", "soname", "renamed", "added", "dropped")
+    for kind in dice.choices(kinds, weights=(4, 3, 4, 3, 2), k=dice.randint(1, 5)):
+        match kind:
+            case "paths":
+                elf = _paths(elf, dice)
+            case "soname":
+                elf = _soname(elf, dice)
+            case "renamed":
+                elf = _renamed(elf, extra, dice)
+            case "added":
+                elf = _added(elf, extra, dice)
+            case _:
+                elf = _dropped(elf, dice)
+    return elf
 
 
-def _paths(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
+def _paths(elf: Elf, dice: random.Random) -> Elf:
     if dice.random() < 0.8:
         path = dice.choice(_PATHS)
         if dice.random() < 0.5:
@@ -50,12 +57,12 @@ def _paths(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
     return replace(elf, rpath=dice.choice(_PATHS), runpath=dice.choice(_PATHS))
 
 
-def _soname(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
+def _soname(elf: Elf, dice: random.Random) -> Elf:
     names = ("x.so", "libshort.so.1", "libname-with-a-hash-0123abcd.so.1.2.3", None, "l" * 200)
     return replace(elf, soname=dice.choice(names))
 
 
-def _renamed(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
+def _renamed(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
     found = [n for n in elf.needed if n in extra and elf.needed.count(n) == 1]
     if not found:
         return elf
@@ -64,7 +71,7 @@ def _renamed(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
     return elf if new in elf.needed else with_needed_renamed(elf, old, new)
 
 
-def _added(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
+def _added(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
     for _ in range(dice.randint(1, 3) if extra else 0):
         name = dice.choice(extra)
         name = dice.choice((name, *aliases(name)))
@@ -73,7 +80,7 @@ def _added(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
     return elf
 
 
-def _dropped(elf: Elf, extra: list[str], dice: random.Random) -> Elf:
+def _dropped(elf: Elf, dice: random.Random) -> Elf:
     used = {symbol.file for symbol in elf.undefined if not symbol.weak}
     if any(symbol.file is None and not symbol.weak for symbol in elf.undefined):
         used.update(elf.needed)

@@ -24,6 +24,7 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
 from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.settings import Patcher
 from wheelfix.wheel.edits import (
     AddEntry,
     DropEntry,
@@ -597,10 +598,12 @@ IN_PLACE: dict[str, list[Edit]] = {
 }
 
 
-def applied(folder: Path, content: bytes, edits: list[Edit]) -> applying.Applied:
+def applied(
+    folder: Path, content: bytes, edits: list[Edit], patcher: Patcher = Patcher.AUTO
+) -> applying.Applied:
     wheel = build.make_wheel(folder, files={"pkg/lib.so": content})
     with open_wheel(wheel) as archive:
-        return applying.apply(archive, predict(archive.wheel, edits), edits, folder)
+        return applying.apply(archive, predict(archive.wheel, edits), edits, folder, patcher)
 
 
 @pytest.mark.parametrize("case", IN_PLACE)
@@ -618,10 +621,31 @@ def test_patchelf_is_not_asked_for_what_fits(
     assert written.stat().st_size == len(plain)
 
 
-def test_patchelf_is_asked_for_what_needs_room(plain: bytes, tmp_path: Path) -> None:
-    edits: list[Edit] = [
-        DropNeeded(member="pkg/lib.so", name="libb.so.1"),
-        RenameNeeded(member="pkg/lib.so", old="liba.so.1", new="liba-0123abcd.so.1"),
-        AddEntry(member="pkg/lib.so", entry="$ORIGIN/../demo.libs"),
-    ]
-    assert applied(tmp_path, plain, edits).ways == {"pkg/lib.so": "patchelf"}
+NEEDING_ROOM: list[Edit] = [
+    DropNeeded(member="pkg/lib.so", name="libb.so.1"),
+    RenameNeeded(member="pkg/lib.so", old="liba.so.1", new="liba-0123abcd.so.1"),
+    AddEntry(member="pkg/lib.so", entry="$ORIGIN/../demo.libs"),
+]
+
+
+def test_patchelf_is_asked_for_what_needs_room_where_it_is_chosen(
+    plain: bytes, tmp_path: Path
+) -> None:
+    done = applied(tmp_path, plain, NEEDING_ROOM, Patcher.PATCHELF)
+    assert done.ways == {"pkg/lib.so": "patchelf"}
+
+
+def test_what_needs_room_gets_it_without_patchelf(
+    plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(applying, "find_patchelf", missing)
+    assert applied(tmp_path, plain, NEEDING_ROOM).ways == {"pkg/lib.so": "with room at its end"}
+
+
+def test_patchelf_gets_what_is_declined_with_the_reason(plain: bytes, tmp_path: Path) -> None:
+    done = applied(tmp_path, plain + b"appended, for example by zip", NEEDING_ROOM)
+    (way,) = done.ways.values()
+    assert way.startswith("patchelf, because bytes are appended to it")
