@@ -14,7 +14,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import Edited, edit
 from wheelfix.elf.growth import LARGEST_PAGE
-from wheelfix.elf.image import Image
+from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, with_needed_renamed
 from wheelfix.elf.patch import Copy
 from wheelfix.elf.reader import read_elf
@@ -237,7 +237,7 @@ def header_at(content: bytes, kind: Pt) -> int:
     return 64 + 56 * number
 
 
-def edited_path(content: bytes) -> Edited:
+def edited_path(content: Buffer) -> Edited:
     before = read_elf(content, "lib.so")
     return edit(content, before, replace(before, runpath=PATH), "lib.so")
 
@@ -363,8 +363,8 @@ def test_offsets_beyond_four_gigabytes(plain: bytes, folder: Path) -> None:
         file.write(plain[:0x28] + far.to_bytes(8, "little") + plain[0x30:])
         file.seek(far)
         file.write(plain[at:])
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
-        edited = edited_path(content)  # type: ignore[arg-type] # any buffer
+    with path.open("rb") as read, mmap.mmap(read.fileno(), 0, prot=mmap.PROT_READ) as content:
+        edited = edited_path(content)
         assert edited.declined == ""
         assert edited.patch.size > far
         new = [piece for piece in edited.patch.pieces if not isinstance(piece, Copy)]
