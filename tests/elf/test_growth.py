@@ -335,7 +335,11 @@ def test_what_is_appended_stays_where_it_is(plain: bytes) -> None:
     edited = edited_path(plain + b"PK\5\6" + bytes(60) + b"archive")
     assert "appended" in edited.declined
     assert edited.elf.runpath is None
-    assert edited_path(plain + bytes(10)).declined == ""
+    padded = plain + bytes(10)
+    once = edited_path(padded)
+    assert once.declined == ""
+    wanted = replace(once.elf, soname="z" * 200)
+    assert edit(once.patch.content(padded), once.elf, wanted, "lib.so").declined == ""
 
 
 def test_a_machine_without_known_pages_is_declined(plain: bytes) -> None:

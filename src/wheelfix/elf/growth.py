@@ -215,7 +215,8 @@ class _Growth:
         if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
         behind = len(self.patch.view) - segment.gap
-        unit = _UNIT if all(s.align <= _UNIT for s in self.image.sections) else _PAGE
+        moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
+        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _PAGE
         size = end - segment.gap
         self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
         self._set_headers(segment, moves, end)
@@ -255,15 +256,17 @@ class _Growth:
         flags = last.flags | (PF_W if self.moves_dynamic else 0)
         if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
             return None
-        table, size = self.image.program_headers
         ends = [
-            table + size,
+            sum(self.image.program_headers),
             *(header.offset + header.filesz for header in self.headers),
             *(s.offset + s.size for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
         ]
         if max(ends) > gap:
             return None
-        start = -(-(last.offset + last.memsz) // _UNIT) * _UNIT
+        size = len(self.patch.view)
+        if last.memsz == last.filesz and self._end_of_content() <= gap:
+            gap = size  # what is behind the segment is padding
+        start = -(-max(gap, last.offset + last.memsz) // _UNIT) * _UNIT
         number = self.headers.index(last)
         return _Segment(gap, start, last.vaddr - last.offset, last._replace(flags=flags), number)
 
