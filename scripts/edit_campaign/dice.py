@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wheelfix.elf.model import Elf, with_needed_renamed, without_needed
+from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
 
 _PATHS = (
     "$ORIGIN",
@@ -76,7 +76,7 @@ def _added(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
         name = dice.choice(extra)
         name = dice.choice((name, *aliases(name)))
         if name not in elf.needed:
-            elf = replace(elf, needed=(name, *elf.needed))
+            elf = with_needed_first(elf, name)
     return elf
 
 

@@ -15,7 +15,7 @@ from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import Edited, edit
 from wheelfix.elf.growth import LARGEST_PAGE
 from wheelfix.elf.image import Buffer, Image
-from wheelfix.elf.model import Elf, with_needed_renamed
+from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Copy
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
@@ -424,3 +424,15 @@ def test_the_old_name_of_a_renamed_library_can_be_added(folder: Path) -> None:
     content = path.read_bytes()
     renamed = with_needed_renamed(read_elf(content, "lib.so"), "liba.so.1", "liba-0123abcd.so.1")
     proved(content, replace(renamed, needed=("liba.so.1", *renamed.needed)))
+
+
+def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
+    flags = ["-Wl,-f,libfilter.so.1", "-Wl,-f,libother.so.1"]
+    source = "int f(void) { return 42; }"
+    path = shared_object(folder / "x.so", source, needed=[folder / "liba.so.1"], flags=flags)
+    content = path.read_bytes()
+    before = read_elf(content, "lib.so")
+    assert len(before.filtees) == 2
+    proved(content, with_needed_first(longer(before), "libm.so.6"))
+    proved(content, without_needed(longer(before), {"liba.so.1"}))
+    assert answer(folder, proved(content, with_needed_first(before, "x" * 9 + ".so"))) == 255

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.growth import NoRoomError, capacity, grow
 from wheelfix.elf.image import Buffer, Image
-from wheelfix.elf.model import Elf, Segment, with_needed_renamed, without_needed
+from wheelfix.elf.model import Elf, Filtee, Segment, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Patch, PatchDraft
 from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
@@ -214,7 +214,16 @@ def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
         return now, draft
     draft = _without_entries(draft, set(range(len(now.needed))).difference(kept))
     draft = _without_records(draft, gone) if gone else draft
-    return replace(without_needed(now, gone), needed=needed), draft
+    now = replace(without_needed(now, gone), needed=needed)
+    return replace(now, filtees=_filtees(now, draft)), draft
+
+
+def _filtees(elf: Elf, draft: _Draft) -> tuple[Filtee, ...]:
+    """Return the filtees of `elf` with their places among the DT_NEEDED entries of `draft`."""
+    tags = [tag for tag, _ in draft.entries if tag in {Dt.NEEDED, Dt.FILTER, Dt.AUXILIARY}]
+    places = (tags[:at].count(Dt.NEEDED) for at, tag in enumerate(tags) if tag != Dt.NEEDED)
+    pairs = zip(elf.filtees, places, strict=True)
+    return tuple(filtee._replace(position=place) for filtee, place in pairs)
 
 
 def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
@@ -306,14 +315,15 @@ def _with_needed_added(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft
         grown, at = placed
         needed = [place for place, (tag, _) in enumerate(grown.entries) if tag == Dt.NEEDED]
         end = needed[-1] + 1 if needed else 0
-        place = needed[number] if number < len(needed) else end
+        place = needed[number] if 0 < number < len(needed) else end if number else 0
         entries = (*grown.entries[:place], (int(Dt.NEEDED), at), *grown.entries[place:])
         grown = replace(grown, entries=entries)
     names = (
         now.needed[old_of[number]] if number in old_of else name
         for number, name in enumerate(after.needed)
     )
-    return replace(now, needed=tuple(names)), grown
+    now = replace(now, needed=tuple(names))
+    return replace(now, filtees=_filtees(now, grown)), grown
 
 
 def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = None) -> _Draft:
