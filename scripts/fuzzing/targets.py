@@ -180,16 +180,17 @@ def try_edit(data: bytes) -> None:
     before = read_elf(data, "x.so")
     wanted = replace(
         before,
-        needed=(
-            *(f"libnew-{number}.so" for number in range(dice.choice((0, 0, 1, 20)))),
-            *(name for name in before.needed if dice.random() < 0.7),
-        ),
+        needed=tuple(name for name in before.needed if dice.random() < 0.7),
         soname=dice.choice((before.soname, "libx.so", None)),
         runpath=dice.choice(
-            (before.runpath, "$ORIGIN", "$ORIGIN/" + "l" * dice.choice((1, 9, 900)), None)
+            (before.runpath, "$ORIGIN", "$ORIGIN/" + "l" * dice.randrange(9), None)
         ),
         rpath=dice.choice((before.rpath, None)),
     )
+    if dice.random() < 0.5:
+        added = (f"libnew-{number}.so" for number in range(dice.choice((0, 1, 20))))
+        path = dice.choice((wanted.rpath, "l" * 900))
+        wanted = replace(wanted, needed=(*added, *wanted.needed), rpath=path)
     now, patch, _ = dice.choice((edit, edit_in_place))(data, before, wanted, "x.so")
     content = patch.content(data)
     found = read_elf(content, "x.so")

@@ -463,7 +463,7 @@ def test_a_wheel_that_changes_while_it_is_read(
 def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
-    plain = repaired(wheel, tmp_path / "plain", environ)
+    plain = repair(wheel, Settings(wheel_dir=tmp_path / "plain"), environ)
     victim = tmp_path / wheel.name
     victim.write_bytes(wheel.read_bytes())
 
