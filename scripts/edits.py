@@ -1,6 +1,6 @@
 """Edit real objects at random, and let the real loaders judge: edited, stripped, edited again.
 
-python scripts/edits.py -n 1000 --wheels /work/cache/published
+python scripts/edits.py -n 1000 --linked --wheels wheelhouse
 python scripts/edits.py -n 500 --root /srv/arm64 --qemu qemu-aarch64-static
 """
 

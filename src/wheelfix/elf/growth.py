@@ -156,7 +156,7 @@ class _Segment(NamedTuple):
 def grow(
     patch: PatchDraft, dynamic: Dynamic, entries: Sequence[tuple[int, int]], strings: bytes
 ) -> tuple[Segment, ...]:
-    """Write .dynamic and .dynstr, of which one or both have become larger; return the segments.
+    """Write .dynamic and .dynstr; one or both have become larger; return the segments.
 
     Raises `NoRoomError`, with nothing written, where that cannot be done safely.
     """
