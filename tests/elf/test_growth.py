@@ -436,3 +436,20 @@ def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
     proved(content, with_needed_first(longer(before), "libm.so.6"))
     proved(content, without_needed(longer(before), {"liba.so.1"}))
     assert answer(folder, proved(content, with_needed_first(before, "x" * 9 + ".so"))) == 255
+
+
+def test_no_segment_is_left_without_sections(folder: Path) -> None:
+    """strip writes a broken segment in the place of an empty one, such as one made by patchelf."""
+    alone = CODE_FIRST.replace(".dynamic : { *(.dynamic) } :rw :dynamic .got", ".got")
+    alone = alone.replace(" rw PT_LOAD", " own PT_LOAD FLAGS(6); rw PT_LOAD")
+    place = ".dynamic : { *(.dynamic) } :own :dynamic . = ALIGN(CONSTANT(MAXPAGESIZE)); .tdata :"
+    script = folder / "dynamic-alone.ld"
+    script.write_text(alone.replace(".tdata :", place))
+    flags = ["-T", str(script)]
+    source = "int x[9]; int f(void) { return x[3] + 42; }"
+    content = shared_object(folder / "alone.so", source, flags=flags).read_bytes()
+    assert answer(folder, content) == ANSWER
+    before = read_elf(content, "lib.so")
+    assert answer(folder, proved(content, replace(before, soname="y" * 99))) == ANSWER
+    edited = edit(content, before, fuller(before), "lib.so")
+    assert "without sections" in edited.declined

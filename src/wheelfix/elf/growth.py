@@ -214,6 +214,9 @@ class _Growth:
         end = max(move.offset + move.size for move in moves)
         if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
+        loads = [h for n, h in enumerate(self.headers) if h.type == Pt.LOAD and n != segment.number]
+        if any(self._is_emptied(load, moves) for load in loads):
+            raise NoRoomError("a segment would be left without sections, which strip breaks")
         behind = len(self.patch.view) - segment.gap
         moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
         unit = _UNIT if all(section.align <= _UNIT for section in moved) else _PAGE
@@ -223,6 +226,18 @@ class _Growth:
         self._write_tables(moves)
         self._write_sections(moves)
         self._write_headers()
+
+    def _is_emptied(self, load: _Header, moves: Sequence[_Move]) -> bool:
+        """Return whether all sections of a segment move away, as of one that patchelf made."""
+        inside = [
+            section
+            for section in self.image.sections
+            if section.flags & SHF_ALLOC
+            and section.size
+            and load.vaddr <= section.addr < load.vaddr + load.memsz
+        ]
+        left = (s for s in inside if not any(move.holds(s.addr, s.size) for move in moves))
+        return bool(inside) and next(left, None) is None
 
     # --- where -----------------------------------------------------------------------------------
 
