@@ -112,13 +112,13 @@ def _judged(case: Case) -> bytes:
     wanted = without_needed(elf, {"libtwo.so.1"})
     if wanted.runpath and wanted.rpath is None:
         wanted = replace(wanted, runpath="$ORIGIN/../odd")
-    data = bytearray(case.data)
-    now = edit_in_place(data, elf, wanted, "odd.so")
+    now, patch, _ = edit_in_place(case.data, elf, wanted, "odd.so")
     if now != wanted:
         raise ValueError("it is not edited in place")
+    data = patch.content(case.data)
     if found := differences(case.data, data, now, "odd.so"):
         raise ValueError(f"the comparison rejects it: {'; '.join(found)}")
-    return bytes(data)
+    return data
 
 
 def _unlike(before: Elf, now: Elf) -> Iterator[str]:

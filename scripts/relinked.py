@@ -22,7 +22,6 @@ from pathlib import Path
 
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf, without_needed
-from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.settings import PruneNeeded, Settings
@@ -106,9 +105,8 @@ def rows(project: str, cache: Path) -> Iterator[Row]:
             if finding.name == "unused-needed-kept" and finding.member == member
         }
         names = {edit.name for edit in edits}
-        data = bytearray(content[member])
-        edit_in_place(data, elf, without_needed(elf, names), member)
-        pruned = read_elf(data, member)
+        data = content[member]
+        pruned = edit_in_place(data, elf, without_needed(elf, names), member).elf
         left = frozenset(pruned.needed) - frozenset(wanted[member].needed)
         kept |= {name: why for name, why in ALWAYS_KEPT.items() if name in left}
         yield Row(

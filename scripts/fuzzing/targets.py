@@ -21,7 +21,7 @@ from fuzzing.well_formed import settings_file, source_text, wheel_file
 from oracle.lookups import read_lookups
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
-from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.editor import edit, edit_in_place
 from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, WheelfixError
@@ -187,18 +187,22 @@ def try_edit(data: bytes) -> None:
         ),
         rpath=dice.choice((before.rpath, None)),
     )
-    content = bytearray(data)
-    now = edit_in_place(content, before, wanted, "x.so")
-    found = read_elf(bytes(content), "x.so")
+    if dice.random() < 0.5:
+        added = (f"libnew-{number}.so" for number in range(dice.choice((0, 1, 20))))
+        path = dice.choice((wanted.rpath, "l" * 900))
+        wanted = replace(wanted, needed=(*added, *wanted.needed), rpath=path)
+    now, patch, _ = dice.choice((edit, edit_in_place))(data, before, wanted, "x.so")
+    content = patch.content(data)
+    found = read_elf(content, "x.so")
     if (found.needed, found.soname, found.runpath) != (now.needed, now.soname, now.runpath):
         # Tables that overlap can do that; a repair publishes nothing that `elfverify` doubts.
-        if not differences(data, bytes(content), now, "x.so"):
+        if not differences(data, content, now, "x.so"):
             raise AssertionError("the edited object does not say what the editor says")
         return
-    if bytes(content) != data and differences(data, bytes(content), now, "x.so"):
+    if content != data and differences(data, content, now, "x.so"):
         return
     if dice.randrange(READELF_EACH) == 0 and _readelf(data) == "":
-        said = _readelf(bytes(content))
+        said = _readelf(content)
         if said:
             raise AssertionError(f"readelf rejects what was written: {said}")
 

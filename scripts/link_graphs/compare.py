@@ -126,12 +126,13 @@ class _NoStrings(GivenLibraries):
 
 def prune(full: Path, pruned: Path, names: set[str]) -> None:
     """Write `full` without the DT_NEEDED entries `names`, edited in place."""
-    data = bytearray(full.read_bytes())
+    data = full.read_bytes()
     before = read_elf(data, full.name)
     after = without_needed(before, names)
-    if edit_in_place(data, before, after, full.name) != after:
+    edited = edit_in_place(data, before, after, full.name)
+    if edited.elf != after:
         raise RuntimeError(f"{full}: dropping {names} needs room")
-    pruned.write_bytes(data)
+    pruned.write_bytes(edited.patch.content(data))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,8 +87,10 @@ class SacrificialEntry(StrEnum):
 
 
 class Patcher(StrEnum):
-    """Which program edits ELF objects where wheelfix itself cannot."""
+    """What edits ELF objects that need more room than they have."""
 
+    AUTO = "auto"
+    """wheelfix itself; patchelf for an object that it declines."""
     PATCHELF = "patchelf"
     LIEF_PATCHELF = "lief-patchelf"
     NONE = "none"
@@ -362,12 +364,13 @@ class Settings:
         commands=_REPAIR,
     ).default(False)
     patcher: Patcher = Setting(
-        "Program that edits ELF objects where wheelfix itself cannot: patchelf, lief-patchelf, or "
-        "none, which edits no object at all.",
+        "What edits ELF objects that need more room than they have: auto (wheelfix itself, and "
+        "patchelf for what it declines), patchelf, lief-patchelf, or none, which edits no object "
+        "at all.",
         group=Group.WRITING,
         variable="AUDITWHEEL_PATCHER",
         commands=_REPAIR,
-    ).default(Patcher.PATCHELF)
+    ).default(Patcher.AUTO)
 
     # --- which rules, and how far they may go ----------------------------------------------------
     select: tuple[str, ...] = Setting(

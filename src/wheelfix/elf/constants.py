@@ -17,10 +17,12 @@ NT_DLOPEN = 0x407C0C0A
 class Pt(IntEnum):
     """`p_type`, gABI chapter 5, "Program Header", and the GNU ones."""
 
+    NULL = 0
     LOAD = 1
     DYNAMIC = 2
     INTERP = 3
     NOTE = 4
+    PHDR = 6
     TLS = 7
     GNU_STACK = 0x6474E551
     GNU_RELRO = 0x6474E552
@@ -34,11 +36,16 @@ class Sht(IntEnum):
     PROGBITS = 1
     SYMTAB = 2
     STRTAB = 3
+    RELA = 4
+    HASH = 5
     DYNAMIC = 6
     NOTE = 7
     NOBITS = 8
+    REL = 9
     DYNSYM = 11
     X86_64_UNWIND = 0x70000001
+    GNU_HASH = 0x6FFFFFF6
+    GNU_VERDEF = 0x6FFFFFFD
     GNU_VERNEED = 0x6FFFFFFE
     GNU_VERSYM = 0x6FFFFFFF
 
@@ -131,6 +138,8 @@ DF_1_NOW = 1
 DF_1_NODEFLIB = 0x800
 DF_1_PIE = 0x08000000
 
+PF_X = 1
+PF_W = 2
 PF_R = 4
 
 R_COPY: dict[int, int] = {

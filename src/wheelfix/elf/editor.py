@@ -1,21 +1,24 @@
-"""In-place edits of an ELF object: nothing grows or moves, and nothing is added.
+"""Edits of an ELF object: in its own bytes as far as there is room, else with a segment more.
 
-A DT_NEEDED entry is dropped together with its Verneed record. Names and search paths are changed if
-.dynstr has the new string already, or has room for it in a string that nothing else uses. Tables
-are found as the loader finds them, so an object without section headers can be edited as well;
-section headers are kept correct.
+A DT_NEEDED entry is dropped together with its Verneed record. Names and search paths are changed in
+place if .dynstr has the new string already, or has room for it in a string that nothing else uses.
+What needs more room gets it at the end of the object (`elf.growth`). Tables are found as the loader
+finds them, so an object without section headers can be edited as well; section headers are kept
+correct.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
-from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf, with_needed_renamed, without_needed
+from wheelfix.elf.growth import NoRoomError, capacity, grow
+from wheelfix.elf.image import Buffer, Image
+from wheelfix.elf.model import Elf, Filtee, Segment, with_needed_renamed, without_needed
+from wheelfix.elf.patch import Patch, PatchDraft
 from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
 
@@ -34,31 +37,56 @@ _STRING_TAGS = {
 }
 
 
-def edit_in_place(
-    data: bytearray | memoryview | mmap.mmap, before: Elf, after: Elf, name: str
-) -> Elf:
-    """Apply as much of the change from `before` to `after` as fits; return the resulting `Elf`.
+class Edited(NamedTuple):
+    """An edited object."""
 
-    `data` is the writable content of the object `before`; its size does not change. If the result
-    is not `after`, the other changes need more room than the object has. DT_NEEDED entries can
-    always be dropped: their Verneed records are dropped with them, and weak references to those
-    versions become unversioned.
+    elf: Elf
+    """What the object says after the edit."""
+    patch: Patch
+    declined: str = ""
+    """Why the object could not grow, in words that follow "because"; empty if it need not."""
 
-    Raises `PlanConflictError`, with `data` unchanged, if a strong reference needs a version to be
-    dropped, or a version would be needed from a library without DT_NEEDED; `BadElfError` for
-    broken tables.
+
+def edit(data: Buffer, before: Elf, after: Elf, name: str) -> Edited:
+    """Change the object `before` to `after`, which differ in names, search paths and versions.
+
+    `data` is its content. If the resulting `Elf` is not `after` in all but its segments, `declined`
+    says why; the changes that fit are made all the same. DT_NEEDED entries can always be dropped:
+    their Verneed records are dropped with them, and weak references to those versions become
+    unversioned.
+
+    Raises `PlanConflictError` if a strong reference needs a version to be dropped, or a version
+    would be needed from a library without DT_NEEDED; `BadElfError` for broken tables.
     """
+    try:
+        return _edited(data, before, after, name, may_grow=True)
+    except NoRoomError as error:
+        return edit_in_place(data, before, after, name)._replace(declined=str(error))
+
+
+def edit_in_place(data: Buffer, before: Elf, after: Elf, name: str) -> Edited:
+    """Change `before` to `after` as `edit` does, as far as the size of the object stays."""
+    return _edited(data, before, after, name, may_grow=False)
+
+
+def _edited(data: Buffer, before: Elf, after: Elf, name: str, *, may_grow: bool) -> Edited:
     with memoryview(data) as view:
         image = Image.parse(view, name)
         dynamic = Dynamic.parse(image)
+        patch = PatchDraft(view)
         if dynamic is None or before == after:
-            return before
-        now, draft = before, _Draft.of(dynamic)
-        for step in (_with_needed_dropped, _with_needed_renamed, _with_soname, _with_paths):
+            return Edited(before, patch.finished())
+        now, draft = before, replace(_Draft.of(dynamic), may_grow=may_grow)
+        for step in (
+            _with_needed_dropped,
+            _with_needed_renamed,
+            _with_needed_added,
+            _with_soname,
+            _with_paths,
+        ):
             now, draft = step(now, after, draft)
-        for at, raw in list(_writes(draft.wiped())):
-            view[at : at + len(raw)] = raw
-        return now
+        segments = _write(draft.wiped(), patch)
+        return Edited(replace(now, segments=segments), patch.finished())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +106,8 @@ class _Draft:
     """Numbers of the symbols that lose their version."""
     vacated: tuple[int, ...] = ()
     """Offsets into `strings` that tags and version needs no longer use."""
+    may_grow: bool = False
+    """Whether the object may get a segment for what does not fit."""
 
     @classmethod
     def of(cls, dynamic: Dynamic) -> _Draft:
@@ -88,7 +118,7 @@ class _Draft:
             needs=tuple(dynamic.need_records()),
             strings=dynamic.strings,
             fixed=_fixed_strings(dynamic),
-            capacity=_capacity(dynamic),
+            capacity=capacity(dynamic),
         )
 
     def text(self, offset: int) -> str:
@@ -99,7 +129,7 @@ class _Draft:
         return self.strings[offset:end].decode("utf-8", "surrogateescape")
 
     def place(self, text: str) -> tuple[_Draft, int] | None:
-        """Find `text` among the strings, or write it over an unused one; None without room."""
+        """Find `text` among the strings, or put it in; None without room."""
         raw = text.encode("utf-8", "surrogateescape") + b"\0"
         at = self.strings.find(raw)
         if at >= 0:
@@ -107,7 +137,14 @@ class _Draft:
         for start, stop in self._free():
             if len(raw) <= stop - start:
                 return self._overwritten(start, stop, raw), start
+        if self.may_grow:
+            return replace(self, strings=self.strings + raw), len(self.strings)
         return None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return len(self.entries) >= self.capacity and not self.may_grow
 
     def wiped(self) -> _Draft:
         """Fill unused strings with zeros: they may name build directories."""
@@ -158,19 +195,6 @@ def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
     return frozenset(chain(names, definitions))
 
 
-def _capacity(dynamic: Dynamic) -> int:
-    """Count the entries in use and the zeroed ones after them, without the final DT_NULL."""
-    segment = dynamic.image.segment(Pt.DYNAMIC)
-    used, size = len(dynamic.entries), dynamic.image.structs.dyn.size
-    if segment is None or segment.filesz < used * size:
-        return used
-    at, room = dynamic.image.extent(segment.vaddr, "the dynamic section")
-    end = at + min(segment.filesz, room)
-    raw = bytes(dynamic.image.view[at + used * size : end])
-    zeros = len(raw) - len(raw.lstrip(b"\0"))
-    return used + max(zeros // size - 1, 0)
-
-
 def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     """Drop the DT_NEEDED entries and Verneed records that `after` does not have."""
     pairs = _pairs(now, after)
@@ -190,7 +214,16 @@ def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
         return now, draft
     draft = _without_entries(draft, set(range(len(now.needed))).difference(kept))
     draft = _without_records(draft, gone) if gone else draft
-    return replace(without_needed(now, gone), needed=needed), draft
+    now = replace(without_needed(now, gone), needed=needed)
+    return replace(now, filtees=_filtees(now, draft)), draft
+
+
+def _filtees(elf: Elf, draft: _Draft) -> tuple[Filtee, ...]:
+    """Return the filtees of `elf` with their places among the DT_NEEDED entries of `draft`."""
+    tags = [tag for tag, _ in draft.entries if tag in {Dt.NEEDED, Dt.FILTER, Dt.AUXILIARY}]
+    places = (tags[:at].count(Dt.NEEDED) for at, tag in enumerate(tags) if tag != Dt.NEEDED)
+    pairs = zip(elf.filtees, places, strict=True)
+    return tuple(filtee._replace(position=place) for filtee, place in pairs)
 
 
 def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
@@ -267,6 +300,32 @@ def _with_needed_renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
     return now, draft
 
 
+def _with_needed_added(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    """Add the DT_NEEDED entries that only `after` has, as far as there is room for all of them."""
+    old_of = {new: old for old, new in _pairs(now, after).items()}
+    if len(old_of) != len(now.needed) or len(old_of) == len(after.needed):
+        return now, draft
+    grown = draft
+    for number, name in enumerate(after.needed):
+        if number in old_of:
+            continue
+        placed = grown.place(name)
+        if placed is None or grown.is_full:
+            return now, draft
+        grown, at = placed
+        needed = [place for place, (tag, _) in enumerate(grown.entries) if tag == Dt.NEEDED]
+        end = needed[-1] + 1 if needed else 0
+        place = needed[number] if 0 < number < len(needed) else end if number else 0
+        entries = (*grown.entries[:place], (int(Dt.NEEDED), at), *grown.entries[place:])
+        grown = replace(grown, entries=entries)
+    names = (
+        now.needed[old_of[number]] if number in old_of else name
+        for number, name in enumerate(after.needed)
+    )
+    now = replace(now, needed=tuple(names))
+    return replace(now, filtees=_filtees(now, grown)), grown
+
+
 def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = None) -> _Draft:
     """Set the name of the library `name` in DT_NEEDED and Verneed to the string at `offset`."""
     entries = [
@@ -303,8 +362,8 @@ def _pairs(before: Elf, after: Elf) -> dict[int, int]:
     pairs: dict[int, int] = {}
     end = len(new)
     for number, name in reversed(list(enumerate(old))):
-        known = name if name in new[:end] else bound.get(name)
-        if known in new[:end]:
+        known = next((n for n in (bound.get(name), name) if n in new[:end]), None)
+        if known is not None:
             end -= 1 + new[:end][::-1].index(known)
         elif (
             name not in bound
@@ -349,30 +408,36 @@ def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
         if text is None:
             continue
         placed = draft.place(text)
-        if placed is None or len(draft.entries) == draft.capacity:
+        if placed is None or draft.is_full:
             return None
         entries.insert(place, (tag, placed[1]))
         draft = replace(placed[0], entries=tuple(entries))
     return draft
 
 
-def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
-    """Yield file offset and new content of each change."""
+def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
+    """Write each change; return the segments.
+
+    Raises `NoRoomError` if the object cannot grow.
+    """
     dynamic, image = draft.dynamic, draft.dynamic.image
+    half = image.structs.half.pack(VER_NDX_GLOBAL)
+    for number in draft.unversioned:
+        patch.write(image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half)
+    for at, raw in chain(_need_writes(draft), _section_writes(draft)):
+        patch.write(at, raw)
+    if len(draft.strings) > len(dynamic.strings) or len(draft.entries) > draft.capacity:
+        return grow(patch, dynamic, draft.entries, draft.strings)
     segment = image.segment(Pt.DYNAMIC)
     if segment is not None and draft.entries != dynamic.entries:
         dyn = image.structs.dyn
         raw = b"".join(dyn.pack(*entry) for entry in draft.entries)
         raw = raw.ljust(len(dynamic.entries) * dyn.size, b"\0")
-        yield image.offset(segment.vaddr, len(raw), "the dynamic section"), raw
+        patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
     if draft.strings != dynamic.strings:
         at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
-        yield at, draft.strings
-    half = image.structs.half.pack(VER_NDX_GLOBAL)
-    for number in draft.unversioned:
-        yield image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half
-    yield from _need_writes(draft)
-    yield from _section_writes(draft)
+        patch.write(at, draft.strings)
+    return image.segments
 
 
 def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

@@ -95,6 +95,8 @@ class Section(NamedTuple):
     size: int
     link: int
     """`sh_link`, as a section's number: for a symbol table its strings."""
+    align: int
+    """`sh_addralign`, bytes."""
 
 
 class Mapped(NamedTuple):
@@ -338,7 +340,7 @@ def _sections(
         return ()
     budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(Section(*fields[:7]) for fields in raw)
+    return tuple(Section(*(*fields[:7], fields[8])) for fields in raw)
 
 
 def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:

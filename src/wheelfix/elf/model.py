@@ -251,6 +251,12 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
     return replace(
         elf,
         needed=tuple(name for name in elf.needed if name not in names),
+        filtees=tuple(
+            filtee._replace(
+                position=sum(name not in names for name in elf.needed[: filtee.position])
+            )
+            for filtee in elf.filtees
+        ),
         verneed=tuple(need for need in elf.verneed if need.file not in names),
         undefined=tuple(
             symbol._replace(version=None, file=None)
@@ -270,6 +276,12 @@ def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -
         rpath=path if tag is PathTag.RPATH else None,
         runpath=path if tag is PathTag.RUNPATH else None,
     )
+
+
+def with_needed_first(elf: Elf, name: str) -> Elf:
+    """Return `elf` with the DT_NEEDED entry `name` before all others."""
+    filtees = tuple(f._replace(position=f.position + 1) for f in elf.filtees)
+    return replace(elf, needed=(name, *elf.needed), filtees=filtees)
 
 
 def with_needed_renamed(elf: Elf, old: str, new: str) -> Elf:

@@ -10,8 +10,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
+from wheelfix.elf import editor
 from wheelfix.elf.compare import differences
-from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.image import Buffer
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
 from wheelfix.errors import SettingsError, VerificationError
@@ -40,7 +41,7 @@ class Applied:
     moved: Mapping[str, str]
     """Member -> the member of the input whose bytes it has, where the names differ."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
+    """Member -> how its object was edited: "in place", "with room at its end", or "patchelf"."""
 
 
 class _Source(NamedTuple):
@@ -66,7 +67,7 @@ def apply(
     after: Wheel,
     edits: Iterable[Edit],
     workdir: Path,
-    patcher: Patcher = Patcher.PATCHELF,
+    patcher: Patcher = Patcher.AUTO,
 ) -> Applied:
     """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
 
@@ -85,9 +86,10 @@ def apply(
     sizes = {member.name: member.size for member in after.members}
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
     find = find_lief_patchelf if patcher is Patcher.LIEF_PATCHELF else find_patchelf
-    edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find))
+    own = editor.edit if patcher is Patcher.AUTO else editor.edit_in_place
+    editing = partial(_edit, archive=archive, workdir=workdir, own=own, patchelf=cache(find))
     with ThreadPoolExecutor(_THREADS) as pool:
-        edited = dict(zip([job.member for job in jobs], pool.map(edit, jobs), strict=True))
+        edited = dict(zip([job.member for job in jobs], pool.map(editing, jobs), strict=True))
     content = {m: source.data for m, source in sources.items() if not isinstance(source.data, str)}
     return Applied(
         content=content | {member: path for member, (path, _) in edited.items()},
@@ -125,15 +127,16 @@ def _sources(wheel: Wheel, edits: Iterable[Edit]) -> dict[str, _Source]:
     return sources
 
 
+_Own = Callable[[Buffer, Elf, Elf, str], editor.Edited]
+"""`editor.edit`, or `editor.edit_in_place` where patchelf is to make what needs room."""
+
+
 def _edit(
-    job: _Job, *, archive: Archive, workdir: Path, patchelf: Callable[[], Patchelf]
+    job: _Job, *, archive: Archive, workdir: Path, own: _Own, patchelf: Callable[[], Patchelf]
 ) -> tuple[Path, str]:
     """Edit a copy of an object; return the copy, and the way of editing as in `Applied.ways`."""
     with _opened(job.data, archive) as original:
-        with NamedTemporaryFile(dir=workdir, delete=False) as file:
-            file.writelines(pieces(original))
-        path = Path(file.name)
-        way = _edit_file(path, job, patchelf)
+        path, way = _edited(original, job, workdir, own, patchelf)
         with _mapped(path) as written:
             found = differences(original, written, job.wanted, job.member)
     if found:
@@ -144,25 +147,43 @@ def _edit(
     return path, way
 
 
-def _edit_file(path: Path, job: _Job, patchelf: Callable[[], Patchelf]) -> str:
-    """Edit in place where that is possible, otherwise by patchelf; return the way.
+def _edited(
+    original: memoryview, job: _Job, workdir: Path, own: _Own, patchelf: Callable[[], Patchelf]
+) -> tuple[Path, str]:
+    """Write the edited object, and leave to patchelf what `own` does not do; return the way.
 
     Strip first: stripping a patched file breaks it (pypa/auditwheel 716).
     """
     before, wanted = job.before, job.wanted
     if before.symtab and not wanted.symtab:
-        strip(path)
-        before = replace(
-            before, symtab=False, symtab_size=wanted.symtab_size, debug_size=wanted.debug_size
-        )
+        stripped = _written(pieces(original), workdir)
+        strip(stripped)
+        with _mapped(stripped) as bare:
+            rest = job._replace(
+                before=replace(
+                    before,
+                    symtab=False,
+                    symtab_size=wanted.symtab_size,
+                    debug_size=wanted.debug_size,
+                )
+            )
+            path, way = _edited(bare, rest, workdir, own, patchelf)
+        stripped.unlink()
+        return path, way
+    edited = own(original, before, wanted, job.member)
+    path = _written(edited.patch.chunks(original), workdir)
+    if replace(wanted, segments=edited.elf.segments) != edited.elf:
+        _patch(path, job.member, edited.elf, wanted, patchelf())
+        return path, f"patchelf, because {edited.declined}" if edited.declined else "patchelf"
     if before == wanted:
-        return ""
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
-        now = edit_in_place(data, before, wanted, job.member)
-    if now == wanted:
-        return "in place"
-    _patch(path, job.member, now, wanted, patchelf())
-    return "patchelf"
+        return path, ""
+    return path, "in place" if edited.patch.size == len(original) else "with room at its end"
+
+
+def _written(chunks: Iterable[bytes], workdir: Path) -> Path:
+    with NamedTemporaryFile(dir=workdir, delete=False) as file:
+        file.writelines(chunks)
+    return Path(file.name)
 
 
 def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -> None:

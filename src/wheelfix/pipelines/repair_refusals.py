@@ -66,5 +66,5 @@ def refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
         members = join_some(list(dict.fromkeys(edit.member for edit in edits)))
         raise ToolError(
             f"the patcher `none` cannot edit {members}: {len(edits):,} edits are needed",
-            hint="--patcher patchelf (the default) makes them, --dry-run then lists them",
+            hint="--patcher auto (the default) makes them, --dry-run then lists them",
         )

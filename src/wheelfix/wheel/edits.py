@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from wheelfix.elf.model import Elf, PathTag, with_entries, with_needed_renamed, without_needed
+from wheelfix.elf.model import (
+    Elf,
+    PathTag,
+    with_entries,
+    with_needed_first,
+    with_needed_renamed,
+    without_needed,
+)
 from wheelfix.wheel.dist_info import with_requirement
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.model import Member, Wheel
@@ -235,7 +242,7 @@ class AddNeeded(_NeededEdit):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
 
     def on_elf(self, elf: Elf) -> Elf:
-        return elf if self.name in elf.needed else replace(elf, needed=(self.name, *elf.needed))
+        return elf if self.name in elf.needed else with_needed_first(elf, self.name)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"

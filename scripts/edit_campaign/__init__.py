@@ -1,0 +1,1 @@
+"""Random edits of real objects, judged by real loaders and tools."""

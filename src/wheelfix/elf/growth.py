@@ -1,0 +1,638 @@
+"""Room for tables of an object that grow: a segment behind all others.
+
+.dynstr and .dynamic get their new place there, and no other byte of the loaded image moves. The
+segment is, in this order,
+
+- the last one, made longer, if nothing but bytes of the file is loaded there (no .bss): an earlier
+  edit made it. What is not loaded, such as debug information, moves behind it;
+- a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
+  the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
+  table of program headers. These are unused, or those of notes, hash tables and the like, which
+  then move to the new segment, too;
+- the last one, made longer, with the zeros of .bss in the file.
+
+The table of program headers stays behind the ELF header. binutils' strip and objcopy write it there
+whatever they read (bfd/elf.c, assign_file_positions_for_load_sections), eu-strip writes over one
+that no section covers, Linux before 5.18 looks for a program's there (fs/binfmt_elf.c, AT_PHDR),
+and glibc takes it for a part of any segment whose last page reaches as far (elf/dl-load.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from wheelfix.elf.constants import (
+    DF_1_PIE,
+    PF_R,
+    PF_W,
+    PF_X,
+    PN_XNUM,
+    SHF_ALLOC,
+    Dt,
+    Pt,
+    Sht,
+)
+from wheelfix.elf.image import Image, Section
+from wheelfix.elf.model import ElfType, Machine, Segment
+from wheelfix.elf.patch import PatchDraft
+from wheelfix.elf.symbol_tables import Dynamic
+
+LARGEST_PAGE: dict[int, int] = {
+    Machine.I386: 1 << 12,
+    Machine.PPC64: 1 << 16,
+    Machine.S390: 1 << 12,
+    Machine.ARM: 1 << 16,
+    Machine.X86_64: 1 << 14,
+    Machine.AARCH64: 1 << 16,
+    Machine.RISCV: 1 << 12,
+    Machine.LOONGARCH: 1 << 16,
+}
+"""Bytes; the largest page that a loader of the machine may have: the psABIs' and linkers' maximum
+page size; 16 KiB on x86-64 for Android."""
+
+_ADDRESSES = {
+    Dt.STRTAB,
+    Dt.SYMTAB,
+    Dt.HASH,
+    Dt.GNU_HASH,
+    Dt.VERSYM,
+    Dt.VERNEED,
+    Dt.VERDEF,
+    Dt.RELA,
+    Dt.REL,
+    Dt.JMPREL,
+    Dt.RELR,
+}
+"""Tags of tables that may move: nothing but these tags says where they are."""
+_MOVABLE = {
+    Sht.NOTE,
+    Sht.HASH,
+    Sht.GNU_HASH,
+    Sht.DYNSYM,
+    Sht.GNU_VERSYM,
+    Sht.GNU_VERNEED,
+    Sht.GNU_VERDEF,
+    Sht.REL,
+    Sht.RELA,
+}
+_MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
+"""Program headers of what may move."""
+_UNIT = 64
+"""Bytes; few sections need more alignment in the file."""
+_PAGE = 1 << 12
+"""Bytes; no section that is not loaded needs more."""
+_LARGEST_BSS = 1 << 20
+"""Bytes of zeros that are written to the file rather than to have the object refused."""
+_SPARE = 4
+"""Entries left empty at the end of a moved .dynamic, as GNU ld does, for the next edit."""
+_LARGEST_BLOCK = 1 << 24
+"""Bytes that may move to make room for one program header."""
+# Indices of the fields in the records of `image.Structs`.
+_E_SHOFF, _E_PHNUM = 5, 9
+_SH_ADDR, _SH_OFFSET, _SH_SIZE = 3, 4, 5
+
+
+class NoRoomError(Exception):
+    """Why an object cannot grow, in words that follow "because"."""
+
+
+class _Header(NamedTuple):
+    """A program header, fields in the order of ELF64."""
+
+    type: int
+    flags: int
+    offset: int
+    vaddr: int
+    paddr: int
+    filesz: int
+    memsz: int
+    align: int
+
+    def moved(self, move: _Move) -> _Header:
+        vaddr = self.vaddr + move.vaddr - move.old_vaddr
+        return self._replace(
+            offset=move.offset + self.vaddr - move.old_vaddr, vaddr=vaddr, paddr=vaddr
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """A range of the loaded image that gets a new place, and perhaps a new size."""
+
+    old_offset: int
+    old_vaddr: int
+    old_size: int
+    size: int
+    align: int
+    """The new address is the old one modulo this."""
+    order: int
+    """Number of its first section: binutils expect addresses in that order."""
+    offset: int = 0
+    vaddr: int = 0
+
+    def holds(self, vaddr: int, size: int) -> bool:
+        return (
+            self.old_vaddr <= vaddr < self.old_vaddr + self.old_size
+            and vaddr + size <= self.old_vaddr + self.old_size
+        )
+
+
+class _Segment(NamedTuple):
+    """The segment that gets the tables."""
+
+    gap: int
+    """File offset at which bytes are inserted."""
+    start: int
+    """File offset from which tables are written."""
+    shift: int
+    """The address of each byte less its file offset."""
+    header: _Header
+    number: int
+    """Of its program header."""
+
+
+def grow(
+    patch: PatchDraft, dynamic: Dynamic, entries: Sequence[tuple[int, int]], strings: bytes
+) -> tuple[Segment, ...]:
+    """Write .dynamic and .dynstr; one or both have become larger; return the segments.
+
+    Raises `NoRoomError`, with nothing written, where that cannot be done safely.
+    """
+    growth = _Growth.of(patch, dynamic, tuple(entries), strings)
+    growth.write()
+    return tuple(
+        Segment(h.type, h.flags, h.offset, h.vaddr, h.filesz, h.memsz, h.align)
+        for h in growth.headers
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Growth:
+    patch: PatchDraft
+    dynamic: Dynamic
+    entries: tuple[tuple[int, int], ...]
+    strings: bytes
+    headers: list[_Header]
+    moves_strings: bool
+    moves_dynamic: bool
+
+    @classmethod
+    def of(
+        cls,
+        patch: PatchDraft,
+        dynamic: Dynamic,
+        entries: tuple[tuple[int, int], ...],
+        strings: bytes,
+    ) -> _Growth:
+        return cls(
+            patch=patch,
+            dynamic=dynamic,
+            entries=entries,
+            strings=strings,
+            headers=list(_headers(dynamic.image)),
+            moves_strings=len(strings) > len(dynamic.strings),
+            moves_dynamic=len(entries) > capacity(dynamic),
+        )
+
+    @property
+    def image(self) -> Image:
+        return self.dynamic.image
+
+    @property
+    def is_program(self) -> bool:
+        return (
+            self.image.type == ElfType.EXEC
+            or self.image.segment(Pt.INTERP) is not None
+            or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
+        )
+
+    def write(self) -> None:
+        segment, block = self._segment()
+        moves = self._placed(segment, [m for m in (block, *self._tables()) if m is not None])
+        end = max(move.offset + move.size for move in moves)
+        if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
+            raise NoRoomError("its addresses are used up")
+        loads = [h for n, h in enumerate(self.headers) if h.type == Pt.LOAD and n != segment.number]
+        if any(self._is_emptied(load, moves) for load in loads):
+            raise NoRoomError("a segment would be left without sections, which strip breaks")
+        behind = len(self.patch.view) - segment.gap
+        moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
+        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _PAGE
+        size = end - segment.gap
+        self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
+        self._set_headers(segment, moves, end)
+        self._write_tables(moves)
+        self._write_sections(moves)
+        self._write_headers()
+
+    def _is_emptied(self, load: _Header, moves: Sequence[_Move]) -> bool:
+        """Return whether all sections of a segment move away, as of one that patchelf made."""
+        inside = [
+            section
+            for section in self.image.sections
+            if section.flags & SHF_ALLOC
+            and section.size
+            and load.vaddr <= section.addr < load.vaddr + load.memsz
+        ]
+        left = (s for s in inside if not any(move.holds(s.addr, s.size) for move in moves))
+        return bool(inside) and next(left, None) is None
+
+    # --- where -----------------------------------------------------------------------------------
+
+    def _segment(self) -> tuple[_Segment, _Move | None]:
+        """Choose the segment for the tables; return it with what moves for its program header."""
+        page = LARGEST_PAGE.get(self.image.machine)
+        if page is None:
+            raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
+        if Dt.STRTAB not in self.dynamic.tags:
+            raise NoRoomError("it has no string table")
+        loads = [header for header in self.headers if header.type == Pt.LOAD]
+        if not loads or [h.vaddr for h in loads] != sorted(h.vaddr for h in loads):
+            raise NoRoomError("its segments are not in the order of their addresses")
+        if self.moves_dynamic and self.is_program and self.image.segment(Pt.INTERP) is None:
+            raise NoRoomError("it relocates itself, from the place of its dynamic section")
+        if self._end_of_content() + 16 < len(self.patch.view):
+            raise NoRoomError("bytes are appended to it, which may be found by their place")
+        longer = self._longer(loads[-1])
+        if longer is not None and loads[-1].memsz == loads[-1].filesz:
+            return longer, None
+        found = self._with_header_for_new()
+        if found is not None:
+            return self._new(loads[-1], page), found[0]
+        if longer is not None and loads[-1].memsz - loads[-1].filesz <= _LARGEST_BSS:
+            return longer, None
+        raise NoRoomError("its table of program headers cannot grow where it is")
+
+    def _longer(self, last: _Header) -> _Segment | None:
+        """Return the last segment if it can be made longer, and what is behind it can move."""
+        gap = last.offset + last.filesz
+        flags = last.flags | (PF_W if self.moves_dynamic else 0)
+        if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
+            return None
+        ends = [
+            sum(self.image.program_headers),
+            *(header.offset + header.filesz for header in self.headers),
+            *(s.offset + s.size for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
+        ]
+        if max(ends) > gap:
+            return None
+        size = len(self.patch.view)
+        if last.memsz == last.filesz and self._end_of_content() <= gap:
+            gap = size  # what is behind the segment is padding
+        start = -(-max(gap, last.offset + last.memsz) // _UNIT) * _UNIT
+        number = self.headers.index(last)
+        return _Segment(gap, start, last.vaddr - last.offset, last._replace(flags=flags), number)
+
+    def _new(self, last: _Header, page: int) -> _Segment:
+        size = len(self.patch.view)
+        start = -(-size // _UNIT) * _UNIT
+        end = -(-(last.vaddr + last.memsz) // page) * page
+        shift = end + start % page - start
+        vaddr = start + shift
+        flags = PF_R | (PF_W if self.moves_dynamic else 0)
+        header = _Header(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
+        number = 1 + max(n for n, h in enumerate(self.headers) if h.type == Pt.LOAD)
+        self.headers.insert(number, header)
+        return _Segment(size, start, shift, header, number)
+
+    def _end_of_content(self) -> int:
+        """Return the end of all that the headers speak of; the file's end without sections."""
+        image = self.image
+        if not image.sections:
+            return len(image.view)
+        filled = (s for s in image.sections if s.type not in {Sht.NULL, Sht.NOBITS})
+        return max(
+            image.section_headers + len(image.sections) * image.structs.shdr.size,
+            *(section.offset + section.size for section in filled),
+            *(segment.offset + segment.filesz for segment in image.segments),
+        )
+
+    def _with_header_for_new(self) -> tuple[_Move | None] | None:
+        """Make room for a program header; return what moves for it, None where there is none."""
+        spare = {Pt.NULL} if self.is_program else {Pt.NULL, Pt.PHDR}
+        number = next((n for n, h in enumerate(self.headers) if h.type in spare), None)
+        if number is not None:
+            del self.headers[number]
+            return (None,)
+        offset, size = self.image.program_headers
+        end = offset + size
+        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(end, h)), None)
+        if load is None or len(self.headers) + 1 >= PN_XNUM:
+            return None
+        block = self._block(end, end + self.image.structs.phdr.size, load)
+        if block is None:
+            return None
+        return (self._block_move(*block, load) if block[0] < block[1] else None,)
+
+    def _block(self, start: int, wanted: int, load: _Header) -> tuple[int, int] | None:
+        """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
+        sections = sorted(
+            (s for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
+            key=lambda section: section.offset,
+        )
+        behind = [s for s in sections if s.offset + s.size > start]
+        first = stop = behind[0].offset if behind else 0
+        if first < start or any(self.patch.view[start : min(first, wanted)]):
+            return None
+        free = first
+        for section in behind:
+            wanted = max([wanted, *self._cut_segments(first, stop)])
+            if section.offset >= wanted:
+                free = wanted
+                break
+            free = section.offset + section.size
+            if self._is_vacated(section):
+                break
+            if not self._is_movable(section) or not _within(section.offset, load):
+                return None
+            stop = free
+        is_whole = not any(self._cut_segments(first, stop))
+        fits = free >= wanted and stop - first <= _LARGEST_BLOCK
+        return (first, stop) if fits and is_whole else None
+
+    def _cut_segments(self, start: int, stop: int) -> Iterator[int]:
+        """Yield the ends of the segments that begin before `stop` and end behind it."""
+        for header in self.headers:
+            end = header.offset + header.filesz
+            if header.type not in {Pt.LOAD, Pt.GNU_RELRO} and header.offset < stop < end:
+                if header.offset >= start:
+                    yield end
+                else:
+                    yield len(self.patch.view)  # more than can be moved
+
+    def _is_vacated(self, section: Section) -> bool:
+        at = self.dynamic.tags.get(Dt.STRTAB)
+        return self.moves_strings and section.type == Sht.STRTAB and section.addr == at
+
+    def _is_movable(self, section: Section) -> bool:
+        if section.type in {Sht.REL, Sht.RELA} and self.is_program:
+            return False
+        interpreter = self.image.segment(Pt.INTERP)
+        is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
+        return section.type in _MOVABLE or is_interpreter
+
+    def _block_move(self, start: int, stop: int, load: _Header) -> _Move:
+        inside = [
+            n for n, s in enumerate(self.image.sections) if _fills(s) and start <= s.offset < stop
+        ]
+        return _Move(
+            old_offset=start,
+            old_vaddr=start - load.offset + load.vaddr,
+            old_size=stop - start,
+            size=stop - start,
+            align=64,
+            order=min(inside, default=0),
+        )
+
+    def _tables(self) -> Iterator[_Move]:
+        tags, image = self.dynamic.tags, self.image
+        if self.moves_strings:
+            at = tags[Dt.STRTAB]
+            yield _Move(
+                old_offset=image.offset(at, len(self.dynamic.strings), "the string table"),
+                old_vaddr=at,
+                old_size=len(self.dynamic.strings),
+                size=len(self.strings),
+                align=16,
+                order=self._section_number(Sht.STRTAB, at),
+            )
+        segment = image.segment(Pt.DYNAMIC)
+        if self.moves_dynamic and segment is not None:
+            size = (len(self.entries) + 1 + _SPARE) * image.structs.dyn.size
+            yield _Move(
+                old_offset=segment.offset,
+                old_vaddr=segment.vaddr,
+                old_size=max(segment.memsz, 1),
+                size=size,
+                align=16,
+                order=self._section_number(Sht.DYNAMIC, segment.vaddr),
+            )
+
+    def _section_number(self, kind: Sht, vaddr: int) -> int:
+        found = (n for n, s in enumerate(self.image.sections) if s.type == kind and s.addr == vaddr)
+        return next(found, len(self.image.sections))
+
+    @staticmethod
+    def _placed(segment: _Segment, moves: Sequence[_Move]) -> list[_Move]:
+        at, placed = segment.start, list[_Move]()
+        for move in sorted(moves, key=lambda move: move.order):
+            at += (move.old_vaddr - at - segment.shift) % move.align
+            placed.append(replace(move, offset=at, vaddr=at + segment.shift))
+            at += move.size
+        return placed
+
+    # --- what is written -------------------------------------------------------------------------
+
+    def _set_headers(self, segment: _Segment, moves: Sequence[_Move], end: int) -> None:
+        self.headers = [self._changed(header, moves) for header in self.headers]
+        size = end - segment.header.offset
+        self.headers[segment.number] = segment.header._replace(filesz=size, memsz=size)
+
+    def _changed(self, header: _Header, moves: Sequence[_Move]) -> _Header:
+        """Return a program header as it is after the edit."""
+        if header.type == Pt.PHDR:
+            size = self.image.structs.phdr.size * len(self.headers)
+            return header._replace(filesz=size, memsz=size)
+        if header.type == Pt.GNU_RELRO:
+            return self._relro(header)
+        if header.type == Pt.DYNAMIC and self.moves_dynamic:
+            found = [m for m in moves if m.old_vaddr == header.vaddr]
+            if not found:
+                raise NoRoomError("it has two dynamic sections")
+            move = found[-1]
+            return header.moved(move)._replace(filesz=move.size, memsz=move.size)
+        if header.type in _MOVED_HEADERS and header.filesz:
+            into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
+            return header.moved(into[0]) if into else header
+        return header
+
+    def _relro(self, header: _Header) -> _Header:
+        """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
+
+        Where .dynamic was the first, they would move the end of the range as far as its start.
+        """
+        dynamic = self.image.segment(Pt.DYNAMIC)
+        if not self.moves_dynamic or dynamic is None or header.vaddr != dynamic.vaddr:
+            return header
+        after = dynamic.vaddr + dynamic.memsz
+        inside = [
+            section.addr
+            for section in self.image.sections
+            if section.flags & SHF_ALLOC
+            and section.size
+            and after <= section.addr < header.vaddr + header.memsz
+        ]
+        step = min(inside, default=header.vaddr) - header.vaddr
+        return header._replace(
+            offset=header.offset + step,
+            vaddr=header.vaddr + step,
+            paddr=header.vaddr + step,
+            filesz=max(header.filesz - step, 0),
+            memsz=header.memsz - step,
+        )
+
+    def _write_tables(self, moves: Sequence[_Move]) -> None:
+        """Write the moved tables, and zeros where they were, so that the wheel does not grow."""
+        raw_of: dict[int, bytes] = {}
+        segment = self.image.segment(Pt.DYNAMIC)
+        at = self.dynamic.tags.get(Dt.STRTAB) if self.moves_strings else None
+        dynamic_at = segment.vaddr if segment is not None else 0
+        for move in moves:
+            if move.old_vaddr == at:
+                raw_of[move.offset] = self.strings
+            elif not (self.moves_dynamic and move.old_vaddr == dynamic_at):
+                raw_of[move.offset] = self.patch.read(move.old_offset, move.old_size)
+            else:
+                self._repoint_dynamic(move)
+                continue
+            if not self._is_shared(move):
+                self.patch.write(move.old_offset, bytes(move.old_size))
+        for offset, raw in raw_of.items():
+            self.patch.write(offset, raw)
+        if not self.moves_strings and self.strings != self.dynamic.strings:
+            start = self.image.offset(
+                self.dynamic.tags[Dt.STRTAB], len(self.strings), "the string table"
+            )
+            self.patch.write(start, self.strings)
+        self._write_dynamic(moves)
+
+    def _is_shared(self, move: _Move) -> bool:
+        """Return whether another section uses bytes of this range."""
+        stop = move.old_offset + move.old_size
+        return any(
+            section.offset < stop
+            and move.old_offset < section.offset + section.size
+            and not move.holds(section.addr, section.size)
+            for section in self.image.sections
+            if _fills(section)
+        )
+
+    def _write_dynamic(self, moves: Sequence[_Move]) -> None:
+        image, dyn = self.image, self.image.structs.dyn
+        segment = image.segment(Pt.DYNAMIC)
+        if segment is None:
+            raise NoRoomError("it has no dynamic section")
+        raw = b"".join(dyn.pack(tag, self._value(tag, value, moves)) for tag, value in self.entries)
+        if self.moves_dynamic:
+            move = next(m for m in moves if m.old_vaddr == segment.vaddr)
+            self.patch.write(move.offset, raw.ljust(move.size, b"\0"))
+        else:
+            raw = raw.ljust(len(self.dynamic.entries) * dyn.size, b"\0")
+            self.patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
+
+    def _value(self, tag: int, value: int, moves: Sequence[_Move]) -> int:
+        if tag == Dt.STRSZ:
+            return len(self.strings)
+        if tag not in _ADDRESSES:
+            return value
+        into = [m for m in moves if m.holds(value, 1)]
+        return value + into[0].vaddr - into[0].old_vaddr if into else value
+
+    def _repoint_dynamic(self, move: _Move) -> None:
+        """Let the symbol _DYNAMIC and the first word of the GOT follow .dynamic."""
+        image = self.image
+        word, sym = image.structs.addr, image.structs.sym
+        old, new = word.pack(move.old_vaddr), word.pack(move.vaddr)
+        got = self.dynamic.tags.get(Dt.PLTGOT)
+        if got is not None and any(
+            m.start <= got and got + word.size <= m.stop for m in image.mapped
+        ):
+            at = image.offset(got, word.size, "DT_PLTGOT")
+            if self.patch.read(at, word.size) == old:
+                self.patch.write(at, new)
+        place = 8 if image.structs.bits == 64 else 4  # of st_value
+        own = self._section_number(Sht.DYNAMIC, move.old_vaddr)
+        index = 6 if image.structs.bits == 64 else 14  # of st_shndx
+        for section in image.sections:
+            if section.type not in {Sht.DYNSYM, Sht.SYMTAB}:
+                continue
+            raw = bytes(image.view[section.offset : section.offset + section.size])
+            at = raw.find(old)
+            while at >= 0:
+                image.spend(1, "the symbols")
+                start = at - place
+                if start % sym.size == 0 and raw[start + index : start + index + 2] == (
+                    image.structs.half.pack(own)
+                ):
+                    self.patch.write(self.patch.place(section.offset) + at, new)
+                at = raw.find(old, at + 1)
+
+    def _write_sections(self, moves: Sequence[_Move]) -> None:
+        image, shdr = self.image, self.image.structs.shdr
+        start = self.patch.place(image.section_headers)
+        table = bytearray(self.patch.read(start, len(image.sections) * shdr.size))
+        for number, section in enumerate(image.sections):
+            fields = list(shdr.unpack_from(table, number * shdr.size))
+            into = [m for m in moves if m.holds(section.addr, section.size)]
+            if section.flags & SHF_ALLOC and _fills(section) and into:
+                move = into[0]
+                fields[_SH_ADDR] += move.vaddr - move.old_vaddr
+                fields[_SH_OFFSET] = move.offset + section.addr - move.old_vaddr
+                if move.size != move.old_size:
+                    fields[_SH_SIZE] = move.size
+            elif not section.flags & SHF_ALLOC and section.type != Sht.NULL:
+                fields[_SH_OFFSET] = self.patch.place(section.offset)
+            shdr.pack_into(table, number * shdr.size, *fields)
+        self.patch.write(start, bytes(table))
+
+    def _write_headers(self) -> None:
+        image, ehdr = self.image, self.image.structs.ehdr
+        fields = list(ehdr.unpack(self.patch.read(16, ehdr.size)))
+        fields[_E_SHOFF] = self.patch.place(fields[_E_SHOFF])
+        fields[_E_PHNUM] = len(self.headers)
+        self.patch.write(16, ehdr.pack(*fields))
+        raw = b"".join(_packed(image, header) for header in self.headers)
+        self.patch.write(image.program_headers[0], raw)
+
+
+def holds_tables_only(image: Image, load: _Header | Segment) -> bool:
+    """Return whether a segment has no section but those that an edit puts into one of its own."""
+    stop = load.offset + load.filesz
+    inside = [
+        section
+        for section in image.sections
+        if _fills(section) and section.flags & SHF_ALLOC and load.offset <= section.offset < stop
+    ]
+    kinds = _MOVABLE | {Sht.STRTAB, Sht.DYNAMIC}
+    return bool(inside) and all(section.type in kinds for section in inside)
+
+
+def capacity(dynamic: Dynamic) -> int:
+    """Count the entries in use and the zeroed ones after them, without the final DT_NULL."""
+    segment = dynamic.image.segment(Pt.DYNAMIC)
+    used, size = len(dynamic.entries), dynamic.image.structs.dyn.size
+    if segment is None or segment.filesz < used * size:
+        return used
+    at, room = dynamic.image.extent(segment.vaddr, "the dynamic section")
+    end = at + min(segment.filesz, room)
+    raw = bytes(dynamic.image.view[at + used * size : end])
+    zeros = len(raw) - len(raw.lstrip(b"\0"))
+    return used + max(zeros // size - 1, 0)
+
+
+def _headers(image: Image) -> Iterator[_Header]:
+    start, size = image.program_headers
+    for fields in image.structs.phdr.iter_unpack(bytes(image.view[start : start + size])):
+        if image.structs.bits == 64:
+            yield _Header(*fields)
+        else:
+            kind, offset, vaddr, paddr, filesz, memsz, flags, align = fields
+            yield _Header(kind, flags, offset, vaddr, paddr, filesz, memsz, align)
+
+
+def _packed(image: Image, header: _Header) -> bytes:
+    if image.structs.bits == 64:
+        return image.structs.phdr.pack(*header)
+    kind, flags, *places, align = header
+    return image.structs.phdr.pack(kind, *places, flags, align)
+
+
+def _within(offset: int, header: _Header) -> bool:
+    return header.offset <= offset < header.offset + header.filesz
+
+
+def _fills(section: Section) -> bool:
+    """Return whether the section has bytes in the file."""
+    return section.size > 0 and section.type not in {Sht.NULL, Sht.NOBITS}

@@ -1,0 +1,455 @@
+"""An object that needs more room gets it at its end, and is the same object for every tool."""
+
+import mmap
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, shared_object, stub_library_with_versions
+from wheelfix.elf.compare import differences
+from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.editor import Edited, edit
+from wheelfix.elf.growth import LARGEST_PAGE
+from wheelfix.elf.image import Buffer, Image
+from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
+from wheelfix.elf.patch import Copy
+from wheelfix.elf.reader import read_elf
+from wheelfix.elf.symbol_tables import Dynamic
+from wheelfix.errors import ToolError
+from wheelfix.pipelines.patchelf import find_patchelf
+
+SOURCE = """
+static int data[3] = {1, 2, 3}; int *where = data; int zeros[3000]; int a(void);
+__thread int own = 5;
+__attribute__((constructor)) static void start(void) { zeros[7] = 30; }
+int f(void) { return zeros[7] + *where + own + a(); }
+"""
+ANSWER = 42
+CODE_FIRST = """
+PHDRS { text PT_LOAD FILEHDR PHDRS FLAGS(5); ro PT_LOAD FLAGS(4); rw PT_LOAD FLAGS(6);
+  dynamic PT_DYNAMIC FLAGS(6); tls PT_TLS FLAGS(4); stack 0x6474e551 FLAGS(6); }
+SECTIONS {
+  . = SIZEOF_HEADERS;
+  .init : { KEEP (*(.init)) } :text .plt : { *(.plt) } .plt.got : { *(.plt.got) }
+  .text : { *(.text .text.*) } .fini : { KEEP (*(.fini)) }
+  . = ALIGN(CONSTANT(MAXPAGESIZE));
+  .gnu.hash : { *(.gnu.hash) } :ro .dynsym : { *(.dynsym) } .dynstr : { *(.dynstr) }
+  .gnu.version : { *(.gnu.version) } .gnu.version_r : { *(.gnu.version_r) }
+  .rela.dyn : { *(.rela.*) } .rela.plt : { *(.rela.plt) } .rodata : { *(.rodata .rodata.*) }
+  . = ALIGN(CONSTANT(MAXPAGESIZE));
+  .tdata : { *(.tdata) } :rw :tls
+  .init_array : { KEEP (*(.init_array)) } :rw .fini_array : { KEEP (*(.fini_array)) }
+  .dynamic : { *(.dynamic) } :rw :dynamic .got : { *(.got) } :rw .got.plt : { *(.got.plt) }
+  .data : { *(.data .data.*) } .bss : { *(.bss) *(COMMON) }
+  /DISCARD/ : { *(.note.*) *(.eh_frame) *(.comment) }
+}
+"""
+LAYOUTS = {
+    "bfd": [],
+    "bfd, no notes": ["-Wl,--build-id=none,-z,norelro"],
+    "bfd, one segment": ["-Wl,-z,noseparate-code", "-s"],
+    "gold": ["-fuse-ld=gold"],
+    "lld": ["-fuse-ld=lld"],
+    "mold": ["-fuse-ld=mold"],
+    "pages of 64 KiB": ["-fuse-ld=lld", "-Wl,-z,max-page-size=65536"],
+    # NixOS/patchelf 492, 528: libraries aligned to 2 MiB, such as libcudart
+    "pages of 2 MiB": ["-Wl,-z,max-page-size=0x200000"],
+    # tenstorrent/tt-xla 5172, maplibre/maplibre-native-ffi 571, NixOS/patchelf 639: .init is
+    # directly behind the program headers; patchelf moves it, and DT_INIT leads nowhere
+    "code first": ["-T", "{script}", "-Wl,--build-id=none"],
+    "packed relocations": ["-Wl,-z,pack-relative-relocs"],
+    "IBT and SHSTK": ["-fcf-protection=full", "-Wl,-z,ibt,-z,shstk"],
+}
+STRIPS = [["strip", "-s"], ["strip", "-g"], ["objcopy"], ["eu-strip"], ["llvm-strip"]]
+OPENER = """
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+static int bad;
+static int one(struct dl_phdr_info *info, size_t size, void *data) {
+    int loads = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) loads += info->dlpi_phdr[i].p_type == PT_LOAD;
+    return bad |= !loads;
+}
+int main(int count, char **words) {
+    void *handle = dlopen(words[1], RTLD_NOW);
+    if (!handle) { puts(dlerror()); return 255; }
+    dl_iterate_phdr(one, 0);
+    return bad ? 254 : ((int (*)(void))dlsym(handle, "f"))();
+}
+"""
+PATH = "$ORIGIN/../somewhere/very/far/away/from/here/that/has/no/room"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program that opens objects, and the libraries that these need."""
+    found = tmp_path_factory.mktemp("grown")
+    flags = ["-w", "-D_GNU_SOURCE", "-ldl"]
+    executable(found / "opener", OPENER, flags=flags)
+    names = ("liba.so.1", "liba-0123abcd.so.1", "liba-0123abcdef0123456789.so.1")
+    source = "int a(void) { return 6; }"
+    (found / "map").write_text("A_1 { *; };")
+    for name in names:
+        script = [f"-Wl,--version-script={found / 'map'}"]
+        shared_object(found / name, source, soname=name, libc=False, flags=script)
+    (found / "code-first.ld").write_text(CODE_FIRST)
+    return found
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def library(request: pytest.FixtureRequest, folder: Path) -> bytes:
+    name = str(request.param)
+    flags = [flag.format(script=folder / "code-first.ld") for flag in LAYOUTS[name]]
+    try:
+        path = shared_object(
+            folder / f"{name}.so",
+            SOURCE,
+            soname="lib.so",
+            needed=[folder / "liba.so.1"],
+            runpath="$ORIGIN",
+            flags=flags,
+        )
+    except AssertionError:
+        pytest.skip(f"no linker for {flags}")
+    return path.read_bytes()
+
+
+def answer(folder: Path, content: bytes) -> int:
+    """Open an object with everything bound, and return what its `f` returns; 255 for failure."""
+    path = folder / "opened.so"
+    path.write_bytes(content)
+    environ = {"LD_BIND_NOW": "1", "LD_LIBRARY_PATH": str(folder)}
+    return subprocess.run([str(folder / "opener"), str(path)], env=environ, check=False).returncode
+
+
+def proved(content: bytes, wanted: Elf) -> bytes:
+    """Edit an object, hold the result to the prediction, and return it."""
+    before = read_elf(content, "lib.so")
+    edited = edit(content, before, wanted, "lib.so")
+    assert edited.declined == ""
+    written = edited.patch.content(content)
+    assert read_elf(written, "lib.so") == edited.elf
+    assert replace(wanted, segments=edited.elf.segments) == edited.elf
+    assert differences(content, written, wanted, "lib.so") == ()
+    return written
+
+
+def longer(elf: Elf) -> Elf:
+    """Return `elf` with a name and a path that are longer; no tag is new."""
+    return replace(elf, soname="lib-0123abcd.so.1.2.3", runpath=PATH)
+
+
+def fuller(elf: Elf) -> Elf:
+    """Return `elf` with more entries than .dynamic has room for, and a longer library name."""
+    added = ("libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1")
+    if "liba.so.1" in elf.needed:
+        elf = with_needed_renamed(elf, "liba.so.1", "liba-0123abcd.so.1")
+    return replace(longer(elf), rpath=f"{PATH}/lib", needed=(*added, *elf.needed))
+
+
+@pytest.mark.parametrize("change", [longer, fuller])
+def test_it_loads_edited_stripped_and_edited_again(
+    library: bytes, folder: Path, change: object
+) -> None:
+    assert answer(folder, library) == ANSWER
+    before = read_elf(library, "lib.so")
+    once = proved(library, fuller(before) if change is fuller else longer(before))
+    assert answer(folder, once) == ANSWER
+    elf = read_elf(once, "lib.so")
+    new = "liba-0123abcdef0123456789.so.1"
+    old = next(name for name in elf.needed if name.startswith("liba"))
+    again = with_needed_renamed(replace(elf, runpath=f"{PATH}/even/further"), old, new)
+    twice = proved(once, again)
+    assert answer(folder, twice) == ANSWER
+    for tool in STRIPS:
+        if shutil.which(tool[0]) is None:
+            continue
+        for content in (once, twice):
+            bare = folder / "bare.so"
+            bare.write_bytes(content)
+            done = subprocess.run([*tool, str(bare)], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), tool
+            assert answer(folder, bare.read_bytes()) == ANSWER, tool
+            said = read_elf(bare.read_bytes(), "lib.so")
+            third = proved(bare.read_bytes(), replace(said, soname="x" * 300))
+            assert answer(folder, third) == ANSWER, tool
+
+
+def test_readers_of_sections_and_of_segments_agree(library: bytes, folder: Path) -> None:
+    path = folder / "read.so"
+    path.write_bytes(proved(library, fuller(read_elf(library, "lib.so"))))
+    command = ["readelf", "-aW", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "arning" not in done.stdout
+    assert PATH in done.stdout
+
+
+def test_patchelf_makes_the_same_object_or_none_that_loads(library: bytes, folder: Path) -> None:
+    """patchelf is the second opinion on what the edited object says."""
+    before = read_elf(library, "lib.so")
+    wanted = longer(before)
+    own = read_elf(proved(library, wanted), "lib.so")
+    path = folder / "patched.so"
+    path.write_bytes(library)
+    with suppress(ToolError):
+        find_patchelf().patch(path, before, wanted)
+    if path.read_bytes() != library and answer(folder, path.read_bytes()) == ANSWER:
+        other = read_elf(path.read_bytes(), "lib.so")
+        assert replace(own, segments=()) == replace(other, segments=())
+
+
+def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
+    before = read_elf(library, "lib.so")
+    edited = edit(library, before, longer(before), "lib.so")
+    at = 0
+    for piece in edited.patch.pieces:
+        is_loaded = any(
+            s.type == Pt.LOAD and isinstance(piece, Copy) and piece.start < s.offset + s.filesz
+            for s in before.segments
+        )
+        if isinstance(piece, Copy):
+            assert piece.start == at or not is_loaded  # debug information may move
+        at += piece.stop - piece.start if isinstance(piece, Copy) else len(piece)
+    assert at == edited.patch.size > len(library)
+
+
+# --- Where the program header comes from ----------------------------------------------------------
+
+
+def loads(elf: Elf) -> int:
+    return sum(segment.type == Pt.LOAD for segment in elf.segments)
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> bytes:
+    flags = ["-Wl,--build-id=sha1"]
+    return shared_object(folder / "plain.so", "int f;", soname="x.so", flags=flags).read_bytes()
+
+
+def header_at(content: bytes, kind: Pt) -> int:
+    number = next(n for n, s in enumerate(read_elf(content, "").segments) if s.type == kind)
+    return 64 + 56 * number
+
+
+def edited_path(content: Buffer) -> Edited:
+    before = read_elf(content, "lib.so")
+    return edit(content, before, replace(before, runpath=PATH), "lib.so")
+
+
+def test_a_spare_header_is_used(plain: bytes) -> None:
+    content = bytearray(plain)
+    at = header_at(plain, Pt.NOTE)
+    content[at : at + 56] = bytes(56)
+    edited = edited_path(bytes(content))
+    assert len(edited.elf.segments) == len(read_elf(plain, "").segments)
+    assert not any(segment.type == 0 for segment in edited.elf.segments)
+
+
+def test_a_library_gives_its_phdr_and_a_program_keeps_it(folder: Path) -> None:
+    path = executable(folder / "program", flags=["-w"])
+    before = read_elf(path.read_bytes(), "lib.so")
+    edited = edited_path(path.read_bytes())
+    assert sum(segment.type == Pt.PHDR for segment in edited.elf.segments) == 1
+    assert len(edited.elf.segments) == len(before.segments) + 1
+    size = next(s.memsz for s in edited.elf.segments if s.type == Pt.PHDR)
+    assert size == 56 * len(edited.elf.segments)
+
+
+def test_notes_make_room_and_code_does_not(plain: bytes, folder: Path) -> None:
+    edited = edited_path(plain)
+    note = next(s for s in edited.elf.segments if s.type == Pt.NOTE)
+    last = edited.elf.segments[-1 - [s.type for s in edited.elf.segments[::-1]].index(Pt.LOAD)]
+    assert last.vaddr <= note.vaddr < last.vaddr + last.memsz
+    flags = ["-T", str(folder / "code-first.ld")]
+    path = shared_object(folder / "first.so", "int zeros[99], f;", flags=flags)
+    before, after = read_elf(path.read_bytes(), ""), edited_path(path.read_bytes()).elf
+    assert loads(before) == loads(after)
+    first, second = before.segments[0], after.segments[0]
+    assert first == second
+
+
+def test_a_second_edit_makes_the_same_segment_longer(plain: bytes) -> None:
+    first = edited_path(plain)
+    once = first.patch.content(plain)
+    wanted = replace(first.elf, soname="y" * 500)
+    second = edit(once, first.elf, wanted, "lib.so")
+    assert loads(second.elf) == loads(first.elf) == loads(read_elf(plain, "")) + 1
+
+
+def test_a_new_segment_is_aligned_for_the_largest_page(plain: bytes) -> None:
+    last = [s for s in edited_path(plain).elf.segments if s.type == Pt.LOAD][-1]
+    assert last.align == LARGEST_PAGE[read_elf(plain, "").machine]
+    assert (last.vaddr - last.offset) % last.align == 0
+    assert last.flags & 2 == 0  # .dynamic did not move: loaders write to nothing in it
+
+
+# --- Programs ------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "pie": ["-pie"],
+    "fixed addresses": ["-no-pie", "-fno-pie"],
+    "pie by lld": ["-pie", "-fuse-ld=lld"],
+    "fixed addresses by gold": ["-no-pie", "-fno-pie", "-fuse-ld=gold"],
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+@pytest.mark.parametrize("change", [longer, fuller])
+def test_a_program_runs(case: str, change: object, folder: Path) -> None:
+    source = SOURCE + "extern char **environ; int main(void) { return environ ? f() : 1; }"
+    needed = [folder / "liba.so.1"]
+    path = executable(
+        folder / "run", source, needed=needed, runpath="$ORIGIN", flags=PROGRAMS[case]
+    )
+    content = path.read_bytes()
+    before = read_elf(content, "lib.so")
+    wanted = fuller(before) if change is fuller else longer(before)
+    path.write_bytes(proved(content, wanted))
+    environ = {"LD_LIBRARY_PATH": str(folder), "LD_BIND_NOW": "1"}
+    assert subprocess.run([str(path)], env=environ, check=False).returncode == ANSWER
+    subprocess.run(["strip", "-s", str(path)], check=True)
+    assert subprocess.run([str(path)], env=environ, check=False).returncode == ANSWER
+
+
+# --- Odd objects ---------------------------------------------------------------------------------
+
+
+def test_an_object_without_section_headers_grows(folder: Path) -> None:
+    flags = ["-fuse-ld=lld", "-Wl,-z,separate-loadable-segments"]
+    path = shared_object(folder / "bare.so", "int f(void) { return 42; }", flags=flags)
+    content = bytearray(path.read_bytes())
+    content[0x28:0x30], content[0x3C:0x40] = bytes(8), bytes(4)  # e_shoff, e_shnum, e_shstrndx
+    before = read_elf(content, "lib.so")
+    grown = proved(bytes(content), replace(before, runpath=PATH, soname="s" * 99))
+    assert answer(folder, grown) == ANSWER
+
+
+def test_what_is_appended_stays_where_it_is(plain: bytes) -> None:
+    """Programs find such data by its distance from the end, or from the start."""
+    edited = edited_path(plain + b"PK\5\6" + bytes(60) + b"archive")
+    assert "appended" in edited.declined
+    assert edited.elf.runpath is None
+    padded = plain + bytes(10)
+    once = edited_path(padded)
+    assert once.declined == ""
+    wanted = replace(once.elf, soname="z" * 200)
+    assert edit(once.patch.content(padded), once.elf, wanted, "lib.so").declined == ""
+
+
+def test_a_machine_without_known_pages_is_declined(plain: bytes) -> None:
+    content = bytearray(plain)
+    content[18:20] = (8).to_bytes(2, "little")  # EM_MIPS
+    assert "machine 8" in edited_path(bytes(content)).declined
+
+
+def test_thirty_two_bits_grow(folder: Path) -> None:
+    flags = ["-m32", "-nostdlib", "-nostartfiles"]
+    source = "int own(void) { return 1; }"
+    path = shared_object(folder / "m32.so", source, soname="x", libc=False, flags=flags)
+    content = path.read_bytes()
+    before = read_elf(content, "lib.so")
+    assert before.bits == 32
+    proved(content, replace(before, soname="y" * 100, needed=tuple(f"{n}.so" for n in range(9))))
+
+
+def test_offsets_beyond_four_gigabytes(plain: bytes, folder: Path) -> None:
+    """Section headers of a huge object; only what an edit changes is ever in memory."""
+    far = 5 << 30
+    at = int.from_bytes(plain[0x28:0x30], "little")
+    path = folder / "huge.so"
+    with path.open("wb") as file:
+        file.write(plain[:0x28] + far.to_bytes(8, "little") + plain[0x30:])
+        file.seek(far)
+        file.write(plain[at:])
+    with path.open("rb") as read, mmap.mmap(read.fileno(), 0, prot=mmap.PROT_READ) as content:
+        edited = edited_path(content)
+        assert edited.declined == ""
+        assert edited.patch.size > far
+        new = [piece for piece in edited.patch.pieces if not isinstance(piece, Copy)]
+        assert sum(map(len, new)) < 10_000
+    path.unlink()
+
+
+def test_the_dynamic_symbol_follows(folder: Path) -> None:
+    """_DYNAMIC and the first word of the GOT say where .dynamic is."""
+    source = "extern char _DYNAMIC[]; void *where(void) { return _DYNAMIC; }"
+    flags = ["-fuse-ld=lld"]
+    content = shared_object(folder / "d.so", source, flags=flags).read_bytes()
+    before = read_elf(content, "lib.so")
+    grown = proved(content, fuller(replace(before, needed=("libc.so.6",))))
+    with memoryview(grown) as view:
+        image = Image.parse(view, "lib.so")
+        dynamic = Dynamic.parse(image)
+        segment = image.segment(Pt.DYNAMIC)
+        assert dynamic is not None
+        assert segment is not None
+        word = image.loaded(dynamic.tags[Dt.PLTGOT], 8, "the GOT")
+        assert int.from_bytes(word, "little") in {0, segment.vaddr}
+        assert segment.vaddr not in {s.vaddr for s in before.segments}
+
+
+def test_versions_can_be_renamed_and_dropped_while_the_object_grows(folder: Path) -> None:
+    b = stub_library_with_versions(folder / "libb.so.1", "libb.so.1", {"B_1": ["b"]})
+    source = "int a(void); __attribute__((weak)) int b(void); int f(void) { return a() + 36; }"
+    path = shared_object(
+        folder / "v.so",
+        source + "int g(void) { return b ? b() : 0; }",
+        needed=[folder / "liba.so.1", b],
+    )
+    content = path.read_bytes()
+    before = read_elf(content, "lib.so")
+    kept = replace(
+        before,
+        needed=tuple(name for name in before.needed if name != "libb.so.1"),
+        verneed=tuple(need for need in before.verneed if need.file != "libb.so.1"),
+        undefined=tuple(
+            symbol._replace(version=None, file=None) if symbol.file == "libb.so.1" else symbol
+            for symbol in before.undefined
+        ),
+    )
+    wanted = replace(with_needed_renamed(kept, "liba.so.1", "liba-0123abcd.so.1"), runpath=PATH)
+    assert answer(folder, proved(content, wanted)) == ANSWER
+
+
+def test_the_old_name_of_a_renamed_library_can_be_added(folder: Path) -> None:
+    flags = ["-Wl,-soname,own.so"]
+    needed = [folder / "liba.so.1"]
+    path = shared_object(folder / "w.so", SOURCE, needed=needed, flags=flags)
+    content = path.read_bytes()
+    renamed = with_needed_renamed(read_elf(content, "lib.so"), "liba.so.1", "liba-0123abcd.so.1")
+    proved(content, replace(renamed, needed=("liba.so.1", *renamed.needed)))
+
+
+def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
+    flags = ["-Wl,-f,libfilter.so.1", "-Wl,-f,libother.so.1"]
+    source = "int f(void) { return 42; }"
+    path = shared_object(folder / "x.so", source, needed=[folder / "liba.so.1"], flags=flags)
+    content = path.read_bytes()
+    before = read_elf(content, "lib.so")
+    assert len(before.filtees) == 2
+    proved(content, with_needed_first(longer(before), "libm.so.6"))
+    proved(content, without_needed(longer(before), {"liba.so.1"}))
+    assert answer(folder, proved(content, with_needed_first(before, "x" * 9 + ".so"))) == 255
+
+
+def test_no_segment_is_left_without_sections(folder: Path) -> None:
+    """strip writes a broken segment in the place of an empty one, such as one made by patchelf."""
+    alone = CODE_FIRST.replace(".dynamic : { *(.dynamic) } :rw :dynamic .got", ".got")
+    alone = alone.replace(" rw PT_LOAD", " own PT_LOAD FLAGS(6); rw PT_LOAD")
+    place = ".dynamic : { *(.dynamic) } :own :dynamic . = ALIGN(CONSTANT(MAXPAGESIZE)); .tdata :"
+    script = folder / "dynamic-alone.ld"
+    script.write_text(alone.replace(".tdata :", place))
+    flags = ["-T", str(script)]
+    source = "int x[9]; int f(void) { return x[3] + 42; }"
+    content = shared_object(folder / "alone.so", source, flags=flags).read_bytes()
+    assert answer(folder, content) == ANSWER
+    before = read_elf(content, "lib.so")
+    assert answer(folder, proved(content, replace(before, soname="y" * 99))) == ANSWER
+    edited = edit(content, before, fuller(before), "lib.so")
+    assert "without sections" in edited.declined
