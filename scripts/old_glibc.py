@@ -44,6 +44,8 @@ int main(int count, char **words) {
     _exit(0); /* without destructors */
 }
 """
+NULL, OWN = "weak references null now", "own symbols bound elsewhere now"
+"""What `--prune-needed all` accepts, with a note, and `safe` does not."""
 _PYTHON = re.compile(r"_?_?Py|PY_")
 """Symbols of the interpreter, for which a library of data symbols stands."""
 _BINDING = re.compile(r"binding file (\S+) \[0\] to (\S+) \[0\]: \w+ symbol `([^']+)'")
@@ -190,9 +192,15 @@ def _compare(
         if now and may_come_from_platform(library) and may_come_from_platform(now):
             row.counts["moved within the platform"] += 1
         elif now is None and bound.symbol in _weak(elfs.get(bound.file)):
-            row.counts["weak, null now"] += 1
+            row.counts[NULL] += 1
+        elif now and bound.symbol not in _undefined(elfs.get(bound.file)):
+            row.counts[OWN] += 1
         else:
             row.differences.append(f"{what}: {bound.symbol} of {bound.file}: {library}, now {now}")
+
+
+def _undefined(elf: Elf | None) -> Iterator[str]:
+    return (symbol.name for symbol in elf.undefined) if elf else iter(())
 
 
 def _weak(elf: Elf | None) -> Iterator[str]:
@@ -221,9 +229,9 @@ def main() -> int:
         print("|---|---|---|---|---|")
         for wheel in options.wheels:
             row = judge(wheel.resolve(), system, options.prune_needed)
-            # A weak reference that becomes null is what `all` accepts, and `safe` does not.
-            if options.prune_needed is PruneNeeded.SAFE and (null := row.counts["weak, null now"]):
-                row.differences.append(f"{null} weak references are null now")
+            for kind in (NULL, OWN) if options.prune_needed is PruneNeeded.SAFE else ():
+                if number := row.counts[kind]:
+                    row.differences.append(f"{number} {kind}")
             failed += bool(row.differences)
             totals += Counter({**row.counts, "entries": row.dropped, "objects": row.objects})
             loads = _words(row.counts) or "-"

@@ -292,3 +292,13 @@ def test_search_paths(path: str, glibc: list[str], musl: list[str]) -> None:
     for libc, expected in ((Libc.GLIBC, glibc), (Libc.MUSL, musl)):
         found = search_directories(path, "/o", described({}, libc))
         assert [directory for _, directory in found] == expected
+
+
+def test_the_empty_name_is_that_of_the_program_with_glibc_only() -> None:
+    files = {"/env/m.so": library("", "liba.so", runpath="/env"), "/env/liba.so": library()}
+    with_glibc = load("/env/m.so", described(files))
+    assert not with_glibc.missing
+    assert with_glibc.objects == ("/env/m.so", "/env/liba.so")
+    [missing] = load("/env/m.so", described(files, Libc.MUSL)).missing
+    assert missing.name == ""
+    assert not missing.candidates

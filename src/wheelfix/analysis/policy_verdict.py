@@ -274,7 +274,9 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     if not elfs:
         return None
     needed = {
-        member: tuple(name for name in elf.needed if not matches_any(name, settings.exclude))
+        member: tuple(
+            name for name in elf.needed if name and not matches_any(name, settings.exclude)
+        )
         for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}
