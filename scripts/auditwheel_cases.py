@@ -87,8 +87,12 @@ def main(argv: Sequence[str]) -> int:
 
 def clone(source: str, ref: str, place: Path) -> None:
     """Clone auditwheel, and let its tests know the image that this machine stands for."""
-    subprocess.run(["git", "clone", "-q", source, str(place)], check=True)
-    subprocess.run(["git", "-C", str(place), "checkout", "-q", ref], check=True)
+    clone = subprocess.run(["git", "clone", "-q", source, str(place)], check=False)
+    if clone.returncode:
+        raise SystemExit(f"{source} cannot be cloned: name a copy of auditwheel's with --source")
+    checkout = subprocess.run(["git", "-C", str(place), "checkout", "-q", ref], check=False)
+    if checkout.returncode:
+        raise SystemExit(f"{source} has no commit or tag `{ref}`: name one with --ref, as HEAD")
     tests = place / FILES[0]
     text = tests.read_text(encoding="utf-8")
     listed = '        "manylinux_2_34": MANYLINUX_2_34_IMAGE_ID,\n'

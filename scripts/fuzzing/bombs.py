@@ -30,6 +30,7 @@ from fuzzing.forge import (
     RELA,
     RELASZ,
     RUNPATH,
+    SONAME,
     SYMTAB,
     VERDEF,
     VERNEED,
@@ -525,6 +526,35 @@ def symbols_shared() -> Files:
         ]
         files[f"p/l{n}.so"] = with_strings(tags, tables, strings)
     return files
+
+
+def _with(
+    needed: Sequence[str], soname: str, *, uses: Sequence[str] = (), defines: Sequence[str] = ()
+) -> bytes:
+    """Write a library that refers to some symbols, and defines others."""
+    strings = Strings()
+    tags: list[tuple[int, int | str]] = [(NEEDED, strings.add(name)) for name in needed]
+    tags += [(SONAME, strings.add(soname)), (RUNPATH, strings.add("$ORIGIN")), *_ITSELF]
+    made = symbols([strings.add(name) for name in uses])
+    made += symbols([strings.add(name) for name in defines], section=1)[24:]
+    count = 1 + len(uses) + len(defines)
+    return with_strings(tags, {"symbols": made, "hash": sysv_hash(count)}, strings)
+
+
+@bomb
+def drops_rebinding() -> Files:
+    """Make 200 modules whose 30 unused libraries decide what 3,000 symbols are bound to."""
+    names = [f"f{n}" for n in range(3000)]
+    unused = [f"a{n}.so" for n in range(30)]
+    files: dict[str, bytes | str] = {
+        "p/b.so": _with([], "b.so", defines=[*names, "i"]),
+        "p/c.so": _with([], "c.so", defines=names),
+        "p/d.so": _with(["c.so"], "d.so", uses=names, defines=["h"]),
+        "p/e.so": _with(["d.so"], "e.so", uses=["h"], defines=["g"]),
+    }
+    files |= {f"p/{name}": _with(["b.so"], name, uses=["i"]) for name in unused}
+    modules = [f"m{n}.so" for n in range(200)]
+    return files | {f"p/{name}": _with([*unused, "e.so"], name, uses=["g"]) for name in modules}
 
 
 @bomb

@@ -78,7 +78,10 @@ def rebinding(seed: int, bench: Bench) -> str | None:
     environment = loaded.without_needed(drops)
     for name, was in before.items():
         path = full.with_name(name)
-        inside = {_own(Path(file).name, name) for file in search(str(path), environment).objects}
+        inside = {
+            _own(Path(file).name, name)
+            for file in search(str(path), environment, Budget.of_files()).objects
+        }
         null = {
             (_own(file, name), symbol.name)
             for file, _ in drops

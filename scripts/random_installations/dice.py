@@ -121,7 +121,7 @@ def random_library(dice: random.Random, path: str, root: str) -> Elf:
     if dice.random() < 0.15:
         other = dice.choice(NAMES)
         needed.append(
-            dice.choice([f"$ORIGIN/{other}", f"{root}/d1/{other}", f"./{other}", "libnone.so"])
+            dice.choice([f"$ORIGIN/{other}", f"{root}/d1/{other}", f"./{other}", "libnone.so", ""])
         )
     paths = [None, ":".join(random_entries(dice, root)), ":".join(random_entries(dice, root))]
     rpath, runpath = dice.choice(
@@ -175,7 +175,7 @@ def random_code(dice: random.Random, path: str, needed: Sequence[str]) -> Code:
     symbols: list[Symbol] = []
     for name in sorted(defined):
         symbols += random_definitions(dice, name, nodes)
-    bare = [each for each in needed if "/" not in each and each != "libnone.so"]
+    bare = [each for each in needed if each and "/" not in each and each != "libnone.so"]
     for name in [each for each in names if each not in defined][: dice.randint(0, 5)]:
         labelled = bool(bare) and dice.random() < 0.4
         symbols.append(

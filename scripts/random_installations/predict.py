@@ -49,7 +49,7 @@ def predict(case: Case) -> list[PredictedStep]:
     environment = case.environment
     assert environment.main is not None
     process = ProcessBinder(environment.files, _symbols(), environment.libc)
-    started = load(environment.main, environment)
+    started = load(environment.main, environment, Budget.of_files())
     if started.missing:
         return [PredictedStep(load=started, maps=[])]
     maps = _maps(start_process(FileSystem(environment, Budget.of_files())))

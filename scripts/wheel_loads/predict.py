@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from oracle.binding import LoadBindings, ProcessBinder, Symbols
 from wheel_loads.model import LoadResult, identity, label
+from wheelfix.budget import Budget
 from wheelfix.loader.load_values import Environment, How, Load, Request, SearchOutcome
 from wheelfix.loader.search import load, load_all
 
@@ -15,10 +16,11 @@ def predicted_loads(
     path: str, first: Sequence[str], environment: Environment, *, is_program: bool
 ) -> tuple[Load, ...]:
     """Predict the start of the program and its dlopen calls, the object last."""
+    budget = Budget.of_files()
     if is_program:
-        return (load(path, environment),)
-    started = load(environment.main, environment) if environment.main else None
-    loads = load_all([*first, path], environment)
+        return (load(path, environment, budget),)
+    started = load(environment.main, environment, budget) if environment.main else None
+    loads = load_all([*first, path], environment, budget)
     return loads if started is None else (started, *loads)
 
 

@@ -1,11 +1,13 @@
 """Explanations of loads, computed on values."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.explain import Explanation, explain, explain_everywhere
+from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import (
     Installation,
     LoadOptions,
@@ -19,6 +21,7 @@ from wheelfix.analysis.installation import (
 )
 from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import how_found, resolutions
+from wheelfix.budget import BudgetError
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import SearchOutcome
@@ -381,3 +384,33 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
     text = resolutions_text(world, "libcuda.so.1", asked, colour=False)
     assert "not found" in text
     assert "for `p/b.so`" in text
+
+
+def all_in_a_circle(count: int) -> Wheel:
+    """Return a wheel of libraries that all need each other."""
+    names = [f"lib{number}.so" for number in range(count)]
+    return wheel({f"p/{name}": elf(*names, soname=name, runpath="$ORIGIN") for name in names})
+
+
+def test_the_questions_about_a_wheel_spend_one_budget() -> None:
+    data = "demo-1.0.data/data/lib/libb.so"
+    subject = wheel({"p/liba.so": elf("libb.so", runpath="$ORIGIN"), data: elf()})
+    worlds = installations_of(subject, options(subject))
+    assert {id(world.budget) for world in worlds.elsewhere} == {id(worlds.here.budget)}
+    before = worlds.here.budget.steps
+    explain_everywhere(worlds, f"{SITE}/p/liba.so")
+    assert worlds.here.budget.steps < before
+
+
+def test_a_graph_that_takes_too_much_work_is_refused() -> None:
+    subject = all_in_a_circle(200)
+    with pytest.raises(BudgetError, match="takes too much time for its size"):
+        graph_of(subject, options(subject))
+
+
+def test_the_budget_grows_with_the_wheels() -> None:
+    large = replace(wheel({}), size=1 << 25)
+    small = installation_of(wheel({}), options(wheel({}))).budget
+    assert installation_of(large, options(large)).budget.steps > small.steps
+    beside = options(wheel({}), others=(large,))
+    assert installation_of(wheel({}), beside).budget.steps > small.steps

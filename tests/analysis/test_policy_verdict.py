@@ -15,6 +15,7 @@ from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
 from wheelfix.analysis.policy_verdict import judge, judge_zip, policy_verdict
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
@@ -51,7 +52,7 @@ def agrees(path: Path) -> Judgement:
 def shown(path: Path) -> Judgement:
     """Return what auditwheel finds in the zip, from values and held against its own words."""
     with open_wheel(path) as archive:
-        ours = judge_zip(archive.wheel, POLICIES)
+        ours = judge_zip(archive.wheel, POLICIES, Budget.of_files())
     assert ours is not None
     theirs = show(path)
     assert ours == Judgement(
@@ -76,7 +77,7 @@ def external(found: Judgement) -> set[str]:
 
 
 def overall(subject: Wheel, **settings: Any) -> str | None:
-    found = policy_verdict(subject, Settings(**settings), POLICIES)
+    found = policy_verdict(subject, Settings(**settings), POLICIES, Budget.of_files())
     return found.overall if found else None
 
 
@@ -130,7 +131,7 @@ def test_auditwheel_show_searches_in_the_layout_of_the_zip(
     made = build.make_wheel(tmp_path, files=files)
     assert shown(made).overall == f"{zipped}_x86_64"
     with open_wheel(made) as archive:
-        found = policy_verdict(archive.wheel, Settings(), POLICIES)
+        found = policy_verdict(archive.wheel, Settings(), POLICIES, Budget.of_files())
     assert found is not None
     assert found.overall == f"{installed}_x86_64"
     assert found.shown == f"{zipped}_x86_64"
@@ -194,8 +195,10 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
         with Auditwheel(os.environ) as worker:
-            asked = auditwheel.verdict(worker, subject, settings, tmp_path / "work")
-        found = policy_verdict(subject, settings, POLICIES)
+            asked = auditwheel.verdict(
+                worker, subject, settings, tmp_path / "work", Budget.of_files()
+            )
+        found = policy_verdict(subject, settings, POLICIES, Budget.of_files())
         assert found == asked
 
 
@@ -308,7 +311,9 @@ def test_android_wheels_keep_their_own_level() -> None:
 
 
 def test_a_wheel_without_objects_gets_no_verdict() -> None:
-    assert policy_verdict(wheel({}, "p/__init__.py"), Settings(), POLICIES) is None
+    assert (
+        policy_verdict(wheel({}, "p/__init__.py"), Settings(), POLICIES, Budget.of_files()) is None
+    )
 
 
 def test_the_tables_say_what_each_platform_gives() -> None:

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import Dt
 from wheelfix.elf.model import Elf
 from wheelfix.elf.stub_for_auditwheel import build_stub
@@ -76,7 +77,7 @@ def with_runpath(stub: bytes) -> bytes:
 def test_the_libraries_found_are_those_that_auditwheel_finds(seed: int, tmp_path: Path) -> None:
     objects = drawn(random.Random(seed))  # noqa: S311 - a seeded test
     unpack(objects, tmp_path)
-    search = ZipSearch(wheel(objects))
+    search = ZipSearch(wheel(objects), Budget.of_files())
     for member in objects:
         tree = ldd(tmp_path / member, ldpaths={"conf": [], "env": [], "interp": []})
         theirs = {

@@ -10,6 +10,7 @@ import pytest
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
 from tests.support.exports import read_exports
+from tests.support.loads import load
 from wheelfix.elf.exports import (
     LazyDefinitions,
     SymbolTables,
@@ -25,7 +26,6 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Reference, SymbolIndex, undefined_names
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))

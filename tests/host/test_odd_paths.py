@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from tests.support.build import ONE_FUNCTION, make_wheel, shared_object
+from tests.support.loads import load
 from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
@@ -19,7 +20,6 @@ from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.site import read_planted, read_site
-from wheelfix.loader.search import load
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.reader import open_wheel
 

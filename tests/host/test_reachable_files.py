@@ -17,11 +17,11 @@ from random_installations.dice import random_case
 from random_installations.predict import read_from_disk
 from random_installations.programs import programs_for
 from tests.support.build import make_wheel, shared_object
+from tests.support.loads import load_all
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.host.loader_config import loader_environment, loader_of, parse_cache
 from wheelfix.host.reachable_files import Disk, read_file, read_process
 from wheelfix.loader.load_values import How, SearchOutcome
-from wheelfix.loader.search import load_all
 
 PYTHON = os.path.realpath(sys.executable)
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fidelity.py"

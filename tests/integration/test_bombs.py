@@ -26,6 +26,9 @@ REPAIRED = (
     "tags_and_lines",
     "record_duplicates",
     "source_nested",
+    "symbols_shared",
+    "drops_rebinding",
+    "versions_many",
 )
 """Of each kind one: a repair begins as a check does."""
 
@@ -67,7 +70,7 @@ def test_a_refusal_names_the_wheel_and_what_was_too_much_where(
     path = written(name, tmp_path)
     error = check(path, Settings()).error
     assert isinstance(error, BadWheelError)
-    assert error.message == (f"`{path.name}` takes too much {what} for a file of its size: {where}")
+    assert error.message == (f"`{path.name}` takes too much {what} for its size: {where}")
     assert error.hint
 
 

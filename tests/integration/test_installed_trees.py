@@ -21,13 +21,13 @@ import pytest
 from demo_picture import picture
 from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.loads import load
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.installation import Installation, LoadOptions, installation_of
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options
 from wheelfix.loader import target_platforms
-from wheelfix.loader.search import load
 from wheelfix.wheel.reader import open_wheel
 
 POLICIES = ("colocate", "search", "move")

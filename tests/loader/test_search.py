@@ -11,11 +11,12 @@ from random_installations.compare import differences
 from random_installations.dice import random_case
 from random_installations.objects import LIBRARY, PROGRAM
 from random_installations.programs import programs_for
+from tests.support.loads import load, load_all, load_each
 from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import Elf, Filtee, Libc, Machine
 from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
-from wheelfix.loader.search import load, load_all, load_each, search_directories
+from wheelfix.loader.search import search_directories
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the objects are written for x86-64"
@@ -291,3 +292,13 @@ def test_search_paths(path: str, glibc: list[str], musl: list[str]) -> None:
     for libc, expected in ((Libc.GLIBC, glibc), (Libc.MUSL, musl)):
         found = search_directories(path, "/o", described({}, libc))
         assert [directory for _, directory in found] == expected
+
+
+def test_the_empty_name_is_that_of_the_program_with_glibc_only() -> None:
+    files = {"/env/m.so": library("", "liba.so", runpath="/env"), "/env/liba.so": library()}
+    with_glibc = load("/env/m.so", described(files))
+    assert not with_glibc.missing
+    assert with_glibc.objects == ("/env/m.so", "/env/liba.so")
+    [missing] = load("/env/m.so", described(files, Libc.MUSL)).missing
+    assert missing.name == ""
+    assert not missing.candidates

@@ -12,11 +12,11 @@ import pytest
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
 from tests.support.exports import read_exports
+from tests.support.loads import load
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Scope, SymbolIndex, binds, undefined_names
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)

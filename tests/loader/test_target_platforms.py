@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.loads import load
 from tests.support.values import elf, wheel
 from wheelfix.analysis.installation import LoadOptions, choose_scheme, installation_of
 from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.machines import MACHINES
-from wheelfix.loader.search import load
 from wheelfix.loader.target_platforms import (
     abi_of,
     default_name,

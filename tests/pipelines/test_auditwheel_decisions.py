@@ -16,6 +16,7 @@ import pytest
 
 from tests.support import build
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.budget import Budget
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import graft, verdict
@@ -39,7 +40,9 @@ def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any)
 
 def _verdict(path: Path, **options: Any) -> Verdict:
     with Auditwheel(os.environ) as auditwheel:
-        return verdict(auditwheel, _wheel(path), Settings(**options), path.parent / "work")
+        return verdict(
+            auditwheel, _wheel(path), Settings(**options), path.parent / "work", Budget.of_files()
+        )
 
 
 @pytest.fixture

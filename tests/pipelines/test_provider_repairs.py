@@ -23,7 +23,7 @@ from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Absence, Status
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Provider, PruneNeeded, Settings
+from wheelfix.settings import Provider, ProviderBy, PruneNeeded, Settings
 
 
 def test_an_exclude_without_a_version_gets_a_suggestion_with_one(
@@ -207,3 +207,24 @@ def test_a_provider_may_have_its_library_in_its_root(tmp_path: Path) -> None:
     assert fixed is not None
     pro.unlink()
     assert imported(unpacked(tmp_path / "site", fixed, provider)) == "7"
+
+
+@pytest.mark.parametrize("by", ["entry", "preload"])
+def test_the_provider_is_found_whatever_rules_are_selected(tmp_path: Path, by: str) -> None:
+    pro = pro_library(tmp_path)
+    provider = provider_wheel(tmp_path, "", library=pro)
+    path = dependent_wheel(tmp_path, pro)
+    outcome = repaired(
+        path, tmp_path / "out", str(provider), select=("WF111",), provider_by=ProviderBy(by)
+    )
+    assert outcome.output
+    site = unpacked(tmp_path / "site", provider, outcome.output)
+    assert imported(site) == "7"
+
+
+def test_an_ignored_search_path_to_the_provider_is_left_out(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    path = dependent_wheel(tmp_path, pro)
+    provider = provider_wheel(tmp_path, "", library=pro)
+    outcome = repaired(path, tmp_path / "out", str(provider), ignore=("WF106",))
+    assert "WF106" not in {step.code for step in outcome.edits}

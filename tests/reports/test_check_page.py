@@ -8,6 +8,7 @@ from tests.reports.test_graph_page import CONTRASTS
 from tests.support.browser import evaluated, needs_chromium
 from tests.support.many_objects import MISSING, wheel_of
 from tests.support.values import wheel
+from wheelfix.budget import Budget
 from wheelfix.pipelines.check import verdict_of, worst_first
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import RenderOptions
@@ -38,7 +39,7 @@ def page_of(*sizes: int) -> str:
     reports = [Report(source=Path("sound.whl"), wheel=wheel({}))]
     for objects in sizes:
         subject = wheel_of(objects)
-        verdict = verdict_of(subject, Settings())
+        verdict = verdict_of(subject, Settings(), Budget.of_files())
         context = Context(wheel=subject, settings=Settings(), verdict=verdict)
         found = worst_first([*run_rules(context, RULES), *map(unused, subject.elfs)])
         source = Path(f"demo{objects}.whl")

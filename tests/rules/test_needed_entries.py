@@ -675,3 +675,70 @@ class TestOrphans:
             }
         )
         assert place.codes(wheel) == set()
+
+
+class TestEmpty:
+    def test_it_is_dropped_and_the_module_loads_before_and_after(self, place: Place) -> None:
+        place.lib("libused.so.1")
+        module = place.module("libused.so.1", calls=["f"])
+        subprocess.run(["patchelf", "--add-needed", "", module], check=True)
+        subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/demo.libs", module], check=True)
+        used = place.folder / "lib/libused.so.1"
+        wheel = place.wheel({"mod.so": module, "demo.libs/libused.so.1": used})
+        assert ("WF211", "") in place.codes(wheel)
+        assert imports(wheel, place.folder / "before") == "7"
+        outcome = place.repaired(wheel)
+        assert "" not in written(outcome, "mod.so").needed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "after") == "7"
+
+    def test_where_it_is_ignored_nothing_is_grafted_for_it(self, place: Place) -> None:
+        place.lib("libused.so.1")
+        module = place.module("libused.so.1", calls=["f"])
+        subprocess.run(["patchelf", "--add-needed", "", module], check=True)
+        outcome = place.repaired(place.wheel({"mod.so": module}), ignore=("WF211",))
+        assert "" in written(outcome, "mod.so").needed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "run") == "7"
+
+
+class TestFiltees:
+    def wheel(self, place: Place, flag: str, *, shipped: bool) -> Path:
+        place.lib("libreal.so.1", "int f(void) { return 8; }")
+        place.lib("libfront.so.1", flags=[f"-Wl,--{flag},libreal.so.1"])
+        files: dict[str, Path | str | bytes] = {}
+        for name in ("libfront.so.1", *(["libreal.so.1"] if shipped else [])):
+            files[f"demo.libs/{name}"] = place.folder / "lib" / name
+        files["demo/mod.so"] = place.module("libfront.so.1", calls=["f"])
+        return place.wheel(files)
+
+    def run(self, place: Place, wheel: Path) -> str:
+        return imports(wheel, place.folder / "run", "import demo.mod; print(demo.mod.value())")
+
+    def test_a_filter_without_its_library_is_an_error(self, place: Place) -> None:
+        wheel = self.wheel(place, "filter", shipped=False)
+        assert place.codes(wheel) == {("WF212", "libreal.so.1")}
+        assert "libreal.so.1: cannot open shared object file" in self.run(place, wheel)
+        outcome = place.repaired(wheel)
+        assert outcome.output is None
+        assert all(load.fails for load in outcome.loads)
+
+    def test_an_auxiliary_one_is_a_note(self, place: Place) -> None:
+        wheel = self.wheel(place, "auxiliary", shipped=False)
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF212"]
+        assert found.severity is Severity.INFO
+        assert self.run(place, wheel) == "7"
+
+    @pytest.mark.parametrize("flag", ["filter", "auxiliary"])
+    def test_one_that_is_found_is_nothing(self, place: Place, flag: str) -> None:
+        wheel = self.wheel(place, flag, shipped=True)
+        assert "WF212" not in {code for code, _ in place.codes(wheel)}
+        assert self.run(place, wheel) == "8"
+
+    def test_one_that_is_grafted_without_its_library_is_not_published(self, place: Place) -> None:
+        place.lib("libreal.so.1", "int f(void) { return 8; }")
+        place.lib("libfront.so.1", flags=["-Wl,--filter,libreal.so.1"])
+        wheel = place.wheel({"demo/mod.so": place.module("libfront.so.1", calls=["f"])})
+        outcome = place.repaired(wheel)
+        assert outcome.output is None
+        assert "WF212" in {finding.code for finding in outcome.remaining}

@@ -13,6 +13,7 @@ from tests.support import build
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policy_verdict import policy_verdict
 from wheelfix.analysis.providers import known_providers
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
@@ -42,7 +43,9 @@ def judged(
     settings = Settings(**options)
     subject = replace(subject, metadata=subject.metadata._replace(requires_dist=requirements))
     context = Context(
-        wheel=subject, settings=settings, verdict=policy_verdict(subject, settings, POLICIES)
+        wheel=subject,
+        settings=settings,
+        verdict=policy_verdict(subject, settings, POLICIES, Budget.of_files()),
     )
     found: dict[str, list[Finding]] = {}
     for finding in run_rules(context, PLATFORM):

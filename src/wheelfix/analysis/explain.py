@@ -8,7 +8,6 @@ from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_conditions import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.remedies import remedies
-from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
@@ -129,7 +128,7 @@ def python_choices(installation: Installation, root: str) -> Iterator[PythonChoi
 def _choice(
     installation: Installation, search: LibrarySearch, root: str, name: str
 ) -> PythonChoice:
-    files = FileSystem(installation.environment, Budget.of_files())
+    files = FileSystem(installation.environment, installation.budget)
     chosen = PythonChoice(search=search, name=name, path=root, stop=None)
     for stop in search.stops:
         if stop.variable is None:

@@ -197,9 +197,10 @@ def _loads(
 ) -> Iterator[tuple[Load, Sequence[Load]]]:
     """Load each of `roots` in a process of its own; yield with it the loads before."""
     environment = installation.environment
-    start = (load(environment.main, environment),) if environment.main else ()
+    budget = installation.budget
+    start = (load(environment.main, environment, budget),) if environment.main else ()
     plain = [path for path in roots if path not in installation.shimmed]
-    for load_of_root in load_each(plain, environment):
+    for load_of_root in load_each(plain, environment, budget):
         yield load_of_root, start
     for path in roots:
         if path in installation.shimmed:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.analysis.preload_plan import opened_by_shims
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import grouped
@@ -61,6 +62,8 @@ class Installation:
     """The files that a load can reach, and the origin of each."""
 
     environment: Environment
+    budget: Budget = field(compare=False)
+    """What the questions about it spend."""
     members: Mapping[str, str] = field(default_factory=dict[str, str])
     """Path -> name, for the files of the wheel, or of the installed environment."""
     others: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -171,12 +174,13 @@ def choose_scheme(wheel: Wheel, options: LoadOptions) -> Scheme:
 def installations_of(wheel: Wheel, options: LoadOptions) -> Installations:
     """Describe every arrangement of `wheel`; `here` is the one of the chosen scheme."""
     scheme = choose_scheme(wheel, options)
+    here = installation_of(wheel, options)
+    elsewhere = [layout for layout in layouts(wheel) if scheme not in layout.schemes]
     return Installations(
-        here=installation_of(wheel, options),
+        here=here,
         elsewhere=tuple(
-            installation_of(wheel, options, layout)
-            for layout in layouts(wheel)
-            if scheme not in layout.schemes
+            replace(installation_of(wheel, options, layout), budget=here.budget)
+            for layout in elsewhere
         ),
     )
 
@@ -202,6 +206,7 @@ def installation_of(
     shimmed = _shimmed(wheel, layout, labels)
     return Installation(
         environment=environment,
+        budget=Budget.of_file(str(wheel.name), _size(wheel) + sum(map(_size, options.others))),
         members=layout.members,
         others=labels,
         shimmed=shimmed,
@@ -213,6 +218,11 @@ def installation_of(
         versions=target.versions,
         packages=target.packages,
     )
+
+
+def _size(wheel: Wheel) -> int:
+    """Return the bytes of the zip, or without a zip those of the members that were in one."""
+    return wheel.size or sum(member.compressed_size for member in wheel.members)
 
 
 def _others(options: LoadOptions, scheme: Scheme) -> dict[str, tuple[str, Elf]]:
@@ -298,10 +308,10 @@ def loads_of(installation: Installation, root: str, after: Sequence[str] = ()) -
 
     Before it come the main program, the files `after`, and those that shims open.
     """
-    environment = installation.environment
+    environment, budget = installation.environment, installation.budget
     elf = environment.files.get(root)
     if elf is not None and elf.is_executable:
-        return (load(root, environment),)
-    start = (load(environment.main, environment),) if environment.main else ()
+        return (load(root, environment, budget),)
+    start = (load(environment.main, environment, budget),) if environment.main else ()
     first = dict.fromkeys((*after, *installation.shimmed.get(root, ())))
-    return (*start, *load_all([*first, root], environment))
+    return (*start, *load_all([*first, root], environment, budget))

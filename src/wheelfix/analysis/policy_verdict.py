@@ -100,12 +100,12 @@ class _Subject(NamedTuple):
 
 
 def policy_verdict(
-    wheel: Wheel, settings: Settings, policies: Sequence[Policy], budget: Budget | None = None
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy], budget: Budget
 ) -> Verdict | None:
     """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
-    Exclude patterns count if they match a name; those for paths of this machine do not. Without
-    `budget`, the searches have one of their own.
+    Exclude patterns count if they match a name; those for paths of this machine do not. The
+    searches spend `budget`.
     """
     judgement = judge(wheel, settings, policies)
     return None if judgement is None else verdict_from(wheel, judgement, settings, policies, budget)
@@ -116,7 +116,7 @@ def verdict_from(
     judgement: Judgement,
     settings: Settings,
     policies: Sequence[Policy],
-    budget: Budget | None = None,
+    budget: Budget,
 ) -> Verdict:
     """Return `judgement` with the objects and symbols of `wheel` that it results from."""
     target = target_tag(wheel, settings, judgement.overall, policies)
@@ -169,9 +169,7 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def judge_zip(
-    wheel: Wheel, policies: Sequence[Policy], budget: Budget | None = None
-) -> Judgement | None:
+def judge_zip(wheel: Wheel, policies: Sequence[Policy], budget: Budget) -> Judgement | None:
     """Return what `auditwheel show` finds, without options; None if no object counts."""
     settings = Settings()
     subject = _subject(wheel, settings)
@@ -187,9 +185,7 @@ def judge_zip(
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def _shown_because(
-    wheel: Wheel, installed: Judgement, zipped: Judgement, budget: Budget | None
-) -> str:
+def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement, budget: Budget) -> str:
     """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
     if zipped.overall == installed.overall:
         return ""
@@ -278,7 +274,9 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     if not elfs:
         return None
     needed = {
-        member: tuple(name for name in elf.needed if not matches_any(name, settings.exclude))
+        member: tuple(
+            name for name in elf.needed if name and not matches_any(name, settings.exclude)
+        )
         for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}

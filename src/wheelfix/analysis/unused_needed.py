@@ -26,6 +26,8 @@ from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 
 _MOST_REASONS = 3
+_ENTRIES = "the unused entries"
+_BINDINGS = "what the symbols are bound to"
 
 
 class Unused(NamedTuple):
@@ -208,6 +210,7 @@ class _Trial:
         `environment` has the objects without the entries that are dropped.
         """
         loaded, after = self._loaded, Scope(load.objects, self._loaded.index)
+        loaded.budget.spend(2 * len(loaded.index.referenced), _BINDINGS, load.root)
         moved = {
             providers: (old, new)
             for providers in loaded.index.referenced
@@ -220,6 +223,7 @@ class _Trial:
             library = loaded.libraries.get(path)
             if library is None or library.names.isdisjoint(names):
                 continue
+            loaded.budget.spend(len(library.elf.undefined), _BINDINGS, path)
             for symbol in library.elf.undefined:
                 if symbol.name in names:
                     providers = loaded.index.providers(symbol.name, symbol.version)
@@ -244,6 +248,7 @@ class _Trial:
             )
             if before is None or after is None or before is after:
                 continue
+            self._loaded.budget.spend(len(before.undefined), _BINDINGS, path)
             for old, new in zip(before.undefined, after.undefined, strict=True):
                 if old != new:
                     yield Reference(path, old.name, old.version, old.weak), new
@@ -277,6 +282,7 @@ class _Trial:
     def _explain(self, change: _Change, moved: _Moved, found: _Reasons) -> None:
         """Add to `found` the first references in `moved` for which each drop is responsible."""
         for reference, drops in self._responsible(change, moved):
+            self._loaded.budget.spend(1 + len(drops) // 5, _BINDINGS, change.before.root)
             waiting = [drop for drop in drops if len(found.get(drop, ())) < _MOST_REASONS]
             if waiting:
                 why = _rebinding(reference, *moved[reference])
@@ -325,6 +331,7 @@ class _Trial:
                 if reference.weak and after is None and not _is_platform(reference.dependent)
             }
             for reference, drops in self._responsible(change, null):
+                self._loaded.budget.spend(1 + len(drops), _BINDINGS, change.before.root)
                 for drop in drops:
                     found.setdefault(drop, {})[reference] = null[reference][0]
         return found
@@ -352,6 +359,7 @@ class _Trial:
 
     def _bringing(self, change: _Change, provider: str) -> Sequence[Unused]:
         """Return the drops to undo so that `provider` is loaded as before."""
+        self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
         direct = [drop for drop in change.drops if drop.library == provider]
         return direct or [
             drop
@@ -389,6 +397,7 @@ class _Trial:
             if why := _nullings(ref for ref in some if self._held_up(drop, ref, some[ref])):
                 found.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
+            self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
             registering = dict(self._registering(change))
             for drop in change.drops:
                 if drop.library in change.lost:

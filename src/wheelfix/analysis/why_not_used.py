@@ -112,7 +112,7 @@ def _would_follow(installation: Installation, request: Request, path: str) -> st
         environment = replace(installation.environment, files=files)
         if request.requester is None or request.requester not in files:
             break
-        without = load(request.requester, environment)
+        without = load(request.requester, environment, installation.budget)
         results = (twin.result for twin in without.requests if twin.name == request.name)
         result = next(results, None)
     if result == path:

@@ -30,13 +30,10 @@ class _Directories(NamedTuple):
 class ZipSearch:
     """The search for libraries in the zip of one wheel."""
 
-    def __init__(self, wheel: Wheel, budget: Budget | None = None) -> None:
-        """Take down the directories of the zip.
-
-        Without `budget`, the searches have one of their own.
-        """
+    def __init__(self, wheel: Wheel, budget: Budget) -> None:
+        """Take down the directories of the zip; the searches spend `budget`."""
         self._elfs = wheel.elfs
-        self._budget = budget or Budget.of_files()
+        self._budget = budget
         self._known: dict[str, _Directories] = {}
         self._directories: set[str] = {"."}
         for member in wheel.members:

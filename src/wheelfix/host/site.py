@@ -168,6 +168,7 @@ def _on_this_machine(
     prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in directories)
     return Installation(
         environment=environment,
+        budget=Budget.of_files(),
         members=members,
         pythons=frozenset(pythons) - set(members),
         given=frozenset(path for path in disk.files.keys() - before if path.startswith(prefixes)),
@@ -204,6 +205,7 @@ def _on_target(
     environment = populate(found, target, scheme, sample.abi, library_path or None)
     return Installation(
         environment=environment,
+        budget=Budget.of_files(),
         members=members,
         given=frozenset(disk.files.keys() - before),
         pythons=frozenset({environment.main} if environment.main else ()),

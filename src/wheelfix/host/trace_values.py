@@ -6,6 +6,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug_log import LoggedBinding
@@ -188,9 +189,10 @@ def with_differences(trace: Trace, wheel: Wheel, files: Mapping[str, File]) -> T
     elfs = {file.path: wheel.elfs[member] for member, file in files.items() if member in wheel.elfs}
     environment = Environment(libc=Libc.GLIBC, files=elfs)
     roots = [path for path, elf in elfs.items() if elf.dynamic]
+    budget = Budget.of_file(str(wheel.name), wheel.size)
     direct = {
         (path, request.name): request.result
-        for path, load in zip(roots, load_each(roots, environment), strict=True)
+        for path, load in zip(roots, load_each(roots, environment, budget), strict=True)
         for request in load.requests
         if request.requester == path and request.result is not None
     }

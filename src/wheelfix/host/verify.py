@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.environments import (
@@ -116,7 +117,8 @@ def _predicted(subject: WheelUnderTest) -> Mapping[str, Load]:
         return {}
     first = (subject.python.ctypes,) if subject.python.ctypes else ()
     environment = read_process(program, (*first, *roots))
-    return {root: load_all((*first, root), environment)[-1] for root in roots}
+    budget = Budget.of_files()
+    return {root: load_all((*first, root), environment, budget)[-1] for root in roots}
 
 
 # --- Pythons and schemes --------------------------------------------------------------------------

@@ -56,7 +56,8 @@ class MuslProcess(LoaderProcess):
 
     def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield LD_LIBRARY_PATH, the search paths (own and inherited), the defaults."""
-        del name  # there is no cache
+        if not name:  # EINVAL, without a search
+            return
         yield How.LIBRARY_PATH, self.library_path
         owner = requester
         while owner is not None:

@@ -16,30 +16,28 @@ from wheelfix.loader.load_values import Dlopen, Environment, Load
 from wheelfix.loader.process import LoaderProcess
 
 
-def load(root: str, environment: Environment, budget: Budget | None = None) -> Load:
+def load(root: str, environment: Environment, budget: Budget) -> Load:
     """Load `root` in a new process: dlopen for a library, a start for an executable."""
     return load_each([root], environment, budget)[0]
 
 
-def load_each(
-    roots: Iterable[str], environment: Environment, budget: Budget | None = None
-) -> tuple[Load, ...]:
+def load_each(roots: Iterable[str], environment: Environment, budget: Budget) -> tuple[Load, ...]:
     """Load each of `roots` in a new process of its own.
 
-    Without `budget`, the loads have one of their own. Raises `BudgetError` when it is spent.
+    Raises `BudgetError` when `budget` is spent.
     """
-    files = FileSystem(environment, budget or Budget.of_files())
+    files = FileSystem(environment, budget)
     return tuple(_load(root, files) for root in roots)
 
 
 def load_all(
-    roots: Iterable[str | Dlopen], environment: Environment, budget: Budget | None = None
+    roots: Iterable[str | Dlopen], environment: Environment, budget: Budget
 ) -> tuple[Load, ...]:
     """Open `roots` one after the other in one process: earlier loads provide for later ones.
 
-    The budget is as for `load_each`.
+    Raises `BudgetError` when `budget` is spent.
     """
-    process = start_process(FileSystem(environment, budget or Budget.of_files()))
+    process = start_process(FileSystem(environment, budget))
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots

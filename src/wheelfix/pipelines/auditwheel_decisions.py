@@ -85,7 +85,7 @@ def verdict(
     wheel: Wheel,
     settings: Settings,
     workdir: Path,
-    budget: Budget | None = None,
+    budget: Budget,
 ) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
 

@@ -218,12 +218,12 @@ def _view_objects(
 
     def show(member: str, folder: str | None, name: str, hook: str | None) -> _ViewObject:
         elf = group.elfs[member]
-        needed = tuple(n for n in elf.needed if n not in group.shipped and n not in excluded)
+        needed = tuple(n for n in elf.needed if n and n not in group.shipped and n not in excluded)
         representative = member
+        symbols = tuple(symbol for symbol in elf.undefined if inspected.symbols(symbol.name))
+        elf = replace(elf, undefined=symbols)
         if len(group.libcs) == 1:
-            symbols = tuple(symbol for symbol in elf.undefined if inspected.symbols(symbol.name))
-            versions = () if known else group.verneed()
-            elf = replace(elf, undefined=symbols, verneed=versions)
+            elf = replace(elf, verneed=() if known else group.verneed())
             searched = tuple(n for n in needed if group.searches(n, inspected))
             representative = known.setdefault((folder, searched, group.entries[member]), member)
             needed = tuple(

@@ -115,11 +115,8 @@ def _read(path: Path) -> Wheel:
         return archive.wheel
 
 
-def verdict_of(wheel: Wheel, settings: Settings, budget: Budget | None = None) -> Verdict | None:
-    """Return the verdict on `wheel`; libraries that others provide count as excluded.
-
-    Without `budget`, it has one of its own.
-    """
+def verdict_of(wheel: Wheel, settings: Settings, budget: Budget) -> Verdict | None:
+    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
     return policy_verdict(wheel, excluding, read_policies(), budget)

@@ -54,8 +54,9 @@ from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import known_rules
+from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
-from wheelfix.rules.rule import Rule
+from wheelfix.rules.rule import EVERY, Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
@@ -303,7 +304,10 @@ def _decide(job: _Job) -> _Plan:
         definitions=job.definitions,
     )
     found = run_rules(read, job.rules)
-    fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
+    # The graft leaves a provider's libraries out, whatever rules are selected.
+    search = enabled_rules(replace(settings, select=(EVERY,)), (provider_not_searched,))
+    rules = dict.fromkeys((*job.rules, *search))
+    fixing = tuple(rule for rule in rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
         return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))

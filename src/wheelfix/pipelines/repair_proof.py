@@ -193,13 +193,23 @@ def _load(
     works: list[Scheme] = []
     fails: list[Scheme] = []
     libraries: dict[str, str] = {}
+    filtees = {
+        filtee.name
+        for elf in context.wheel.elfs.values()
+        for filtee in elf.filtees
+        if not may_come_from_platform(filtee.name)
+    }
     for layout, loads, of_others in zip(context.layouts, context.loads, for_others, strict=True):
         load = loads.get(member)
         if load is None:
             fails.extend(layout.schemes)
             continue
         requests = of_others.get(layout.paths[member], load.requests)
-        asked = [request for request in requests if request.name in context.shipped]
+        asked = [
+            request
+            for request in requests
+            if request.name in context.shipped or (request.failed and request.name in filtees)
+        ]
         (works if all(request.result for request in asked) else fails).extend(layout.schemes)
         libraries |= {r.name: layout.members[r.result] for r in asked if r.result}
     return Loads(

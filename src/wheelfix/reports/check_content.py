@@ -228,8 +228,9 @@ def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
     for group in grouped(placed, lambda pair: _cause(pair[1])).values():
         places = tuple(dict.fromkeys(place for place, _ in group if place))
         first = group[0][1]
-        shared = (n for n in first.notes if all(n in finding.notes for _, finding in group))
-        found.append(Cause(replace(first, notes=tuple(shared)), places))
+        shared = set(first.notes).intersection(*(finding.notes for _, finding in group))
+        notes = tuple(note for note in first.notes if note in shared)
+        found.append(Cause(replace(first, notes=notes), places))
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import LoadOptions
+from wheelfix.budget import BudgetError
 from wheelfix.grouping import grouped
 from wheelfix.loader.target_platforms import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -165,7 +166,10 @@ def _graph(wheel: Wheel) -> str:
     """Return the dependency graph; empty for one that is too large to read."""
     if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
-    graph = graph_of(wheel, LoadOptions(target=find(default_name(wheel), wheel)))
+    try:
+        graph = graph_of(wheel, LoadOptions(target=find(default_name(wheel), wheel)))
+    except BudgetError:
+        return ""
     text = mermaid([graph])
     return text if len(graph.edges) <= _MOST_EDGES and len(text) <= _MOST_TEXT else ""
 

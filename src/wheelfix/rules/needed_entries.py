@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from wheelfix.analysis.unused_needed import Unused
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.loader.as_needed import Decision
+from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel
@@ -461,6 +463,102 @@ def versym_alone(context: Context) -> Iterator[Hit]:
                 member=member,
                 hint="build the object again, and edit it only with `wheelfix repair`",
             )
+
+
+@rule("WF211", "empty-needed", Severity.WARNING, Stage.BEFORE)
+def empty_needed(context: Context) -> Iterator[Hit]:
+    """DT_NEEDED entry without a name.
+
+    ## What it does
+    Reports DT_NEEDED entries that are the empty string.
+
+    ## Why is this bad?
+    glibc takes it for the program, whose name is empty in its list of loaded objects
+    (`_dl_map_object`), and loads nothing. musl refuses to load the object: `Invalid argument`.
+    auditwheel fails with a traceback.
+
+    ## Example
+    `Shared library: []`
+
+    ## Common causes
+    - A build script calls `patchelf --add-needed` or `--replace-needed` with a variable that is not
+      set. **Solution**: correct the script.
+
+    ## Fix safety
+    Safe: the entry is dropped, which loads no library.
+    """
+    for member, elf in context.wheel.elfs.items():
+        if "" in elf.needed:
+            is_fatal = elf.libc is Libc.MUSL
+            yield Hit(
+                message="has a DT_NEEDED entry without a name"
+                + (": musl refuses to load the object" if is_fatal else ", which loads nothing"),
+                member=member,
+                entry="",
+                severity=Severity.ERROR if is_fatal else None,
+                hint="correct the build script that adds it, or let `wheelfix repair` drop it",
+                fix=Fix(title="drop it", edits=(DropNeeded(member=member, name=""),)),
+            )
+
+
+@rule("WF212", "filtee-missing", Severity.ERROR)
+def filtee_missing(context: Context) -> Iterator[Hit]:
+    """Library of DT_FILTER or DT_AUXILIARY is not found.
+
+    ## What it does
+    Reports libraries in DT_FILTER and DT_AUXILIARY that are neither found once installed nor
+    expected from the platform. It is for information for DT_AUXILIARY.
+
+    ## Why is this bad?
+    glibc loads such a library before the object, and takes its symbols first. Without the one of
+    DT_FILTER it refuses to load the object: `cannot open shared object file`. Without the one of
+    DT_AUXILIARY the object's own symbols are used. musl ignores both.
+
+    ## Example
+    A grafted `libfoo-1a2b3c4d.so.1` with `Filter library: [libfoo-impl.so.1]`: auditwheel follows
+    only DT_NEEDED, and leaves the filtee out.
+
+    ## Common causes
+    - A library was linked with `-Wl,--filter` or `-Wl,--auxiliary`. **Solution**: link without it,
+      or ship the filtee in the wheel where the object's search path finds it.
+
+    ## Fix safety
+    Not fixed: it is not known whether the filtee belongs into the wheel.
+    """
+    for member, elf in context.wheel.elfs.items():
+        for filtee in elf.filtees:
+            schemes = _without_filtee(context, member, filtee.name)
+            if not schemes:
+                continue
+            tag = "DT_FILTER" if filtee.required else "DT_AUXILIARY"
+            effect = "glibc refuses to load it" if filtee.required else "its own symbols are used"
+            yield Hit(
+                message=f"names `{filtee.name}` in {tag}, which is not found: {effect}",
+                member=member,
+                entry=filtee.name,
+                severity=None if filtee.required else Severity.INFO,
+                notes=(f"not found in: {describe(schemes)}",),
+                hint=f"ship `{filtee.name}` where the search path of the object finds it, "
+                f"or link the object without {tag}",
+            )
+
+
+def _without_filtee(context: Context, member: str, name: str) -> list[Scheme]:
+    """Return the install schemes in which glibc does not find a filtee of `member`."""
+    if may_come_from_platform(name) or matches_any(name, context.settings.exclude):
+        return []
+    return [
+        scheme
+        for layout, loads in zip(context.layouts, context.loads, strict=True)
+        if (load := loads.get(member)) is not None
+        and any(
+            request.requester == layout.paths[member]
+            and request.name == name
+            and request.result is None
+            for request in load.requests
+        )
+        for scheme in layout.schemes
+    ]
 
 
 @rule("WF401", "orphaned-library", Severity.WARNING, Stage.BEFORE)

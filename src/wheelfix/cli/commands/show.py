@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.analysis.graph import graph_of
+from wheelfix.budget import Budget
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import question_of, read_wheel
@@ -37,9 +38,10 @@ def show(
     question = question_of(
         subject, target=target, scheme=None, others=[], library_path=None, settings=settings
     )
+    budget = Budget.of_file(str(subject.name), subject.size)
     shown = reports.Shown(
         wheel=subject,
-        verdict=verdict_of(subject, settings),
+        verdict=verdict_of(subject, settings, budget),
         graph=graph_of(subject, question),
     )
     terminal = Terminal(verbosity=0)
