@@ -1131,11 +1131,10 @@ def test_a_dry_run_plans_what_a_repair_does_and_writes_nothing(
     assert (planned.loads, planned.verdict) == (done.loads, done.verdict)
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
-def test_a_dry_run_leaves_nothing_anywhere(option: str, everything: Path, tmp_path: Path) -> None:
+def test_a_dry_run_leaves_nothing_anywhere(everything: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environ = {"TMPDIR": str(tmp_path / "tmp")}
-    done = called("wheelfix", option, "-w", "out", everything, environ=environ, cwd=tmp_path)
+    done = called("wheelfix", "--dry-run", "-w", "out", everything, environ=environ, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "demo/libuser.so" in done.stdout
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
