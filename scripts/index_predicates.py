@@ -124,6 +124,8 @@ def _field(draft: Draft, dice: random.Random) -> str:
     what = dice.choice(FIELDS)
     draft.metadata.insert(dice.randrange(1 + len(draft.metadata)), what)
     if dice.random() < 0.1:
+        draft.metadata[0] = f"Metadata-Version: {dice.choice(['2.1', '2.2', '2.3', '2.5', '2.9'])}"
+    if dice.random() < 0.1:
         what += ", a line less"
         del draft.metadata[dice.randrange(len(draft.metadata))]
     return what

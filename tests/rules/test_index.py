@@ -131,6 +131,9 @@ RIGHT: tuple[Callable[[Draft], None], ...] = (
     line("Author-email: A <a@example.org>", "Classifier: Programming Language :: Python :: 3"),
     line("Home-page: https://example.org/a b", "Project-URL: Docs, https://example.org"),
     line("License-Expression: MIT AND BSD-3-Clause"),
+    lambda draft: draft.metadata.__setitem__(
+        slice(0, 1), ["Metadata-Version: 2.1", "License-File: COPYING", "License-Expression: x"]
+    ),
     holding(f"{INFO}/entry_points.txt", b"[console_scripts]\na-b = demo:main\n"),
 )
 ELSEWHERE = {Answer.SIZE, Answer.LINUX, Answer.RECORD_NAMES}

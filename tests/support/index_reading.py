@@ -188,6 +188,9 @@ def _contents(  # noqa: PLR0911 - one check after another
     try:
         list(csv.reader(archive.read(f"{info}/RECORD").decode().splitlines()))
         raw, unparsed = parse_email(archive.read(f"{info}/METADATA"))
+        if raw.get("metadata_version") in {"1.0", "1.1", "1.2", "2.1", "2.2", "2.3"}:
+            raw.pop("license_expression", None)  # as twine does before it uploads
+            raw.pop("license_files", None)
         metadata = Metadata.from_raw(raw)
     except (ExceptionGroup, UnicodeError, csv.Error):
         return "METADATA or RECORD"

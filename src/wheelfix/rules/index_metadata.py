@@ -34,6 +34,7 @@ _URI = re.compile(
 _ADDRESS = re.compile(r"[^@\s.]+(?:\.[^@\s.]+)*@[^@\s.]+(?:\.[^@\s.]+)+")
 """Looser than RFC 5322: what it does not match is no address."""
 _SPECIAL_USE = (".arpa", ".invalid", ".local", ".localhost", ".onion", ".test")  # RFC 6761, 7686
+_LICENCES = frozenset({"license-expression", "license-file"})
 _MANY = 20
 _LONGEST = 10_000
 """Characters of a field with addresses that are read."""
@@ -48,10 +49,11 @@ def _classifiers() -> ModuleType | None:
 
 def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
     """Yield the fields that PyPI refuses, of METADATA that installers take."""
+    sent = _sent(metadata)
     fields: dict[str, list[str]] = {}
-    for name, value in metadata.fields:
+    for name, value in sent:
         fields.setdefault(name, []).append(value)
-    yield from _by_packaging(metadata.fields)
+    yield from _by_packaging(sent)
     yield from _of_version(metadata)
     for summary in fields.get("summary", ()):
         if len(summary) > _SUMMARY:
@@ -68,6 +70,17 @@ def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
         if name.lower() not in _DYNAMIC:
             message = f"`Dynamic: {name}` names no field that may be dynamic"
             yield "Dynamic", message, Answer.DYNAMIC, (f"{name.lower()!r}",)
+
+
+def _sent(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    """Return the fields that an upload sends.
+
+    The index judges the fields of the request, not those of the file. twine and uv leave out
+    licence fields that older versions of METADATA do not have: setuptools wrote them all the same.
+    """
+    early = {"1.0", "1.1", "1.2", "2.1", "2.2", "2.3"}
+    left_out = _LICENCES if metadata.metadata_version in early else frozenset[str]()
+    return tuple((name, value) for name, value in metadata.fields if name not in left_out)
 
 
 def _of_version(metadata: Metadata) -> Iterator[Refusal]:
