@@ -15,6 +15,7 @@ from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.diff import Judged
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_changes import ChangeKind
+from wheelfix.settings import Group
 
 
 class DiffFormat(StrEnum):
@@ -38,14 +39,16 @@ _Accept = Annotated[
         metavar="CHANGE",
         help="A kind of change that is intended, such as removed-export: it no longer counts; "
         "repeatable.",
+        rich_help_panel=Group.FAILURE,
     ),
 ]
 _OutputFormat = Annotated[
     DiffFormat,
     typer.Option(
-        envvar="WHEELFIX_OUTPUT_FORMAT",
+        metavar="FORMAT",
         help="text, markdown (for a comment on a pull request) or json.",
         show_default=True,
+        rich_help_panel=Group.OUTPUT,
     ),
 ]
 
@@ -63,7 +66,7 @@ def diff(
     quiet: Quiet = False,
     **given: object,
 ) -> None:
-    """Show what changed between two releases, and fail if it breaks users.
+    """Show what changed between two releases of a wheel.
 
     Tags, Pythons, requirements, sizes, files, bundled libraries, dynamic entries and symbols. It is
     an error if a library that others can link to is gone, has another SONAME or lacks exports, and
