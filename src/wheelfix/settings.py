@@ -108,6 +108,15 @@ class PruneNeeded(StrEnum):
     """Also libraries with constructors, libraries opened by name at run time, and the like."""
 
 
+class Index(StrEnum):
+    """The package index whose checks of an upload count."""
+
+    NONE = "none"
+    """None in particular: what only some index refuses is a warning, or is not looked for."""
+    PYPI = "pypi"
+    """What PyPI refuses is an error; what it writes an email about is a warning."""
+
+
 class Share(StrEnum):
     """Which wheels of the same run share the libraries that both would graft."""
 
@@ -279,6 +288,7 @@ class Setting:
 _LIB_SDIR = ".libs"
 _REPAIR = ("repair",)
 _CHECK = ("check",)
+_DIFF = ("diff",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +507,7 @@ class Settings:
     fail_on: FailOn = Setting(
         "Lowest severity that makes a check fail: error, warning, info or never.",
         group=Group.FAILURE,
-        commands=_CHECK,
+        commands=(*_CHECK, *_DIFF),
         is_run_wide=True,
     ).default(FailOn.ERROR)
     show: Show = Setting(
@@ -515,6 +525,11 @@ class Settings:
         is_run_wide=True,
         example="wheelfix-baseline.json",
     ).default(None)
+    index: Index = Setting(
+        "Package index that the wheel must satisfy: pypi or none. What it refuses is an error.",
+        group=Group.FAILURE,
+        commands=_CHECK,
+    ).default(Index.NONE)
     max_size: Size = Setting(
         "Maximum size of a wheel, such as 50MB or 48MiB.",
         group=Group.SIZES,
@@ -528,18 +543,12 @@ class Settings:
         commands=_CHECK,
     ).default(NO_LIMIT)
     max_growth: int = Setting(
-        "Maximum growth in percent over the wheel of --against.",
+        "Maximum growth in percent over the wheel of the earlier release.",
         group=Group.SIZES,
         metavar="PERCENT",
         least=0,
-        commands=_CHECK,
+        commands=_DIFF,
     ).default(10)
-    against: tuple[str, ...] = Setting(
-        "Wheel of an earlier release to compare sizes with; repeatable.",
-        group=Group.SIZES,
-        metavar="WHEEL",
-        commands=_CHECK,
-    ).default(())
     verify: bool = Setting(
         "Install the result, load everything in it, and write it only if all works.",
         group=Group.PROOF,

@@ -27,6 +27,7 @@ from wheelfix.settings import (
     SETTING_FIELDS,
     DataLibraries,
     FailOn,
+    Index,
     Patcher,
     Provider,
     ProviderBy,
@@ -340,8 +341,6 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     out, err = capsys.readouterr()
     assert out.startswith("plan for a-1.0-py3-none-linux_x86_64.whl\n")
     assert "planned" in err
-    assert run(["repair", "--diff", *wheels("a")]) == 0
-    assert capsys.readouterr().out.startswith("--- a-1.0-py3-none-linux_x86_64.whl\n+++ ")
     assert run(["repair", "--dry-run", *wheels("rejected")]) == 1
     assert not Path("wheelhouse").exists()
 
@@ -495,10 +494,10 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "fail_on": ("--fail-on never", FailOn.NEVER),
     "show": ("--show notes", Show.NOTES),
     "baseline": ("--baseline known.json", "known.json"),
+    "index": ("--index pypi", Index.PYPI),
     "max_size": ("--max-size 50MB", Size(50_000_000)),
     "max_file_size": ("--max-file-size 20MiB", Size(20 << 20)),
     "max_growth": ("--max-growth 0", 0),
-    "against": ("--against old.whl", ("old.whl",)),
     "verify": ("--verify", True),
     "verdict": ("--no-verdict", False),
     "jobs": ("-j 2", 2),

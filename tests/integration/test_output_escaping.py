@@ -265,7 +265,8 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> Non
 @pytest.mark.parametrize(
     "words",
     [
-        ("repair", "--diff", "-w", "out"),
+        ("diff", "-v", "{wheel}"),
+        ("diff", "--output-format=json", "{wheel}"),
         ("repair", "-v", "-w", "out"),
         ("repair", "--dry-run", "-v", "-w", "out"),
         ("repair", "-w", "out", "--provider", "{wheel}"),
@@ -279,7 +280,6 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> Non
         ("explain", "--with", "{wheel}"),
         ("verify", "-v"),
         ("verify", "--output-format=json"),
-        ("check", "--against", "{wheel}"),
         ("check", "--provider", "{wheel}"),
         ("check", "--library-path", "{wheel}"),
     ],
@@ -401,14 +401,14 @@ def test_a_traceback_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
 # --- Every command on the hostile wheel -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--diff",), ("-v",), ("-q",)])
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("-v",), ("-q",)])
 def test_repair(wheel: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     _, notes = said("repair", *options, "-w", tmp_path / "out", wheel, cwd=tmp_path, code=(0, 1, 2))
     assert notes
 
 
 def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
-    """The plan, the summary and the diff quote hostile names."""
+    """The plan and the summary quote hostile names."""
     files: dict[str, bytes | str | Path] = {
         "demo/::add-mask::x/y.so": shared_object(
             tmp_path / "y.so", soname="##[group]\x1b[2J\n::error::x",
@@ -416,9 +416,25 @@ def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
         )
     }  # fmt: skip
     good = make_wheel(tmp_path, tag=f"py3-none-linux_{os.uname().machine}", files=files)
-    for options in ((), ("--dry-run",), ("--diff",), ("-v",)):
+    for options in ((), ("--dry-run",), ("-v",)):
         text, notes = said("repair", *options, "-w", "out", good, cwd=tmp_path)
         assert "add-mask" in text + notes or not options
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_diff(wheel: Path, tmp_path: Path, form: str) -> None:
+    """All of the hostile wheel is new."""
+    plain = make_wheel(tmp_path, tag="py3-none-any").rename(tmp_path / wheel.name)
+    text, _ = said("diff", "-v", "--output-format", form, plain, wheel, cwd=tmp_path)
+    assert "add-mask" in text
+    if form == "json":
+        json.loads(text)
+    if form == "markdown":
+        from markdown_it import MarkdownIt
+
+        page = MarkdownIt("commonmark").enable("table").render(text)
+        assert 'href="javascript:' not in page
+        assert "<script>alert" not in page
 
 
 @pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])

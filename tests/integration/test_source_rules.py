@@ -151,7 +151,7 @@ def test_every_setting_has_a_help_text_and_a_flag_that_shows_it() -> None:
             text=True,
             check=True,
         ).stdout
-        for command in ("repair", "check")
+        for command in ("repair", "check", "diff")
     ]
     shown = re.sub(r"-\s+", "-", " ".join("".join(helps).split()))  # lines end at hyphens
     assert {field.name for field in SETTING_FIELDS} == {field.name for field in fields(Settings)}

@@ -1,4 +1,4 @@
-"""`--target` and `--against` that apply to none of the wheels."""
+"""Machines of `--target` that apply to none of the wheels."""
 
 from pathlib import Path
 
@@ -48,27 +48,3 @@ def test_no_target_applies_to_a_wheel_of_another_system(
     wheel = built(tmp_path, tag="cp311-cp311-win_amd64")
     assert run(["check", "--target", "debian:12", wheel]) == 0
     assert "`--target debian:12` applies to none of the wheels" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "tags", "is_unmatched"),
-    [
-        ("other", [LINUX], True),
-        ("demo", [LINUX.replace("311", "312")], False),  # the only one of the distribution
-        ("demo", [LINUX.replace("311", "312"), LINUX], True),
-        ("demo", [LINUX], False),
-    ],
-)
-def test_an_earlier_wheel_without_a_counterpart_is_reported(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    tags: list[str],
-    is_unmatched: object,
-) -> None:
-    (tmp_path / "old").mkdir()
-    against = [f"--against={built(tmp_path / 'old', name, tag)}" for tag in tags]
-    assert run(["check", *against, built(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert out.count("has no counterpart among the wheels") == is_unmatched
-    assert ("WF708" in out) == is_unmatched

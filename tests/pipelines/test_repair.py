@@ -547,7 +547,6 @@ def raw_members(wheel: Path) -> dict[str, tuple[object, ...]]:
                 entry.date_time,
                 entry.external_attr,
                 entry.compress_type,
-                entry.comment,
                 entry.extra,
                 entry.CRC,
             )
@@ -573,6 +572,8 @@ def test_members_that_no_edit_names_stay_as_they_are(everything: Path, tmp_path:
     wheel = zipped_oddly(everything, tmp_path / "odd")
     outcome = repaired(wheel, tmp_path / "out")
     before, after = raw_members(wheel), raw_members(written(outcome))
+    with zipfile.ZipFile(written(outcome)) as archive:
+        assert not any(entry.comment for entry in archive.infolist()), "PyPI refuses comments"
     named = {step.member for step in outcome.edits} | {"demo-1.0.dist-info/RECORD"}
     untouched = [name for name in before if name not in named]
     assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
@@ -1131,11 +1132,10 @@ def test_a_dry_run_plans_what_a_repair_does_and_writes_nothing(
     assert (planned.loads, planned.verdict) == (done.loads, done.verdict)
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
-def test_a_dry_run_leaves_nothing_anywhere(option: str, everything: Path, tmp_path: Path) -> None:
+def test_a_dry_run_leaves_nothing_anywhere(everything: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environ = {"TMPDIR": str(tmp_path / "tmp")}
-    done = called("wheelfix", option, "-w", "out", everything, environ=environ, cwd=tmp_path)
+    done = called("wheelfix", "--dry-run", "-w", "out", everything, environ=environ, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "demo/libuser.so" in done.stdout
     assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]

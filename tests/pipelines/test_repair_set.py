@@ -563,5 +563,5 @@ def test_a_set_is_planned_on_the_command_line(
     plan = capfd.readouterr().out
     assert "$ORIGIN/../core.libs" in plan
     assert plan.count("absent -> grafted") == 1
-    assert run([*command, "--diff", "-j", "2"]) == 0
+    assert run([*command, "--dry-run", "-j", "2"]) == 0
     assert not (tmp_path / "out").exists()

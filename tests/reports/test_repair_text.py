@@ -170,7 +170,6 @@ def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT
     shown = [
         text.summary(outcome, verbose=verbose, colour=False),
         text.plan(outcome, colour=False),
-        text.diff(outcome, colour=False),
         error_text(BadWheelError(evil, hint=evil), colour=False),
     ]
     for line in "\n".join(shown).split("\n"):
@@ -397,29 +396,9 @@ def test_the_plan_of_a_sound_wheel_is_empty() -> None:
     ]
 
 
-def test_the_difference_shows_files_and_dynamic_entries() -> None:
-    assert text.diff(an_outcome(Status.PLANNED), colour=False).splitlines() == [
-        f"--- {NAME}",
-        f"+++ {NAME}",
-        " pkg/_ext.so  1,000 bytes, changed",
-        "-pkg-1.0.data/data/lib/liby.so  1,000 bytes",
-        "+pkg/liby.so  1,000 bytes, moved",
-        "+pkg.libs/libx-1234.so.1  2,000 bytes",
-        "--- pkg/_ext.so",
-        "+++ pkg/_ext.so",
-        "-DT_NEEDED  libx.so.1",
-        "+DT_NEEDED  libx-1234.so.1",
-        "-DT_RUNPATH  /home/ci/lib:$ORIGIN",
-        "-Verneed  libx.so.1 X_1",
-        "+DT_RUNPATH  $ORIGIN:$ORIGIN/../pkg.libs",
-        "+Verneed  libx-1234.so.1 X_1",
-    ]
-
-
 def test_colour_does_not_change_the_text() -> None:
     outcome = an_outcome()
     for plain, coloured in [
-        (text.diff(outcome, colour=False), text.diff(outcome, colour=True)),
         (text.plan(outcome, colour=False), text.plan(outcome, colour=True)),
         (
             text.summary(outcome, verbose=True, colour=False),

@@ -109,17 +109,6 @@ def test_other_texts_are_no_sizes(text: object) -> None:
         settings_from({"max-size": text}, Settings(), "x")
 
 
-def test_growth_names_what_has_grown() -> None:
-    old = sized(1_000_000, name="demo-1.0-cp311-cp311-linux_x86_64.whl")
-    new = replace(sized(1_300_000, "new.bin"), name=old.name)
-    [finding] = run_rules(Context(wheel=new, settings=Settings(), against=(old,)), [size.grown])
-    assert "30% more" in finding.message
-    assert finding.notes == ("`new.bin`: new, 1.3 MB",)
-    patient = Context(wheel=new, settings=Settings(max_growth=30), against=(old,))
-    assert not run_rules(patient, [size.grown])
-    assert not findings(size.grown, new)
-
-
 def sized(packed: int, member: str = "a.bin", **fields: str) -> Wheel:
     subject = wheel({}, **fields)
     return replace(

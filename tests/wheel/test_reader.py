@@ -649,8 +649,6 @@ def test_other_strong_hashes_are_verified_with_their_algorithm(tmp_path: Path) -
 def odd_files() -> list[tuple[zipfile.ZipInfo | str, bytes]]:
     extra = info("extra.py")
     extra.extra = struct.pack("<2HBL", 0x5455, 5, 1, 1234567890)
-    commented = info("commented.py")
-    commented.comment = b"by hand"
     return [
         (info("stored.bin", method=zipfile.ZIP_STORED), b"stored" * 99),
         (info("bin/run", 0o100755), b"#!python\n"),
@@ -658,8 +656,15 @@ def odd_files() -> list[tuple[zipfile.ZipInfo | str, bytes]]:
         (info("naïve/日本.py"), b""),
         (info("empty", method=zipfile.ZIP_STORED), b""),
         (extra, b"extra"),
-        (commented, b"comment"),
     ]
+
+
+def test_the_comment_of_a_member_is_dropped(tmp_path: Path) -> None:
+    commented = info("commented.py")
+    commented.comment = b"by hand"
+    path = zip_of(tmp_path / NAME, [(commented, b"comment")])
+    with zipfile.ZipFile(repack(path, tmp_path / "out")) as archive:
+        assert archive.getinfo("commented.py").comment == b""
 
 
 def test_a_wheel_with_nothing_to_do_comes_out_the_same(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ _CONFIGURE = "Rules and settings"
 COMMANDS: Mapping[str, _Entry] = {
     "repair": _Entry("Write wheels that work once installed.", _REPAIR),
     "check": _Entry("Report what is wrong with wheels, and change nothing.", _REPAIR),
+    "diff": _Entry("Show what changed between two releases of a wheel.", _REPAIR),
     "verify": _Entry("Install wheels into fresh environments, and load them.", _REPAIR),
     "show": _Entry("Show what a wheel is and contains.", _EXPLAIN),
     "why": _Entry("Say what needs a library, and why it is or would be grafted.", _EXPLAIN),

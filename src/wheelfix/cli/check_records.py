@@ -117,7 +117,6 @@ def _portable(settings: Settings, folder: Path) -> Settings:
     return replace(
         settings,
         library_path=tuple(str(folder / path) for path in settings.library_path),
-        against=tuple(str(folder / path) for path in settings.against),
         provider=tuple(
             replace(provider, source=str(folder / provider.source))
             if provider.source and (folder / provider.source).exists()
@@ -135,7 +134,7 @@ def _decisive(settings: Settings) -> tuple[object, ...]:
         if not field.setting.is_run_wide and field.name not in {"wheel_dir", "verify"}
     ]
     providers = (provider.source for provider in settings.provider)
-    named = (*settings.library_path, *settings.against, *providers)
+    named = (*settings.library_path, *providers)
     return rest, [_state(Path(path)) for path in named]
 
 

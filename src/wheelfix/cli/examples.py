@@ -31,6 +31,11 @@ EXAMPLES: Mapping[str, tuple[Example, ...]] = {
         Example("wheelfix check --target debian:12,rhel:9 wheelhouse", "do they load there?"),
         Example("wheelfix check --output-format sarif -o report.sarif dist", "for a code host"),
     ),
+    "diff": (
+        Example("wheelfix diff wheelhouse/*.whl wheelhouse", "a wheel, or all of a folder"),
+        Example("wheelfix diff --accept removed-export dist wheelhouse", "a break is intended"),
+        Example("wheelfix diff --output-format markdown dist wheelhouse", "for a pull request"),
+    ),
     "show": (
         Example("wheelfix show wheelhouse/*.whl", "tag, Pythons, bundled libraries"),
         Example("wheelfix show --target debian:12 dist/*.whl", "what Debian 12 provides of it"),

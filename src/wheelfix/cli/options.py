@@ -185,3 +185,8 @@ def require_file(path: Path) -> None:
     if not path.is_file():
         problem = "is not a file" if path.exists() else "cannot be read: No such file"
         raise SettingsError(f"`{path}` {problem}")
+
+
+def wheels_below(folder: Path) -> list[Path]:
+    """Return what is named like a wheel, but not the directories of unpacked ones."""
+    return sorted(path for path in folder.rglob("*.whl") if not path.is_dir())

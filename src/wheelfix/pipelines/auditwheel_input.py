@@ -137,7 +137,7 @@ def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
     # By RECORD auditwheel finds the objects.
     record = format_record(RecordRow(place, "", None) for place in members)
     return View(
-        filename=str(wheel.name),
+        filename=str(wheel.name._replace(variant=None)),  # which auditwheel does not know
         members={**members, f"{wheel.dist_info}/RECORD": record},
         names=names,
         represented=represented,

@@ -1,6 +1,6 @@
 """Check of wheels: reading, the rules, and suppressed findings.
 
-Only the wheels and what the settings name (`library-path`, `provider`, `against`) are read: with
+Only the wheels and what the settings name (`library-path`, `provider`) are read: with
 the same of them, a wheel gets the same report on every machine.
 """
 
@@ -75,7 +75,6 @@ def _report(path: Path, settings: Settings, baseline: Baseline, watch: Watch | N
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
-            against=tuple(_read(Path(other)) for other in settings.against),
         )
         system = other_system(wheel.name.platforms)
         rules = selected_rules(settings, known_rules())
@@ -108,11 +107,6 @@ def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
         return {}
     fitting = targets_of(context)
     return {name: name in fitting for name in context.settings.target}
-
-
-def _read(path: Path) -> Wheel:
-    with open_wheel(path) as archive:
-        return archive.wheel
 
 
 def verdict_of(wheel: Wheel, settings: Settings, budget: Budget) -> Verdict | None:

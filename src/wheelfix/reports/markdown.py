@@ -75,7 +75,7 @@ def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_L
 
 def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
     blocks = ["## wheelfix check", _overview(found.reports, options)]
-    blocks.append("  \n".join(_prose(line) for line in totals(found, options)))
+    blocks.append("  \n".join(prose(line) for line in totals(found, options)))
     found = shown_only(found, options)
     if found.findings:
         blocks.append("### All wheels side by side")
@@ -91,8 +91,8 @@ def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
 def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
     rows = [
         (
-            _code(shown_path(report.source, options)),
-            _code(report.verdict.overall) if report.verdict else "",
+            code_span(shown_path(report.source, options)),
+            code_span(report.verdict.overall) if report.verdict else "",
             *(["unreadable", "", ""] if report.error else _numbers(report)),
         )
         for report in reports
@@ -110,12 +110,12 @@ def _numbers(report: Report) -> list[str]:
 def _section(report: Report, graph: str, options: RenderOptions, detail: _Detail) -> Iterator[str]:
     if report.error is None and not report.findings:
         return
-    yield f"### {_code(shown_path(report.source, options))}"
+    yield f"### {code_span(shown_path(report.source, options))}"
     if report.error is not None:
-        yield "  \n".join(_prose(line) for line in error_words(report.error).splitlines())
+        yield "  \n".join(prose(line) for line in error_words(report.error).splitlines())
     yield from _findings(of_wheel(report, options), options, detail)
     if graph:
-        yield _folded("Libraries once installed", f"```mermaid\n{graph}\n```")
+        yield folded("Libraries once installed", f"```mermaid\n{graph}\n```")
 
 
 def _findings(
@@ -125,9 +125,9 @@ def _findings(
     rows = [
         (
             located.finding.severity.word,
-            _prose(located.title),
-            _code(located.finding.member) if located.finding.member else "",
-            _prose(located.finding.message),
+            prose(located.title),
+            code_span(located.finding.member) if located.finding.member else "",
+            prose(located.finding.message),
         )
         for located in shown
     ]
@@ -136,7 +136,7 @@ def _findings(
     if len(shown) < len(findings):
         yield f"and {len(findings) - len(shown):,} more"
     if detail.advice and findings:
-        yield _folded("Why, and what to do", "\n".join(_advice(findings, options)))
+        yield folded("Why, and what to do", "\n".join(_advice(findings, options)))
 
 
 def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Iterator[str]:
@@ -144,22 +144,22 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
     rules = {rule.code: rule for rule in options.rules}
     for code, group in grouped(findings, lambda located: located.finding.code).items():
         rule = rules.get(code)
-        title = _prose(group[0].title)
+        title = prose(group[0].title)
         first = group[0].finding
         if address := rule_address(code, first.name, options.documentation):
             title = f"[{title}]({address})"
-        reason = f": {_prose(why(rule))}" if rule is not None else ""
+        reason = f": {prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
         for text, found in grouped(group, _remedy).items():
             members = [located.finding.member for located in found]
-            files = ", ".join(_code(member) for member in members if member)
+            files = ", ".join(code_span(member) for member in members if member)
             yield f"  - {files}: {text}" if files else f"  - {text}"
 
 
 def _remedy(located: LocatedFinding) -> str:
     """Return the notes and the advice of a finding."""
     texts = (*located.finding.notes, located.advice)
-    return "<br>".join(_prose(line) for text in texts for line in text.splitlines())
+    return "<br>".join(prose(line) for text in texts for line in text.splitlines())
 
 
 def _graph(wheel: Wheel) -> str:
@@ -179,20 +179,21 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _folded(title: str, body: str) -> str:
+def folded(title: str, body: str) -> str:
+    """Return a block that shows `body` when `title` is clicked."""
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
     """Return a code span; a backtick would end it, a pipe would end the table cell."""
     shown = printable(text).replace("`", r"\x60").replace("|", r"\x7c")
     return f"`{shown}`" if shown.strip() else f"`{shown!r}`"
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """Return a message as text, its literals as code spans."""
     return "".join(
-        _code(piece) if literal else _plain(piece)
+        code_span(piece) if literal else _plain(piece)
         for literal, piece in backtick_spans(printable(text))
     )
 

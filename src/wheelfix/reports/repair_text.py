@@ -1,4 +1,4 @@
-"""The output of `wheelfix repair`: summary, plan and differences as text.
+"""The output of `wheelfix repair`: summary and plan as text.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
@@ -6,18 +6,14 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import unified_diff
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
 from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text, heading
 from wheelfix.reports.printable import Colour, Style, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import counted, in_units, join_some
-from wheelfix.wheel.edits import MoveMember
-from wheelfix.wheel.model import Wheel
 
 _STATUS = {
     Status.REPAIRED: Colour.GREEN,
@@ -288,77 +284,3 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
             lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Colour.DIM, on=colour)}")
     return "\n".join(lines)
-
-
-# --- Differences in the style of `diff -u` --------------------------------------------------------
-
-
-def diff(outcome: Outcome, *, colour: bool) -> str:
-    """Return the members and the dynamic entries that differ before and after.
-
-    Sizes are those before the edits if nothing was written.
-    """
-    if outcome.before is None or outcome.after is None:
-        return ""
-    lines = _lines(outcome, outcome.before, outcome.after)
-    return "\n".join(_painted(printable(line), colour=colour) for line in lines)
-
-
-def _lines(outcome: Outcome, before: Wheel, after: Wheel) -> Iterator[str]:
-    yield from (f"--- {before.name}", f"+++ {after.name}")
-    moved = {e.edit.member: e.edit.new for e in outcome.edits if isinstance(e.edit, MoveMember)}
-    edited = {edit.member for edit in outcome.edits}
-    yield from _listing(before, after, moved, edited)
-    came_from = {new: old for old, new in moved.items()}
-    for name, new in after.elfs.items():
-        old_name = came_from.get(name, name)
-        old = before.elfs.get(old_name)
-        if old != new:
-            yield from _changes(old_name if old else None, old, name, new)
-
-
-def _listing(
-    before: Wheel, after: Wheel, moved: Mapping[str, str], edited: set[str]
-) -> Iterator[str]:
-    """Yield the members that were added, removed, moved or changed."""
-    old = {member.name: member.size for member in before.members}
-    new = {member.name: member.size for member in after.members}
-    for name, size in old.items():
-        if name in moved:
-            yield f"-{name}  {size:,} bytes"
-            yield f"+{moved[name]}  {new.get(moved[name], size):,} bytes, moved"
-        elif name not in new:
-            yield f"-{name}  {size:,} bytes"
-        elif new[name] != size:
-            yield f"-{name}  {size:,} bytes"
-            yield f"+{name}  {new[name]:,} bytes"
-        elif name in edited or before.elfs.get(name) != after.elfs.get(name):
-            yield f" {name}  {size:,} bytes, changed"
-    arrived = set(moved.values())
-    for name, size in new.items():
-        if name not in old and name not in arrived:
-            yield f"+{name}  {size:,} bytes"
-
-
-def _changes(old_name: str | None, old: Elf | None, name: str, new: Elf) -> Iterator[str]:
-    before = _dynamic(old) if old is not None else []
-    changed = list(
-        unified_diff(before, _dynamic(new), old_name or "/dev/null", name, n=0, lineterm="")
-    )
-    yield from (line for line in changed if not line.startswith("@@"))
-
-
-def _dynamic(elf: Elf) -> list[str]:
-    """Return the entries of the dynamic section that edits may change, one a line."""
-    tags = (("DT_SONAME", elf.soname), ("DT_RPATH", elf.rpath), ("DT_RUNPATH", elf.runpath))
-    return [
-        *(f"DT_NEEDED  {name}" for name in elf.needed),
-        *(f"{tag}  {value}" for tag, value in tags if value is not None),
-        *(f"Verneed  {need.file} {' '.join(need.versions)}" for need in elf.verneed),
-    ]
-
-
-def _painted(line: str, *, colour: bool) -> str:
-    prefixes = {"--- ": Colour.BOLD, "+++ ": Colour.BOLD, "-": Colour.RED, "+": Colour.GREEN}
-    tone = next((tone for prefix, tone in prefixes.items() if line.startswith(prefix)), None)
-    return paint(line, tone, on=colour) if tone else line

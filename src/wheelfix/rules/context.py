@@ -64,8 +64,6 @@ class Context:
     symbols are not judged."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
-    against: tuple[Wheel, ...] = ()
-    """Wheels of an earlier release, for a comparison of sizes."""
     budget: Budget = field(default_factory=Budget.of_files, compare=False)
     """What the analyses of the wheel spend."""
 

@@ -6,16 +6,21 @@ install random wheels with both.
 
 import re
 from collections.abc import Iterator
+from configparser import ConfigParser
+from configparser import Error as ConfigError
 
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.index_predicates import Answer
 from wheelfix.rules.rule import rule
+from wheelfix.settings import Index
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 _NAME = re.compile(r"[^\s\[\]/=]+")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*\])?")
 _INTERPRETER = re.compile(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
 """Names that uv reserves for the Pythons of an environment."""
+_INDEX_NAME = re.compile(r"[\w.-]+")
 _MOST = 5
 
 
@@ -26,7 +31,8 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports what one of the two refuses: in `entry_points.txt`, lines that are no entry points,
     sections and names that occur twice, and scripts whose name is no file name or whose value is
-    not `module:function`; in `*.data/scripts`, folders and the names of Python itself.
+    `module:function`; in `*.data/scripts`, folders and the names of Python itself. With
+    `index = "pypi"`, it also reads `entry_points.txt` as PyPI does since May 2026.
 
     ## Why is this bad?
     The installation fails: uv with "invalid console script", "`entry_points.txt` is invalid" or
@@ -47,13 +53,23 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     entry_points = f"{wheel.dist_info}/entry_points.txt"
-    problems = list(_problems(wheel.texts.get(entry_points, "")))
+    text = wheel.texts.get(entry_points, "")
+    problems = list(_problems(text))
+    reason = _refused_by_index(text)
+    notes = (Answer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
     if problems:
         more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
         yield Hit(
             message="has entry points that pip or uv refuses",
             member=entry_points,
-            notes=(*problems[:_MOST], *more),
+            notes=(*problems[:_MOST], *more, *notes),
+            hint="fix them in `pyproject.toml`, and build the wheel again",
+        )
+    elif reason and context.settings.index is Index.PYPI:
+        yield Hit(
+            message=f"has entry points that PyPI refuses: {reason}",
+            member=entry_points,
+            notes=notes,
             hint="fix them in `pyproject.toml`, and build the wheel again",
         )
     folder = f"{wheel.data_dir}/scripts/"
@@ -91,6 +107,31 @@ def _problems(text: str) -> Iterator[str]:
         elif section in _SCRIPTS:
             yield from _script_problems(name, value)
         names.add(name)
+
+
+class _Parser(ConfigParser):
+    """An INI file of the entry points specification: names have cases, and `=` ends them."""
+
+    def __init__(self) -> None:
+        super().__init__(delimiters=("=",))
+
+    def optionxform(self, optionstr: str) -> str:
+        """Keep the case of a name."""
+        return optionstr
+
+
+def _refused_by_index(text: str) -> str | None:
+    """Return why PyPI refuses entry_points.txt; None if it takes it."""
+    if "\ufffd" in text:  # what the reader puts in the place of other bytes
+        return "it is not UTF-8"
+    parser = _Parser()
+    try:
+        parser.read_string(text)
+    except ConfigError as error:
+        return str(error).partition("\n")[0]
+    names = (name for section in sorted(_SCRIPTS & {*parser}) for name in parser[section])
+    wrong = next((name for name in names if not _INDEX_NAME.fullmatch(name)), None)
+    return f"`{wrong}` is no name of a script" if wrong is not None else None
 
 
 def _script_problems(name: str, value: str) -> Iterator[str]:

@@ -12,8 +12,9 @@ from wheelfix.analysis.providers import bounded, read_requirement
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
+from wheelfix.rules.index_predicates import Answer
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Settings
+from wheelfix.settings import Index, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
@@ -28,7 +29,8 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares every row of RECORD with the file (hash, size, existence), and looks for files without
-    a row. RECORD itself and its signatures have no hash (PEP 427).
+    a row. RECORD itself and its signatures have no hash (PEP 427). With `index = "pypi"`, it is a
+    warning if RECORD does not list itself, or lists its signatures.
 
     ## Why is this bad?
     PyPI refuses a wheel without RECORD, and warns the owners by mail if the file names in RECORD
@@ -48,11 +50,34 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Never fixed: `repair` stops with exit code 2, unless the rule is ignored.
     """
-    for problem in context.wheel.record_problems:
+    wheel = context.wheel
+    record = f"{wheel.dist_info}/RECORD"
+    note = Answer.NO_RECORD.note(f"'{wheel.name}'", record)
+    for problem in wheel.record_problems:
         yield Hit(
             message=f"RECORD disagrees with the file: {problem.message}",
             member=problem.member,
+            notes=() if wheel.record else (note,),
             hint="build the wheel again, or `wheel unpack` and `wheel pack` it if you trust it",
+        )
+    if context.settings.index is Index.PYPI and not context.wheel.record_problems:
+        yield from _unlike_the_zip(context)
+
+
+def _unlike_the_zip(context: Context) -> Iterator[Hit]:
+    """Compare the names in RECORD with those of the zip, as PyPI does."""
+    wheel = context.wheel
+    record = f"{wheel.dist_info}/RECORD"
+    listed = {row.name.replace("\\", "/") for row in wheel.record}
+    signed = {f"{wheel.dist_info}/{name}" for name in SIGNATURES}
+    present = {member.name for member in wheel.members} - signed
+    if wheel.record and listed != present:
+        yield Hit(
+            message=f"RECORD has other names than the zip: {join_some(sorted(listed ^ present))}",
+            member=record,
+            severity=Answer.RECORD_NAMES.severity(context.settings),
+            notes=(Answer.RECORD_NAMES.note(),),
+            hint="upgrade the build backend: RECORD lists itself, without a hash, and no signature",
         )
 
 
@@ -215,17 +240,21 @@ def name_differs(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
+    normalized = canonicalize_name(name).replace("-", "_")
+    start = Answer.OTHER_NAME.note(f"'{name}'", f"'{normalized}'")
+    numbered = Answer.OTHER_VERSION.note(f"'{version}'", f"'{wheel.name.version}'")
     pairs = (
-        ("Name", name, wheel.name.distribution, canonicalize_name),
+        ("Name", name, wheel.name.distribution, canonicalize_name, start),
         # In file names, `_` replaces `-` (PEP 427).
-        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
+        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version, numbered),
     )
-    for field, said, named, key in pairs:
+    for field, said, named, key, note in pairs:
         if said not in {"", named} and key(said) != key(named):
             yield Hit(
                 message=f"METADATA has `{field}: {said}`, but the file name has `{named}`",
                 member=f"{wheel.dist_info}/METADATA",
                 entry=field,
+                notes=(note,),
                 hint="build the wheel again, with the correct name and version",
             )
 
@@ -258,19 +287,23 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     member = f"{wheel.dist_info}/METADATA"
     if wheel.metadata.problem is not None:
-        yield Hit(message=wheel.metadata.problem, member=member, hint=_REBUILD)
+        note = Answer.NO_METADATA.note(f"'{wheel.name}'", member)
+        present = any(file.name == member for file in wheel.members)
+        notes = () if present else (note,)
+        yield Hit(message=wheel.metadata.problem, member=member, notes=notes, hint=_REBUILD)
         return
     if not any(file.name == member for file in wheel.members):
         return
-    for entry, message in _invalid_fields(wheel.metadata):
+    for entry, message in invalid_fields(wheel.metadata):
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
-    for entry, message in _refused_by_index(wheel):
+    for entry, message, answer, values in _refused_by_index(wheel):
         yield Hit(
             message=message,
             member=member,
             entry=entry,
             hint="fix it before the upload",
-            severity=Severity.WARNING,
+            severity=answer.severity(context.settings),
+            notes=(answer.note(*values),),
         )
 
 
@@ -279,7 +312,8 @@ _SINGLE = ("metadata-version", "name", "version", "requires-python")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
+def invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
+    """Yield the fields that installers refuse, each with a message."""
     keys = [key for key, _ in metadata.fields]
     for key in _SINGLE:
         title = "-".join(word.capitalize() for word in key.split("-"))
@@ -319,15 +353,19 @@ def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
 
 
-def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
+def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str, Answer, tuple[str, ...]]]:
+    """Yield entry, message, and the answer of the index with the values in it."""
     for text in wheel.metadata.requires_dist:
         if "@" in text.partition(";")[0]:
-            yield text, f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
+            message = f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
+            yield text, message, Answer.URL, (text,)
     names = {member.name for member in wheel.members}
     newer = _numbers(wheel.metadata.metadata_version) >= [2, 4]
     for path in wheel.metadata.license_files if newer else ():
         if f"{wheel.dist_info}/licenses/{path}" not in names:
-            yield path, f"`License-File: {path}` is not in the wheel's `licenses` folder"
+            place = f"{wheel.dist_info}/licenses/{path}"
+            message = f"`License-File: {path}` is not in the wheel's `licenses` folder"
+            yield path, message, Answer.LICENSE_FILE, (path, str(wheel.name), place)
 
 
 def _numbers(version: str) -> list[int]:
@@ -361,7 +399,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
     # The first patch release, and one later than any.
     patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
-    if patches and not _allows_any(wheel.metadata.requires_python, patches):
+    if patches and not allows_any(wheel.metadata.requires_python, patches):
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
@@ -371,7 +409,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
 
 
-def _allows_any(requires_python: str, versions: Iterable[str]) -> bool:
+def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `versions`, or cannot be parsed."""
     try:
         wanted = SpecifierSet(bounded(requires_python))

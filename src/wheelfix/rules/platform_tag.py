@@ -189,12 +189,9 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
     """
-    verdict, settings = context.verdict, context.settings
-    if verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
-        return
-    for tag in context.wheel.name.platforms:
-        parsed = parse_platform_tag(tag)
-        if parsed.family is Family.LINUX and not parsed.arch.startswith("armv"):
+    verdict = context.verdict
+    for tag in context.wheel.name.platforms if verdict else ():
+        if verdict and is_left_to_repair(context, tag):
             better = not verdict.overall.startswith("linux_")
             yield Hit(
                 message=f"has the local platform tag `{tag}`, which PyPI refuses",
@@ -202,6 +199,15 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
                 notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
                 fix=_tag_fix(verdict),
             )
+
+
+def is_left_to_repair(context: Context, tag: str) -> bool:
+    """Return whether `tag` is a local one, which the index refuses and `repair` replaces."""
+    settings = context.settings
+    if context.verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
+        return False
+    parsed = parse_platform_tag(tag)
+    return parsed.family is Family.LINUX and parsed.arch not in {"armv6l", "armv7l"}
 
 
 def _tag_fix(verdict: Verdict) -> Fix | None:

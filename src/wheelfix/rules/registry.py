@@ -9,6 +9,7 @@ from wheelfix.rules import (
     drivers,
     files,
     hardening,
+    index,
     installers,
     leftovers,
     metadata,
@@ -58,6 +59,7 @@ RULES = rules_in(
     python_openings,
     metadata,
     installers,
+    index,
     object_format,
     hardening,
     files,
@@ -74,7 +76,7 @@ RULES = rules_in(
 )
 """All rules about one wheel, by code."""
 
-RELEASE_RULES = rules_in(SetRule, size, targets, release_set)
+RELEASE_RULES = rules_in(SetRule, targets, release_set)
 """Rules about all wheels of a run, most of them about the wheels of a release side by side."""
 
 IGNORE_RULES = rules_in(SetRule, stale_ignores)
@@ -86,7 +88,7 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-ARCHIVE_RULES = rules_in(Rule, metadata, files, leftovers, size)
+ARCHIVE_RULES = rules_in(Rule, metadata, index, files, leftovers, size)
 """Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
 
 TARGET_RULES = rules_in(Rule, targets)

@@ -217,7 +217,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     ## Common causes
     - The wheel was built with debug information. **Solution**: see WF701.
     - A library was grafted into one wheel only. **Solution**: compare by
-      `wheelfix check --against OTHER.whl`.
+      `wheelfix diff OTHER.whl THIS.whl`.
 
     ## Fix safety
     Not fixed.
@@ -233,7 +233,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                     message=f"has {in_units(size)}, but the wheels of this platform have "
                     f"{in_units(usual)} (median)",
                     wheel=str(wheel.name),
-                    hint="compare it with one of the others: `wheelfix check --against`",
+                    hint="compare it with one of the others: `wheelfix diff`",
                 )
 
 

@@ -1,23 +1,21 @@
 """The size of the wheel, and what could be left out."""
 
-import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import product
-from pathlib import PurePath
-
-from packaging.utils import canonicalize_name
+from collections.abc import Callable, Iterator
 
 from wheelfix.elf.model import Elf
-from wheelfix.rules.context import Context, SetContext
+from wheelfix.rules.context import Context
 from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.rule import rule, set_rule
+from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.rule import rule
+from wheelfix.settings import Index, Size
 from wheelfix.text import counted, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000
 """Bytes of the zip below which a size is not reported."""
+PYPI_LIMIT = Size(100 * 2**20)
+"""Bytes of a file (warehouse/constants.py: MAX_FILESIZE)."""
 LARGE = 10_000_000
 """Bytes of a wheel from which its largest files are listed."""
 
@@ -185,10 +183,11 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
     """Wheel is larger than `max-size`.
 
     ## What it does
-    Compares the size of the wheel file with `max-size`. Without that setting, it reports nothing.
+    Compares the size of the wheel file with `max-size`, or without it with the limit of the index:
+    100 MiB for `index = "pypi"`. Without either setting, it reports nothing.
 
     ## Why is this bad?
-    PyPI refuses files above 100 MB, unless the limit is raised for the project, perhaps in the
+    PyPI refuses files above 100 MiB, unless the limit is raised for the project, perhaps in the
     middle of a release; and a wheel that doubled in size often contains a library by accident.
 
     ## Example
@@ -202,12 +201,21 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
     Not fixed: the wheel is not published.
     """
     wheel, limit = context.wheel, context.settings.max_size
+    by_index = not limit and context.settings.index is Index.PYPI
+    if by_index:
+        limit = PYPI_LIMIT
     if limit and wheel.zip_size > limit:
+        more, allowed = in_units(wheel.zip_size - limit), in_units(limit)
+        who = "PyPI" if by_index else "`max-size`"
         yield Hit(
-            message=f"has {in_units(wheel.zip_size)}, {in_units(wheel.zip_size - limit)} more "
-            f"than `max-size` allows ({in_units(limit)})",
-            notes=_largest(wheel),
-            hint="check what is new in it, or raise `max-size`",
+            message=f"has {in_units(wheel.zip_size)}, {more} more than {who} allows ({allowed})",
+            notes=(
+                *([Answer.SIZE.note(f"'{wheel.name.distribution}'")] if by_index else []),
+                *_largest(wheel),
+            ),
+            hint="make it smaller, or set `max-size` to the limit that PyPI granted the project"
+            if by_index
+            else "check what is new in it, or raise `max-size`",
         )
 
 
@@ -241,112 +249,3 @@ def file_over_budget(context: Context) -> Iterator[Hit]:
                 member=member.name,
                 hint="leave it out, or raise `max-file-size`",
             )
-
-
-@rule("WF707", "grown", Severity.WARNING)
-def grown(context: Context) -> Iterator[Hit]:
-    """Wheel has grown by more than `max-growth`.
-
-    ## What it does
-    Compares the wheel with the one of `against` for the same Python and platform, or with the only
-    one given for its distribution. Reports growth above `max-growth` (10 %, and at least 100 kB),
-    with the files that have grown or are new; hashes in the names of grafted libraries are ignored.
-
-    ## Why is this bad?
-    Sizes grow by accident: debug information of another compiler, a newly grafted library, test
-    data. Later the reason is hard to find (natcap/invest 2483: 50 MB instead of 2 MB).
-
-    ## Example
-    `--against demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl` for version 1.1.
-
-    ## Common causes
-    - A library is grafted that was excluded before. **Solution**: check the pattern; see WF802.
-    - The new version contains more. **Solution**: raise `max-growth` for it.
-
-    ## Fix safety
-    Not fixed.
-    """
-    wheel = context.wheel
-    others = {other.name: other for other in context.against}
-    counterpart = _counterpart(wheel.name, others)
-    old = others[counterpart] if counterpart else None
-    if old is None or not old.zip_size:
-        return
-    more = wheel.zip_size - old.zip_size
-    if more < NOTABLE or more * 100 <= old.zip_size * context.settings.max_growth:
-        return
-    before, now = _by_stable_name(old), _by_stable_name(wheel)
-    growth = {name: size - before.get(name, 0) for name, size in now.items()}
-    worst = sorted(growth, key=lambda name: -growth[name])[:5]
-    yield Hit(
-        message=f"has {in_units(wheel.zip_size)}, {more / old.zip_size:.0%} more than "
-        f"{old.name} ({in_units(old.zip_size)})",
-        notes=tuple(
-            f"`{name}`: "
-            + (f"+{in_units(growth[name])}" if name in before else "new, ")
-            + ("" if name in before else in_units(now[name]))
-            for name in worst
-            if growth[name] > 0
-        ),
-        hint="check whether the growth of these files is intended, or raise `max-growth`",
-    )
-
-
-@set_rule("WF708", "unmatched-against", Severity.WARNING)
-def unmatched_against(context: SetContext) -> Iterator[Hit]:
-    """Wheel of `--against` was compared with none of the wheels.
-
-    ## What it does
-    Reports wheels in `against` that no wheel of the run has as its counterpart: the one for the
-    same distribution, Python and platform.
-
-    ## Why is this bad?
-    Nothing was compared with it, and growth goes unnoticed.
-
-    ## Example
-    `--against demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl` and
-    `demo-1.1-cp312-cp312-manylinux_2_28_x86_64.whl`, with another wheel in `against` for `cp312`.
-
-    ## Common causes
-    - The wheel of another platform, or of another distribution. **Solution**: name that of the
-      same platform.
-
-    ## Fix safety
-    Not fixed.
-    """
-    if not context.wheels:
-        return
-    against = tuple(WheelName.parse(PurePath(path).name) for path in context.settings.against)
-    compared = {_counterpart(wheel.name, against) for wheel in context.wheels}
-    for path, name in zip(context.settings.against, against, strict=True):
-        if name not in compared:
-            yield Hit(
-                message=f"`--against {path}` has no counterpart among the wheels: nothing was "
-                "compared with it",
-                entry=path,
-                hint="name the earlier wheel for the same distribution, Python and platform",
-            )
-
-
-def _counterpart(wheel: WheelName, against: Iterable[WheelName]) -> WheelName | None:
-    """Return the name in `against` for the same distribution, Python and platform, or the only one.
-
-    The only one is that of the same distribution.
-    """
-    own = canonicalize_name(wheel.distribution)
-    same = [other for other in against if canonicalize_name(other.distribution) == own]
-    tags = set(product(wheel.pythons, wheel.platforms))
-    tagged = [o for o in same if not tags.isdisjoint(product(o.pythons, o.platforms))]
-    return tagged[0] if tagged else same[0] if len(same) == 1 else None
-
-
-def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
-    """Return the compressed sizes, by names without version and hashes."""
-    sizes: dict[str, int] = {}
-    tops = {wheel.dist_info: "*.dist-info", wheel.data_dir: "*.data"}
-    for member in wheel.members:
-        top, slash, rest = member.name.partition("/")
-        folder, base = posixpath.split(tops.get(top, top) + slash + rest)
-        name = posixpath.join(folder, original_name(base))
-        sizes[name] = sizes.get(name, 0) + member.compressed_size
-    return sizes

@@ -404,6 +404,20 @@ class Retag(Edit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteZip(Edit):
+    """Write the zip anew, without what only some readers accept; the members stay."""
+
+    question: ClassVar[str] = "zip"
+
+    def change(self, draft: Draft) -> Change:
+        found = ", ".join(oddity.feature for oddity in draft.header.zip_oddities)
+        return Change(str(draft.header.name), f"zip with {found}", "written anew, without it")
+
+    def apply(self, draft: Draft) -> None:
+        draft.header = replace(draft.header, zip_oddities=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetRootIsPurelib(Edit):
     """Set `Root-Is-Purelib` in WHEEL."""
 

@@ -4,6 +4,7 @@ Names inside a wheel are `str` with `/`, exactly as the zip spells them: a `Path
 them before they are checked.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +18,7 @@ PRELOAD = "_wheelfix_preload"
 
 
 class WheelName(NamedTuple):
-    """The five or six fields of a wheel's file name (PEP 427, PEP 491)."""
+    """The five to seven fields of a wheel's file name (PEP 427; PEP 825, draft)."""
 
     distribution: str
     version: str
@@ -25,6 +26,8 @@ class WheelName(NamedTuple):
     pythons: tuple[str, ...]
     abis: tuple[str, ...]
     platforms: tuple[str, ...]
+    variant: str | None = None
+    """The label of a variant wheel (PEP 825, "Variant label")."""
 
     @classmethod
     def parse(cls, filename: str) -> Self:
@@ -36,25 +39,44 @@ class WheelName(NamedTuple):
             )
         stem, dot, suffix = filename.rpartition(".")
         parts = stem.split("-")
-        if not dot or suffix != "whl" or len(parts) not in (5, 6) or not all(parts):
+        # Of more than five fields, the third is a build tag if it begins with a digit (PEP 427);
+        # a Python tag never does (PEP 825).
+        builds = int(len(parts) > 5 and parts[2][:1] in _DIGITS)
+        labels = len(parts) - builds - 5
+        if not dot or suffix != "whl" or labels not in (0, 1) or not all(parts):
+            raise BadWheelError(f"`{filename}` is not the name of a wheel", hint=_WHEEL_NAME)
+        if labels and not (_PYTHON_TAG.match(parts[2 + builds]) and _LABEL.fullmatch(parts[-1])):
+            is_label = builds or _PYTHON_TAG.match(parts[2])
             raise BadWheelError(
-                f"`{filename}` is not the name of a wheel",
-                hint="a wheel is called name-version[-build]-python-abi-platform.whl",
+                f"`{filename}` is not the name of a wheel: "
+                + (
+                    f"`{parts[-1]}` is no variant label: lower case letters, digits, `_` and `.`"
+                    if is_label
+                    else f"`{parts[2]}` is no build tag, which begins with a digit"
+                ),
+                hint=_WHEEL_NAME,
             )
-        tags = [tuple(field.split(".")) for field in parts[-3:]]
+        tags = [tuple(field.split(".")) for field in parts[2 + builds : 5 + builds]]
         return cls(
             distribution=parts[0],
             version=parts[1],
-            build=parts[2] if len(parts) == 6 else None,
+            build=parts[2] if builds else None,
             pythons=tags[0],
             abis=tags[1],
             platforms=tags[2],
+            variant=parts[-1] if labels else None,
         )
 
     def __str__(self) -> str:
         head = [self.distribution, self.version, *([self.build] if self.build else [])]
         tags = (".".join(tag) for tag in (self.pythons, self.abis, self.platforms))
-        return "-".join([*head, *tags]) + ".whl"
+        return "-".join([*head, *tags, *([self.variant] if self.variant else [])]) + ".whl"
+
+
+_DIGITS = tuple("0123456789")
+_PYTHON_TAG = re.compile(r"[a-z]+[0-9]")
+_LABEL = re.compile(r"[0-9a-z_.]+")
+_WHEEL_NAME = "a wheel is called name-version[-build]-python-abi-platform[-variant].whl"
 
 
 class Member(NamedTuple):
@@ -117,6 +139,28 @@ class Key(StrEnum):
 
 LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 """The paths of `site-packages`: one folder for nearly every Python."""
+
+
+class ZipFeature(StrEnum):
+    """A feature of the zip format that only some readers accept."""
+
+    DESCRIPTOR = "a data descriptor: sizes and checksum behind the data, not before it"
+    GAP = "a data descriptor that its header does not announce"
+    COMMENT = "a comment in the central directory"
+    FOLDER_TWICE = "a second entry for the same folder"
+    EXTRA = "an extra field that is malformed"
+    EXTRA_TWICE = "a second name twice in its extra field"
+    EXTRA_SIZE = "another size in its extra field than in the central directory"
+
+
+class ZipOddity(NamedTuple):
+    """One such feature, and the entries that have it."""
+
+    feature: ZipFeature
+    entry: str
+    """The first entry."""
+    entries: int
+    """The number of entries."""
 
 
 class LookupPlace(StrEnum):
@@ -188,6 +232,8 @@ class Wheel:
     """The JSON and text files of the dist-info folder, licences left out, by member."""
     shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
+    zip_oddities: tuple[ZipOddity, ...] = ()
+    """What is unusual about the zip itself; empty for a wheel that is not written yet."""
 
     @property
     def is_pure(self) -> bool:

@@ -34,6 +34,7 @@ from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, shown
+from wheelfix.wheel.zip_oddities import find_oddities
 from wheelfix.wheel.zip_reader import ZipReader
 
 Watch = Callable[[float], None]
@@ -221,6 +222,7 @@ def _read_wheel(
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
         shebangs=dict(_shebangs(archive, data_dir)),
+        zip_oddities=find_oddities(archive),
     )
     return wheel, contents
 

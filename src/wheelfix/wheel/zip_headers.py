@@ -37,6 +37,8 @@ _UNICODE_PATH = 0x7075  # 4.6.9
 # Sizes, the name once more, and paddings that align the data at its old offset.
 _NOT_KEPT = (_ZIP64, _UNICODE_PATH, 0x0000, 0xD935)
 _UNIX = 3 << 8
+_NEWEST = 63
+"""The version of the zip format that `zipfile` knows (4.4.3), in tenths."""
 
 DAMAGED = "the file is damaged or incomplete: build or download it again"
 REPACK = "build the wheel again, or unpack and pack it with `wheel unpack` and `wheel pack`"
@@ -107,7 +109,8 @@ def find_end(tail: bytes, file_size: int) -> End:
     if locator[:4] == b"PK\6\7":
         directory_end, wide = _read_end64(tail, at, base)
         limits = (_MAX16, _MAX16, _MAX16, _MAX16, _MAX32, _MAX32)
-        if any(a not in (b, limit) for a, b, limit in zip(stated, wide, limits, strict=True)):
+        pairs = zip(stated, wide, limits, strict=True)
+        if here != count or any(a not in (b, limit) for a, b, limit in pairs):
             raise BadWheelError("the zip has two central directories that differ", hint=REPACK)
         stated = wide
     disk, start_disk, here, count, size, offset = stated
@@ -151,6 +154,8 @@ def _read_end64(tail: bytes, at: int, base: int) -> tuple[int, tuple[int, ...]]:
     if disks > 1 or place < 0 or offset != base + place or tail[place : place + 4] != b"PK\6\6":
         raise BadWheelError("the zip's Zip64 end record is not where it should be", hint=DAMAGED)
     fields = END64.unpack_from(tail, place)
+    if fields[1] != END64.size - 12:
+        raise BadWheelError("the zip's Zip64 end record states a wrong size", hint=REPACK)
     return offset, (*fields[4:6], fields[6], fields[7], fields[8], fields[9])
 
 
@@ -193,8 +198,9 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
         _check_extra(extra, name)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
-    if disk or flags & (_ENCRYPTED | _PATCH) or method not in (STORED, DEFLATED):
-        _check_kind(name, disk, flags, method)
+    is_known = method in (STORED, DEFLATED) and needs & 0xFF <= _NEWEST
+    if disk or flags & (_ENCRYPTED | _PATCH) or not is_known:
+        _check_kind(name, disk, needs, flags, method)
     # Deflate cannot expand more than 1032 times (258 bytes for two bits).
     if size > packed * 1032 if method == DEFLATED else size != packed:
         raise BadWheelError(
@@ -207,7 +213,7 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
     ), after  # fmt: skip
 
 
-def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
+def _check_kind(name: str, disk: int, needs: int, flags: int, method: int) -> None:
     if disk not in (0, _MAX16):
         raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=REPACK)
     if flags & _ENCRYPTED:
@@ -220,6 +226,8 @@ def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
             "(deflated)",
             hint=REPACK,
         )
+    if needs & 0xFF > _NEWEST:
+        raise BadWheelError(f"{shown(name)} needs a newer zip format than pip reads", hint=REPACK)
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
@@ -401,7 +409,7 @@ def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes
 
 
 def pack_central(entry: Entry) -> bytes:
-    """Write the record of the central directory."""
+    """Write the record of the central directory; without a comment, which PyPI refuses."""
     size, packed, offset = numbers = (entry.size, entry.compressed_size, entry.offset)
     raw_name = entry.raw_name
     needs = entry.needs
@@ -413,9 +421,9 @@ def pack_central(entry: Entry) -> bytes:
         needs = max(needs, 45)
     return CENTRAL.pack(
         b"PK\1\2", entry.made_by, needs, entry.flags & ~_HAS_DESCRIPTOR, entry.method,
-        entry.stamp, entry.crc, packed, size, len(raw_name), len(extra), len(entry.comment), 0, 0,
+        entry.stamp, entry.crc, packed, size, len(raw_name), len(extra), 0, 0, 0,
         entry.external_attr, offset,
-    ) + raw_name + extra + entry.comment  # fmt: skip
+    ) + raw_name + extra  # fmt: skip
 
 
 def pack_end(end: End) -> bytes:

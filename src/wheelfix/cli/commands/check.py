@@ -239,18 +239,13 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         # os.path.isdir() is false for a path that is too long or may not be looked at.
-        inside = _wheels_below(path) if os.path.isdir(path) else [path]  # noqa: PTH112
+        inside = options.wheels_below(path) if os.path.isdir(path) else [path]  # noqa: PTH112
         if not inside:
             raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
         found |= dict.fromkeys(inside)
     if not found:
         raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
     return list(found)
-
-
-def _wheels_below(folder: Path) -> list[Path]:
-    """Return what is named like a wheel, but not the directories of unpacked ones."""
-    return sorted(path for path in folder.rglob("*.whl") if not path.is_dir())
 
 
 def _refuse_contradictions(request: _Request) -> None:

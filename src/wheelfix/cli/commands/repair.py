@@ -19,7 +19,6 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.reports import repair_json
 from wheelfix.reports.printable import json_text, printable
-from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Group, Settings
@@ -31,14 +30,6 @@ _DryRun = Annotated[
         "--dry-run", help="Print the plan, and write nothing.", rich_help_panel=Group.OUTPUT
     ),
 ]
-_Diff = Annotated[
-    bool,
-    typer.Option(
-        "--diff",
-        help="Print how the wheel would change, and write nothing.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
 
 
 @options.with_settings
@@ -46,7 +37,6 @@ def repair(
     context: typer.Context,
     wheels: options.Wheels,
     dry_run: _DryRun = False,
-    diff: _Diff = False,
     output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
@@ -60,11 +50,6 @@ def repair(
     --output-format json everything about them.
     """
     _refuse_wheels(wheels)
-    if diff and output_format is TextOrJson.JSON:
-        raise SettingsError(
-            "--diff is text: not with --output-format json",
-            hint="--dry-run --output-format json has the edits",
-        )
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
 
@@ -77,12 +62,10 @@ def repair(
             return
         if dry_run:
             terminal.result(plan(outcome, colour=terminal.colours_results))
-        if diff:
-            terminal.result(wheel_diff(outcome, colour=terminal.colours_results))
         if outcome.output is not None:
             terminal.result(printable(str(outcome.output)))
 
-    outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
+    outcomes = _repaired(wheels, configuration, terminal, publish=not dry_run)
     try:
         code = _shown(outcomes, show)
     finally:

@@ -50,12 +50,12 @@ def settings(
 
 
 def _environment(context: typer.Context) -> Layer:
-    """Return the environment variables as `repair` and `check` read them."""
+    """Return the environment variables as the commands with settings read them."""
     group: Any = context.parent.command if context.parent is not None else None
     table: dict[str, object] = {}
-    for name in ("repair", "check"):
+    for name, wheels in (("repair", ["any.whl"]), ("check", ["any.whl"]), ("diff", ["a", "b"])):
         command = group.get_command(context, name)
-        parsed = command.make_context(name, ["any.whl"], parent=context.parent)
+        parsed = command.make_context(name, wheels, parent=context.parent)
         for layer in options.layers(parsed, parsed.params):
             table |= layer.table
     return Layer(source="the environment", table=table)

@@ -1,0 +1,250 @@
+"""Whether the package index takes the wheel: its zip, its file name, its METADATA."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.index_metadata import refused_fields
+from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.metadata import invalid_fields
+from wheelfix.rules.platform_tag import is_left_to_repair
+from wheelfix.rules.rule import rule
+from wheelfix.settings import Index
+from wheelfix.text import counted, in_units
+from wheelfix.wheel.edits import WriteZip
+from wheelfix.wheel.model import ZipFeature
+
+_RATIO, _RATIO_FROM = 50, 64 * 2**20
+
+
+@rule("WF520", "zip-refused", Severity.WARNING)
+def zip_refused(context: Context) -> Iterator[Hit]:
+    """PyPI refuses the zip file.
+
+    ## What it does
+    Reports features of the zip format that PyPI refuses since August 2025, though pip and uv read
+    them: data descriptors, comments of members, a folder that is listed twice, malformed extra
+    fields. It is an error with `index = "pypi"`. What readers would see differently is refused in
+    any case.
+
+    ## Why is this bad?
+    The upload fails: `400 Invalid distribution file. ZIP archive not accepted`, often after other
+    files of the release are published.
+
+    ## Example
+    A wheel that was zipped into a pipe: the sizes of its members stand behind their data.
+
+    ## Common causes
+    - A zip was written to a stream, which cannot go back to write sizes: Go's and Java's libraries,
+      `zip -`, Bazel. **Solution**: `wheelfix repair`, or `wheel unpack` and `wheel pack`.
+    - A tool that marks members with comments. **Solution**: as above.
+
+    ## Fix safety
+    Safe: the zip is written anew; the members keep their compressed bytes.
+    """
+    wheel = context.wheel
+    for oddity in wheel.zip_oddities:
+        answer = _ANSWERS[oddity.feature]
+        more = f", and {counted(oddity.entries - 1, 'other')}" if oddity.entries > 1 else ""
+        yield Hit(
+            message=f"`{oddity.entry}`{more}: the zip has {oddity.feature}",
+            member=oddity.entry,
+            entry=oddity.feature.name,
+            severity=answer.severity(context.settings),
+            notes=(answer.note(),),
+            hint="`wheelfix repair` writes the zip anew",
+            fix=Fix(title="write the zip anew", edits=(WriteZip(),)),
+        )
+
+
+_ANSWERS = {feature: Answer[feature.name] for feature in ZipFeature}
+
+
+@rule("WF521", "compression-refused", Severity.WARNING)
+def compression_refused(context: Context) -> Iterator[Hit]:
+    """PyPI takes the wheel for a decompression bomb.
+
+    ## What it does
+    With `index = "pypi"`, reports wheels that inflate to more than 64 MiB and to more than 50 times
+    the size of the file.
+
+    ## Why is this bad?
+    The upload fails: `400 Invalid distribution file. File exceeds compression ratio of 50`.
+
+    ## Example
+    2 MB that inflate to 130 MB.
+
+    ## Common causes
+    - Large files of the same text: generated JSON, interface descriptions, zeros. **Solution**:
+      generate them on demand, or ship them compressed.
+
+    ## Fix safety
+    Not fixed: the contents decide.
+    """
+    wheel = context.wheel
+    total = sum(member.size for member in wheel.members)
+    if context.settings.index is Index.NONE or total <= _RATIO_FROM:
+        return
+    if wheel.zip_size and total / wheel.zip_size > _RATIO:
+        largest = max(wheel.members, key=lambda member: member.size)
+        yield Hit(
+            message=f"{in_units(wheel.zip_size)} inflate to {in_units(total)}, "
+            f"{total / wheel.zip_size:.0f} times as much",
+            severity=Answer.RATIO.severity(context.settings),
+            notes=(Answer.RATIO.note(), f"`{largest.name}`: {in_units(largest.size)}"),
+            hint="leave out, or ship compressed, what compresses that well",
+        )
+
+
+@rule("WF522", "file-name-refused", Severity.WARNING)
+def file_name_refused(context: Context) -> Iterator[Hit]:
+    """PyPI refuses the name of the wheel file.
+
+    ## What it does
+    With `index = "pypi"`, reads the file name as the index does (`packaging`), and reports a name
+    that is not the normalized name of the project (PEP 503, with `_` for `-`), platform tags that
+    the index does not take, and a `.dist-info` folder that the file name does not spell. Tags that
+    `repair` replaces are left to WF804.
+
+    ## Why is this bad?
+    The upload fails with `400`. The label of a variant wheel (PEP 825) is refused, too, as long as
+    that standard is a draft.
+
+    ## Example
+    `Demo.Tools-1.0-py3-none-any.whl` instead of `demo_tools-1.0-py3-none-any.whl`;
+    `demo-1.0-cp312-cp312-manylinux_2_38_loongarch64.whl`.
+
+    ## Common causes
+    - A build backend from before 2025, which does not normalize names. **Solution**: upgrade it.
+    - An architecture that PyPI does not take yet. **Solution**: publish the wheel elsewhere.
+
+    ## Fix safety
+    Not fixed: the build backend chooses the name.
+    """
+    if context.settings.index is Index.PYPI:
+        yield from (
+            Hit(
+                message=message,
+                entry=entry,
+                severity=answer.severity(context.settings),
+                notes=(answer.note(*values),),
+                hint=hint,
+            )
+            for message, entry, answer, values, hint in _wrong_in_name(context)
+        )
+
+
+def _wrong_in_name(
+    context: Context,
+) -> Iterator[tuple[str, str, Answer, tuple[str, ...], str]]:
+    """Yield message, entry, answer with its values, and hint for what is refused of the name."""
+    wheel = context.wheel
+    filename = str(wheel.name)
+    try:
+        parse_wheel_filename(filename)
+    except InvalidWheelFilename as error:
+        hint = "publish it where variant wheels are taken" if wheel.name.variant else _REBUILD
+        reason = str(error).partition("\n")[0]
+        yield f"the file name is not valid: {reason}", "", Answer.FILE_NAME, (reason,), hint
+    for tag in wheel.name.platforms:
+        if not takes_platform(tag) and not is_left_to_repair(context, tag):
+            values = (f"'{filename}'", f"'{tag}'")
+            hint = "publish it elsewhere, or build it for another platform"
+            yield f"PyPI takes no platform tag `{tag}`", tag, Answer.PLATFORM, values, hint
+    project = wheel.metadata.name or wheel.name.distribution
+    normalized = canonicalize_name(project).replace("-", "_")
+    is_same = canonicalize_name(wheel.name.distribution).replace("-", "_") == normalized
+    if is_same and wheel.name.distribution != normalized:
+        message = (
+            f"the file name has `{wheel.name.distribution}`, which is not the normalized name "
+            f"`{normalized}`"
+        )
+        yield (
+            message,
+            normalized,
+            Answer.PROJECT_NAME,
+            (f"'{filename}'", f"'{normalized}'", f"'{wheel.name.distribution}'"),
+            "upgrade the build backend, and build the wheel again",
+        )
+    dist_info = f"{wheel.name.distribution}-{wheel.name.version}.dist-info"
+    if wheel.dist_info != dist_info:
+        message = (
+            f"the folder `{wheel.dist_info}` is not spelled as the file name spells it, "
+            f"`{dist_info}`"
+        )
+        yield (
+            message,
+            wheel.dist_info,
+            Answer.DIST_INFO,
+            (posixpath.join(dist_info, "WHEEL"),),
+            _REBUILD,
+        )
+
+
+_REBUILD = "give the wheel the name that it was built with, or build it again"
+_ARCHES = "x86_64|i686|aarch64|armv7l|ppc64le|s390x|riscv64"
+_MAC = "ppc|ppc64|i386|x86_64|arm64|intel|fat|fat3|fat64|universal|universal2"
+_PLATFORMS = re.compile(
+    rf"""any | win32 | win_(?:arm64|amd64|ia64) | linux_armv[67]l
+    | manylinux(?:1|2010)_(?:x86_64|i686)
+    | manylinux2014_(?:x86_64|i686|aarch64|armv7l|ppc64|ppc64le|s390x)
+    | manylinux_\d+_\d+_(?:{_ARCHES}|ppc64)
+    | musllinux_\d+_\d+_(?:{_ARCHES})
+    | macosx_(?:10_\d+|(?:1[1-5]|26)_0)_(?:{_MAC})
+    | ios_\d+_\d+_(?:arm64|x86_64)_(?:iphoneos|iphonesimulator)
+    | android_\d+_(?:armeabi_v7a|arm64_v8a|x86|x86_64)
+    | pyemscripten_\d+_\d+_wasm32
+    """,
+    re.VERBOSE,
+)
+"""The platform tags that PyPI takes (warehouse/forklift/legacy.py at 6b62157)."""
+
+
+def takes_platform(tag: str) -> bool:
+    """Return whether PyPI takes a platform tag; it compares in lower case, as packaging does."""
+    return _PLATFORMS.fullmatch(tag.lower()) is not None
+
+
+@rule("WF523", "metadata-refused", Severity.WARNING)
+def metadata_refused(context: Context) -> Iterator[Hit]:
+    """PyPI refuses a field of METADATA.
+
+    ## What it does
+    With `index = "pypi"`, validates METADATA as the index does: by `packaging.metadata`, and by
+    rules of its own for local versions, the length of the summary, URLs and their labels, e-mail
+    addresses, classifiers, dynamic fields, and two licences. Classifiers are judged only if
+    `trove-classifiers` is installed (the extra `index`). What any installer refuses is left to
+    WF506.
+
+    ## Why is this bad?
+    The upload fails with `400`.
+
+    ## Example
+    `Version: 1.0+cu121`; `Classifier: Programming Language :: Python :: 3.99`; `Project-URL:
+    Documentation, www.example.org`, which has no `https:`.
+
+    ## Common causes
+    - A version from git with a local part, between two tags. **Solution**: publish from the tag.
+    - Fields that the build backend copies without validation. **Solution**: correct them in
+      `pyproject.toml`.
+
+    ## Fix safety
+    Not fixed: only the project knows the intended value.
+    """
+    wheel = context.wheel
+    readable = wheel.metadata.problem is None and not any(invalid_fields(wheel.metadata))
+    if context.settings.index is Index.NONE or not readable or not wheel.metadata.fields:
+        return
+    for field, message, answer, values in refused_fields(wheel.metadata):
+        yield Hit(
+            message=message,
+            member=f"{wheel.dist_info}/METADATA",
+            entry=field,
+            severity=answer.severity(context.settings),
+            notes=(answer.note(*values),),
+            hint="correct it in `pyproject.toml`, and build the wheel again",
+        )

@@ -1,0 +1,183 @@
+"""The fields of METADATA that PyPI refuses, beside those that any installer refuses."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from email.utils import parseaddr
+from importlib import import_module
+from types import ModuleType
+
+from packaging.metadata import InvalidMetadata, parse_email
+from packaging.metadata import Metadata as Validated
+from packaging.version import Version
+
+from wheelfix.analysis.providers import read_requirement
+from wheelfix.rules.index_predicates import Answer
+from wheelfix.wheel.model import Metadata
+
+Refusal = tuple[str, str, Answer, tuple[str, ...]]
+"""The field, a message, the answer of the index, and the values in its words."""
+
+_VERSIONS = frozenset({"1.0", "1.1", "1.2", "2.1", "2.2", "2.3", "2.4", "2.5"})
+_SUMMARY, _LABEL = 512, 32
+_DYNAMIC = frozenset({
+    "platform", "supported-platform", "summary", "description", "description-content-type",
+    "keywords", "home-page", "download-url", "author", "author-email", "maintainer",
+    "maintainer-email", "license", "license-expression", "license-file", "classifier",
+    "requires-dist", "requires-python", "requires-external", "project-url", "provides-extra",
+    "provides-dist", "obsoletes-dist", "requires", "provides", "obsoletes", "import-name",
+    "import-namespace",
+})  # fmt: skip
+_URI = re.compile(
+    r"https?:(?://[^/?#]*)?[^?#\[\]]*(?:\?[^#\[\]]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL
+)
+"""A URI with the schemes that the index takes; it escapes all characters but brackets itself."""
+_ADDRESS = re.compile(r"[^@\s.]+(?:\.[^@\s.]+)*@[^@\s.]+(?:\.[^@\s.]+)+")
+"""Looser than RFC 5322: what it does not match is no address."""
+_SPECIAL_USE = (".arpa", ".invalid", ".local", ".localhost", ".onion", ".test")  # RFC 6761, 7686
+_LICENCES = frozenset({"license-expression", "license-file"})
+_MANY = 20
+_LONGEST = 10_000
+"""Characters of a field with addresses that are read."""
+
+
+def _classifiers() -> ModuleType | None:
+    try:
+        return import_module("trove_classifiers")  # of the extra `index`
+    except ImportError:
+        return None
+
+
+def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
+    """Yield the fields that PyPI refuses, of METADATA that installers take."""
+    sent = _sent(metadata)
+    fields: dict[str, list[str]] = {}
+    for name, value in sent:
+        fields.setdefault(name, []).append(value)
+    yield from _by_packaging(sent)
+    yield from _of_version(metadata)
+    for summary in fields.get("summary", ()):
+        if len(summary) > _SUMMARY:
+            message = f"`Summary` has {len(summary):,} characters, more than {_SUMMARY}"
+            yield "Summary", message, Answer.SUMMARY, ()
+    if all(any(fields.get(name, ())) for name in ("license", "license-expression")):
+        message = "METADATA has `License` and `License-Expression`"
+        yield "License", message, Answer.TWO_LICENSES, ()
+    yield from _addresses(fields)
+    yield from _pages(fields)
+    yield from _of_classifiers(fields.get("classifier", ()))
+    yield from _distributions(fields)
+    for name in fields.get("dynamic", ()):
+        if name.lower() not in _DYNAMIC:
+            message = f"`Dynamic: {name}` names no field that may be dynamic"
+            yield "Dynamic", message, Answer.DYNAMIC, (f"{name.lower()!r}",)
+
+
+def _sent(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    """Return the fields that an upload sends.
+
+    The index judges the fields of the request, not those of the file. twine and uv leave out
+    licence fields that older versions of METADATA do not have: setuptools wrote them all the same.
+    """
+    early = {"1.0", "1.1", "1.2", "2.1", "2.2", "2.3"}
+    left_out = _LICENCES if metadata.metadata_version in early else frozenset[str]()
+    return tuple((name, value) for name, value in metadata.fields if name not in left_out)
+
+
+def _of_version(metadata: Metadata) -> Iterator[Refusal]:
+    if metadata.metadata_version not in _VERSIONS:
+        value = metadata.metadata_version
+        message = f"PyPI does not take `Metadata-Version: {value}`"
+        yield "Metadata-Version", message, Answer.METADATA_VERSION, (f"{value!r}",)
+    if Version(metadata.version).local:
+        message = f"`Version: {metadata.version}` is a local version, which PyPI does not take"
+        yield "Version", message, Answer.LOCAL_VERSION, (f"'{metadata.version}'",)
+
+
+def _by_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[Refusal]:
+    """Yield what `packaging` refuses, by which the index validates.
+
+    An older `packaging` may not know the version of METADATA; the index may.
+    """
+    raw, unparsed = parse_email("".join(f"{name}: {value}\n" for name, value in fields))
+    for name in unparsed:
+        if parse_email(f"{name}: x")[0]:  # a field that it knows, and that occurs twice
+            title = _title(name)
+            reason = f"{name!r} has invalid data"
+            yield title, f"METADATA has `{title}` more than once", Answer.FIELD, (reason,)
+    errors: list[Exception] = []
+    try:
+        Validated.from_raw(raw)
+    except ExceptionGroup as group:
+        errors += group.exceptions
+    except (ValueError, RecursionError, MemoryError) as error:
+        errors.append(error)
+    for fault in errors[:_MANY]:
+        name = fault.field if isinstance(fault, InvalidMetadata) else "license-expression"
+        if name not in {"metadata-version", "dynamic"}:
+            reason = str(fault).partition("\n")[0]
+            yield _title(name), f"`{_title(name)}` is invalid: {reason}", Answer.FIELD, (reason,)
+
+
+def _title(name: str) -> str:
+    words = name.split("-")
+    return "-".join("URL" if word == "url" else word.capitalize() for word in words)
+
+
+def _addresses(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+    for name in ("author-email", "maintainer-email"):
+        for value in fields.get(name, ()):
+            address = parseaddr(value[:_LONGEST])[1]
+            domain = address.rpartition("@")[2].lower()
+            if address and not (_ADDRESS.fullmatch(address) and not domain.endswith(_SPECIAL_USE)):
+                message = f"`{_title(name)}: {value}` has no valid address"
+                yield _title(name), message, Answer.EMAIL, (f"{address!r}",)
+
+
+def _pages(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+    for name in ("home-page", "download-url"):
+        for value in fields.get(name, ()):
+            if value and not _URI.fullmatch(value):
+                message = f"`{_title(name)}: {value}` is no URL that begins with `https:`"
+                yield _title(name), message, Answer.PAGE, (f"{value!r}",)
+    for text in fields.get("project-url", ()):
+        label, _, url = (part.strip() for part in text.partition(","))
+        line = f"`Project-URL: {text}`"
+        if not label:
+            yield "Project-URL", f"{line} has no label", Answer.LABEL, ()
+        elif len(label) > _LABEL:
+            message = f"{line} has a label of more than {_LABEL} characters"
+            yield "Project-URL", message, Answer.LONG_LABEL, (f"{label!r}",)
+        elif not url:
+            yield "Project-URL", f"{line} has no URL", Answer.NO_URL, ()
+        elif not _URI.fullmatch(url):
+            message = f"{line} has no URL that begins with `https:`"
+            yield "Project-URL", message, Answer.BAD_URL, (f"{url!r}",)
+
+
+def _of_classifiers(found: Iterable[str]) -> Iterator[Refusal]:
+    known = _classifiers()
+    if known is None:
+        return
+    for classifier in sorted(set(found)):
+        values = (f"{classifier!r}",)
+        if classifier in known.deprecated_classifiers:
+            instead = known.deprecated_classifiers[classifier]
+            advice = f"; use `{instead[0]}`" if instead else ""
+            message = f"`Classifier: {classifier}` is deprecated{advice}"
+            yield "Classifier", message, Answer.OLD_CLASSIFIER, values
+        elif classifier not in known.all_classifiers:
+            message = f"`Classifier: {classifier}` does not exist"
+            yield "Classifier", message, Answer.CLASSIFIER, values
+
+
+def _distributions(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+    for name in ("provides-dist", "obsoletes-dist"):
+        for text in fields.get(name, ()):
+            line, value = f"`{_title(name)}: {text}`", (f"{text!r}",)
+            try:
+                requirement = read_requirement(text)
+            except ValueError:
+                yield _title(name), f"{line} cannot be read", Answer.DIST, value
+            else:
+                if requirement.url:
+                    yield _title(name), f"{line} is a URL", Answer.DIST_URL, value

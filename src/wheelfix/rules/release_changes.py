@@ -1,0 +1,546 @@
+"""What changed between two releases of a wheel, and what of it breaks users and dependents.
+
+Names are compared without versions of the distribution and without the hashes of grafts. A library
+is public if other distributions can link to it: it is not grafted, and no extension module.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import product
+from typing import NamedTuple
+
+from packaging.utils import canonicalize_name
+
+from wheelfix.elf.constants import STT_COMMON, STT_OBJECT, STT_TLS
+from wheelfix.elf.demangle import demangle
+from wheelfix.elf.exports import Definitions
+from wheelfix.elf.model import Definition, Elf, Libc
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.install_schemes import interpreters
+from wheelfix.rules.findings import Severity
+from wheelfix.rules.metadata import allows_any
+from wheelfix.rules.size import NOTABLE
+from wheelfix.settings import Settings
+from wheelfix.text import counted, in_units, join_some
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import Family, oldest_promised, parse_platform_tag
+
+
+class ChangeKind(StrEnum):
+    """What a change is about; its value names it on the command line and in JSON."""
+
+    REMOVED_LIBRARY = "removed-library"
+    CHANGED_SONAME = "changed-soname"
+    REMOVED_EXPORT = "removed-export"
+    RAISED_FLOOR = "raised-floor"
+    RAISED_TAG = "raised-tag"
+    LOST_TAG = "lost-tag"
+    LOST_PYTHON = "lost-python"
+    LOST_MODULE = "lost-module"
+    LOST_EXTRA = "lost-extra"
+    LOST_WHEEL = "lost-wheel"
+    MOVED_LIBRARY = "moved-library"
+    GROWN = "grown"
+    TAG = "tag"
+    PYTHON = "python"
+    REQUIREMENT = "requirement"
+    SIZE = "size"
+    FILES = "files"
+    BUNDLED = "bundled"
+    NEEDED = "needed"
+    SONAME = "soname"
+    SEARCH_PATH = "search-path"
+    VERSION = "version"
+    SYMBOL = "symbol"
+    ADDED_EXPORT = "added-export"
+
+
+_ERRORS = {
+    ChangeKind.REMOVED_LIBRARY,
+    ChangeKind.CHANGED_SONAME,
+    ChangeKind.REMOVED_EXPORT,
+    ChangeKind.RAISED_FLOOR,
+}
+"""What makes an import fail that worked: of a dependent, or of the wheel on a promised machine."""
+_WARNINGS = {
+    ChangeKind.RAISED_TAG,
+    ChangeKind.LOST_TAG,
+    ChangeKind.LOST_PYTHON,
+    ChangeKind.LOST_MODULE,
+    ChangeKind.LOST_EXTRA,
+    ChangeKind.LOST_WHEEL,
+    ChangeKind.MOVED_LIBRARY,
+    ChangeKind.GROWN,
+}
+"""What takes something from users; they see it when they install."""
+
+
+class Change(NamedTuple):
+    """One difference between two releases."""
+
+    kind: ChangeKind
+    message: str
+    """What differs and what it means: lower case, no full stop, literals in backticks."""
+    members: tuple[str, ...] = ()
+    """The files that differ: their names in the new wheel, or in the old one if they are gone."""
+    items: tuple[str, ...] = ()
+    """The symbols, files or lines that were added (`+`), removed (`-`) or changed."""
+    harmless: bool = False
+    """Whether another change of the same library makes up for it."""
+
+    @property
+    def severity(self) -> Severity:
+        """How severe the change is."""
+        if self.kind in _ERRORS and not self.harmless:
+            return Severity.ERROR
+        return Severity.WARNING if self.kind in _WARNINGS else Severity.INFO
+
+
+class Side(NamedTuple):
+    """One of the two wheels, with what is read for the comparison alone."""
+
+    wheel: Wheel
+    exports: Mapping[str, Mapping[str, Definitions]]
+    """The definitions of its public libraries, by member and symbol."""
+    packages: Mapping[str, str]
+    """The package and version that each grafted library is from, by member, as the SBOM says."""
+
+
+def counterpart(wheel: WheelName, others: Iterable[WheelName]) -> WheelName | None:
+    """Return the name in `others` for the same distribution, Python and platform."""
+    own = canonicalize_name(wheel.distribution)
+    same = [other for other in others if canonicalize_name(other.distribution) == own]
+    exact = [o for o in same if (o.pythons, o.abis, _systems(o)) == _key(wheel)]
+    tags = set(product(wheel.pythons, wheel.abis, _systems(wheel)))
+    tagged = [o for o in same if not tags.isdisjoint(product(o.pythons, o.abis, _systems(o)))]
+    return next(iter(exact or tagged), None)
+
+
+def _key(wheel: WheelName) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    return wheel.pythons, wheel.abis, _systems(wheel)
+
+
+def _systems(wheel: WheelName) -> frozenset[str]:
+    """Return the platforms without the versions of the C library: `manylinux x86_64`."""
+    parsed = [(tag, parse_platform_tag(tag)) for tag in wheel.platforms]
+    return frozenset(f"{tag.family} {tag.arch}" if tag.is_linux else text for text, tag in parsed)
+
+
+def public_libraries(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the shared libraries to which other distributions can link."""
+    return tuple(
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic
+        and not (elf.is_executable or elf.module_hooks or settings.is_vendored(member, wheel))
+        and original_name(_name(member, elf)) == _name(member, elf)
+        and ".so" in _name(member, elf)
+        and (elf.soname or posixpath.basename(member).startswith("lib"))
+    )
+
+
+def _name(member: str, elf: Elf) -> str:
+    """Return the name by which dependents need a library."""
+    return elf.soname or posixpath.basename(member)
+
+
+def compare(old: Side, new: Side, settings: Settings) -> tuple[Change, ...]:
+    """Return what changed from `old` to `new`, the most severe changes first."""
+    found = (
+        *_libraries(old, new),
+        *_floor(old.wheel, new.wheel),
+        *_tags(old.wheel.name, new.wheel.name),
+        *_pythons(old.wheel, new.wheel),
+        *_requirements(old.wheel, new.wheel),
+        *_sizes(old.wheel, new.wheel, settings.max_growth),
+        *_files(old.wheel, new.wheel),
+        *_bundled(old, new, settings),
+        *_objects(old.wheel, new.wheel),
+    )
+    return tuple(sorted(found, key=lambda change: -change.severity))
+
+
+# --- What others link to --------------------------------------------------------------------------
+
+
+def _libraries(old: Side, new: Side) -> Iterator[Change]:
+    """Yield changes of the public libraries of `old`."""
+    names = _by_name(new.wheel, new.wheel.elfs)
+    stems = values_by_key((_stem(member), member) for member in new.exports)
+    for name, member in _by_name(old.wheel, old.exports).items():
+        definitions = old.exports[member]
+        same = names.get(name)
+        successor = same or next(iter(stems.get(_stem(member), ())), None)
+        if successor is None:
+            message = f"`{member}` is gone: what is linked with `{name}` does not load"
+            yield Change(ChangeKind.REMOVED_LIBRARY, message, (member,))
+            continue
+        if same is None:
+            now = _name(successor, new.wheel.elfs[successor])
+            means = "what is linked with the old one does not load"
+            message = f"`{successor}` has the SONAME `{now}`, not `{name}`: {means}"
+            yield Change(ChangeKind.CHANGED_SONAME, message, (successor,))
+        elif _stable(old.wheel, posixpath.dirname(member)) != _stable(
+            new.wheel, posixpath.dirname(same)
+        ):
+            message = (
+                f"`{member}` moved to `{same}`: search paths of dependents lead to its old place"
+            )
+            yield Change(ChangeKind.MOVED_LIBRARY, message, (same,))
+        offered = new.exports.get(successor, {})
+        yield from _exports(definitions, offered, successor, rebuilt=same is None)
+
+
+def _by_name(wheel: Wheel, members: Iterable[str]) -> dict[str, str]:
+    """Return the objects by the name that dependents need; of several copies, the one so called."""
+    found: dict[str, str] = {}
+    for member in members:
+        name = _name(member, wheel.elfs[member])
+        if name not in found or posixpath.basename(member) == name:
+            found[name] = member
+    return found
+
+
+def _exports(
+    old: Mapping[str, Definitions],
+    new: Mapping[str, Definitions],
+    member: str,
+    *,
+    rebuilt: bool,
+) -> Iterator[Change]:
+    """Yield the exports that were removed and added; dependents may have to be `rebuilt` anyway."""
+    versioned = any(found.version for some in new.values() for found in some)
+    gone = [
+        _shown(symbol, definition)
+        for symbol, some in old.items()
+        for definition in some
+        if _counts(symbol, definition)
+        and not _is_served(definition, new.get(symbol, ()), versioned=versioned)
+    ]
+    added = [
+        _shown(symbol, some[0])
+        for symbol, some in new.items()
+        if symbol not in old and _counts(symbol, some[0])
+    ]
+    if gone:
+        means = "" if rebuilt else ": what uses them fails with `undefined symbol`"
+        message = f"`{member}` lacks {counted(len(gone), 'export')} of the old release{means}"
+        items = tuple(f"-{symbol}" for symbol in gone)
+        yield Change(ChangeKind.REMOVED_EXPORT, message, (member,), items, harmless=rebuilt)
+    if added:
+        message = f"`{member}` has {counted(len(added), 'new export')}"
+        yield Change(ChangeKind.ADDED_EXPORT, message, (member,), tuple(f"+{s}" for s in added))
+
+
+_OF_LINKER = {"_init", "_fini", "_edata", "_end", "__bss_start"}
+
+
+def _counts(symbol: str, definition: Definition) -> bool:
+    """Return whether dependents can rely on a definition.
+
+    Inline functions of C++ and their static variables are defined in each object that uses them
+    (Itanium C++ ABI, "Vague Linkage").
+    """
+    is_vague = (definition.weak or definition.unique) and symbol.startswith("_Z")
+    names_a_version = symbol == definition.version  # the linker defines one for each
+    return not (is_vague or names_a_version or symbol in _OF_LINKER)
+
+
+def _is_served(wanted: Definition, offered: Definitions, *, versioned: bool) -> bool:
+    """Return whether what was linked to `wanted` binds to one of `offered`.
+
+    A library without any versions serves a versioned reference (glibc, `do_lookup_x`).
+    """
+    alike = [found for found in offered if _storage(found) == _storage(wanted)]
+    if wanted.version is None or not versioned:
+        return bool(alike)
+    return any(found.version == wanted.version for found in alike)
+
+
+def _storage(definition: Definition) -> int:
+    """Return the kind of memory behind a symbol: code, data, or data of a thread."""
+    return {STT_OBJECT: STT_OBJECT, STT_COMMON: STT_OBJECT, STT_TLS: STT_TLS}.get(
+        definition.type, 0
+    )
+
+
+def _shown(symbol: str, definition: Definition) -> str:
+    return demangle(symbol) + (f"@{definition.version}" if definition.version else "")
+
+
+# --- Where it can be installed --------------------------------------------------------------------
+
+
+_GLIBC = re.compile(r"GLIBC_(\d+)\.(\d+)")
+
+
+def _floor(old: Wheel, new: Wheel) -> Iterator[Change]:
+    """Yield a higher version of glibc: an error unless a tag of `new` promises it."""
+    before, after = _newest_glibc(old), _newest_glibc(new)
+    if not after or not before or after[0] == before[0]:
+        return
+    least, now = (".".join(map(str, found[0])) for found in (before, after))
+    message = f"the objects need glibc {now} instead of {least}"
+    promised = oldest_promised(Libc.GLIBC, new.name.platforms)
+    if after[0] < before[0]:
+        yield Change(ChangeKind.VERSION, message, (after[1],))
+    elif promised is not None and after[0] <= promised:
+        tag = ".".join(map(str, promised))
+        yield Change(ChangeKind.VERSION, f"{message}; the tag promises {tag}", (after[1],))
+    else:
+        tag = "the tag is the same" if old.name.platforms == new.name.platforms else "the tag"
+        means = f"{tag}, so pip installs it where it does not load"
+        if old.name.platforms != new.name.platforms:
+            means = f"{tag} does not say so, and pip installs it where it does not load"
+        yield Change(ChangeKind.RAISED_FLOOR, f"{message}; {means}", (after[1],))
+
+
+def _newest_glibc(wheel: Wheel) -> tuple[tuple[int, int], str] | None:
+    """Return the newest version of glibc that an object needs, and the object."""
+    found = (
+        ((int(match[1]), int(match[2])), member)
+        for member, elf in wheel.elfs.items()
+        for need in elf.verneed
+        for version in need.versions
+        if (match := _GLIBC.match(version))
+    )
+    return max(found, default=None)
+
+
+def _tags(old: WheelName, new: WheelName) -> Iterator[Change]:
+    if old.platforms == new.platforms:
+        return
+    before, after = _promises(old), _promises(new)
+    names = f"`{'.'.join(old.platforms)}` -> `{'.'.join(new.platforms)}`"
+    lost = [f"{family} {arch}".strip() for family, arch in before if (family, arch) not in after]
+    raised = [key for key, least in before.items() if key in after and after[key] > least]
+    if lost:
+        message = f"{names}: nothing for {join_some(lost)} any more"
+        yield Change(ChangeKind.LOST_TAG, message)
+    for key in raised:
+        least = ".".join(map(str, before[key]))
+        libc = (
+            parse_platform_tag(f"{key[0]}_{least.replace('.', '_')}_{key[1]}").libc or "the system"
+        )
+        message = f"{names}: pip no longer installs it with {libc} {least}"
+        yield Change(ChangeKind.RAISED_TAG, message)
+    if not lost and not raised:
+        yield Change(ChangeKind.TAG, names)
+
+
+def _promises(name: WheelName) -> dict[tuple[Family, str], tuple[int, ...]]:
+    """Return the oldest version that the tags allow, by family and architecture."""
+    found: dict[tuple[Family, str], tuple[int, ...]] = {}
+    for text in name.platforms:
+        tag = parse_platform_tag(text)
+        key = (tag.family, tag.arch)
+        found[key] = min(found.get(key, tag.version), tag.version)
+    return found
+
+
+def _pythons(old: Wheel, new: Wheel) -> Iterator[Change]:
+    before, after = _allowed(old), _allowed(new)
+    lost = [python for python in before if python not in after]
+    gained = [python for python in after if python not in before]
+    if lost:
+        yield Change(ChangeKind.LOST_PYTHON, f"pip no longer installs it for {join_some(lost)}")
+    if gained:
+        yield Change(ChangeKind.PYTHON, f"pip also installs it for {join_some(gained)}")
+
+
+def _allowed(wheel: Wheel) -> tuple[str, ...]:
+    """Return the Pythons that the tags and Requires-Python allow."""
+    required = wheel.metadata.requires_python or ""
+    return tuple(
+        python
+        for python in interpreters(wheel.name)
+        if allows_any(required, [f"{_minor(python)}.{patch}" for patch in (0, 99)])
+    )
+
+
+def _minor(python: str) -> str:
+    return re.sub(r"^\D+|t$", "", python)
+
+
+def _requirements(old: Wheel, new: Wheel) -> Iterator[Change]:
+    keys = {"requires-dist": "Requires-Dist", "requires-python": "Requires-Python"}
+    for key, title in keys.items():
+        lines = _difference(_values(old, key), _values(new, key))
+        if lines:
+            yield Change(ChangeKind.REQUIREMENT, f"`{title}` of METADATA", items=tuple(lines))
+    gone = [extra for extra in _values(old, "provides-extra") if extra not in _extras(new)]
+    if gone:
+        yield Change(ChangeKind.LOST_EXTRA, f"extra {join_some(gone)} is gone: pip only warns")
+
+
+def _values(wheel: Wheel, key: str) -> list[str]:
+    return [value for name, value in wheel.metadata.fields if name == key]
+
+
+def _extras(wheel: Wheel) -> set[str]:
+    named = _values(wheel, "provides-extra")
+    return {*named, *(canonicalize_name(name) for name in named)}
+
+
+def _difference(old: Iterable[str], new: Iterable[str]) -> list[str]:
+    before, after = dict.fromkeys(old), dict.fromkeys(new)
+    gone = [f"-{line}" for line in before if line not in after]
+    return [*gone, *(f"+{line}" for line in after if line not in before)]
+
+
+# --- What it contains -----------------------------------------------------------------------------
+
+
+def _sizes(old: Wheel, new: Wheel, max_growth: int) -> Iterator[Change]:
+    installed = [sum(member.size for member in wheel.members) for wheel in (old, new)]
+    more = new.zip_size - old.zip_size
+    if more == 0 and installed[0] == installed[1]:
+        return
+    share = f" ({more / old.zip_size:+.0%})" if old.zip_size else ""
+    message = (
+        f"{in_units(old.zip_size)} -> {in_units(new.zip_size)}{share}, "
+        f"installed {in_units(installed[0])} -> {in_units(installed[1])}"
+    )
+    before, now = _packed(old), _packed(new)
+    growth = {name: size - before.get(name, 0) for name, size in now.items()}
+    largest = sorted(growth, key=lambda name: -growth[name])[:5]
+    grown = more >= NOTABLE and more * 100 > old.zip_size * max_growth
+    kind = ChangeKind.GROWN if grown else ChangeKind.SIZE
+    if grown:
+        message += f", more than {max_growth} % (`max-growth`)"
+    items = tuple(
+        f"+{in_units(growth[name])} {name}{'' if name in before else ' (new)'}"
+        for name in largest
+        if growth[name] >= NOTABLE
+    )
+    yield Change(kind, message, items=items)
+
+
+def _packed(wheel: Wheel) -> dict[str, int]:
+    """Return the compressed sizes, by stable name."""
+    sizes: dict[str, int] = {}
+    for member in wheel.members:
+        name = _object_name(wheel, member.name)
+        sizes[name] = sizes.get(name, 0) + member.compressed_size
+    return sizes
+
+
+def _stable(wheel: Wheel, name: str) -> str:
+    """Return a member's name without the version of the distribution and the hash of a graft."""
+    tops = {wheel.dist_info: "*.dist-info", wheel.data_dir: "*.data"}
+    top, slash, rest = name.partition("/")
+    folder, base = posixpath.split(tops.get(top, top) + slash + rest)
+    return posixpath.join(folder, original_name(base))
+
+
+def _stem(member: str) -> str:
+    """Return the name of a library without hash and version: `libssl` for `libssl-1a.so.3`."""
+    return original_name(posixpath.basename(member)).partition(".so")[0]
+
+
+def _files(old: Wheel, new: Wheel) -> Iterator[Change]:
+    """Yield the files that came and went, bundled libraries aside."""
+    before, after = (_by_object_name(wheel) for wheel in (old, new))
+    gone = [before[name] for name in before if name not in after]
+    came = [after[name] for name in after if name not in before]
+    if gone or came:
+        message = f"{counted(len(came), 'new file')}, {len(gone):,} gone"
+        items = (*(f"-{name}" for name in gone), *(f"+{name}" for name in came))
+        yield Change(ChangeKind.FILES, message, items=items)
+    modules = tuple(name for name in gone if name in old.elfs and old.elfs[name].module_hooks)
+    if modules:
+        message = f"{counted(len(modules), 'extension module')} gone: {join_some(modules, 3)}"
+        yield Change(ChangeKind.LOST_MODULE, message, modules)
+
+
+def _by_object_name(wheel: Wheel) -> dict[str, str]:
+    """Return the members, by stable name; versions of libraries do not count."""
+    return {_object_name(wheel, member.name): member.name for member in wheel.members}
+
+
+def _object_name(wheel: Wheel, member: str) -> str:
+    stable = _stable(wheel, member)
+    return (
+        stable.partition(".so")[0] + ".so" if member in wheel.elfs and ".so" in stable else stable
+    )
+
+
+def _bundled(old: Side, new: Side, settings: Settings) -> Iterator[Change]:
+    before, after = (_grafts(side, settings) for side in (old, new))
+    items = [f"-{before[name]}" for name in before if name not in after]
+    items += [f"+{after[name]}" for name in after if name not in before]
+    items += [
+        f"{before[name]} -> {after[name]}"
+        for name in before
+        if name in after and before[name] != after[name]
+    ]
+    if items:
+        number = counted(len(items), "difference")
+        yield Change(ChangeKind.BUNDLED, f"bundled libraries: {number}", items=tuple(items))
+
+
+def _grafts(side: Side, settings: Settings) -> dict[str, str]:
+    """Return name and package of each bundled library, by its name without a version."""
+    wheel = side.wheel
+    return {
+        _object_name(wheel, member): original_name(posixpath.basename(member))
+        + (f" ({side.packages[member]})" if member in side.packages else "")
+        for member in wheel.elfs
+        if settings.is_vendored(member, wheel)
+    }
+
+
+def _objects(old: Wheel, new: Wheel) -> Iterator[Change]:
+    """Yield the changes of objects that both have; the same change of several is one."""
+    before = {_object_name(old, member): elf for member, elf in old.elfs.items()}
+    changes = (
+        ((kind, message, tuple(items)), member)
+        for member, elf in new.elfs.items()
+        if (known := before.get(_object_name(new, member))) is not None
+        for kind, message, items in _of_object(known, elf)
+    )
+    for (kind, message, items), members in values_by_key(changes).items():
+        yield Change(kind, message, tuple(members), items)
+
+
+_PROPERTIES: tuple[tuple[ChangeKind, str, Callable[[Elf], Iterable[str]]], ...] = (
+    (ChangeKind.NEEDED, "DT_NEEDED", lambda elf: map(original_name, elf.needed)),
+    (
+        ChangeKind.SONAME,
+        "DT_SONAME",
+        lambda elf: [original_name(elf.soname)] if elf.soname else [],
+    ),
+    (
+        ChangeKind.SEARCH_PATH,
+        "search path",
+        lambda elf: [f"{elf.path_tag} {entry}" for entry in elf.entries],
+    ),
+    (
+        ChangeKind.VERSION,
+        "versions that are needed",
+        lambda elf: [
+            f"{version} of {original_name(need.file)}"
+            for need in elf.verneed
+            for version in need.versions
+        ],
+    ),
+    (
+        ChangeKind.SYMBOL,
+        "symbols that are needed",
+        lambda elf: [
+            demangle(symbol.name) + (f"@{symbol.version}" if symbol.version else "")
+            for symbol in elf.undefined
+            if not symbol.weak
+        ],
+    ),
+)
+
+
+def _of_object(old: Elf, new: Elf) -> Iterator[tuple[ChangeKind, str, list[str]]]:
+    for kind, title, values in _PROPERTIES:
+        lines = _difference(values(old), values(new))
+        if lines:
+            yield kind, title, lines

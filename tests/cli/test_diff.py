@@ -1,0 +1,85 @@
+"""`wheelfix diff` on the command line: formats, exit codes, directories."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from tests.support.schemas import errors
+from wheelfix.cli.app import run
+
+TAG = "py3-none-manylinux_2_35_x86_64"
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> tuple[Path, Path]:
+    """Two releases; the second lacks seven functions."""
+    found: list[Path] = []
+    for folder, version, functions in (("old", "1.0", 8), ("new", "2.0", 1)):
+        source = "".join(f"int f{n}(void){{return {n};}}" for n in range(functions))
+        library = shared_object(tmp_path / f"{folder}.so", source, soname="libdemo.so")
+        files: dict[str, bytes | str | Path] = {"demo/libdemo.so": library}
+        found.append(make_wheel(tmp_path / folder, version=version, tag=TAG, files=files))
+    return found[0], found[1]
+
+
+def test_removed_exports_fail_and_can_be_accepted(
+    releases: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["diff", *map(str, releases)]
+    assert run(command) == 1
+    out = capsys.readouterr().out
+    assert "`demo/libdemo.so` lacks 7 exports of the old release" in out
+    assert "-f1\n" in out
+    assert "and 2 more: -v" in out
+    assert out.splitlines()[-1].startswith("1 error, ")
+    assert run([*command, "-v"]) == 1
+    assert "-f7" in capsys.readouterr().out
+    assert run([*command, "--accept", "removed-export"]) == 0
+    assert run([*command, "--fail-on", "never"]) == 0
+    assert run([*command, "--accept", "everything"]) == 2
+
+
+def test_a_wheel_compared_with_itself_has_no_differences(
+    releases: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", str(releases[0]), str(releases[0])]) == 0
+    assert capsys.readouterr().out.count("no differences") == 2
+
+
+def test_json_has_a_schema(
+    releases: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["diff", *map(str, releases), "--output-format", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert errors("diff", report) == []
+    [pair] = report["wheels"]
+    assert (pair["old"], pair["new"]) == tuple(path.name for path in releases)
+    assert pair["changes"][0]["kind"] == "removed-export"
+    assert len(pair["changes"][0]["items"]) == 7
+    make_wheel(tmp_path / "new", version="2.0", tag="cp311-cp311-musllinux_1_2_x86_64")
+    folders = [str(path.parent) for path in releases]
+    assert run(["diff", *folders, "--output-format", "json", "-o", str(tmp_path / "x")]) == 1
+    report = json.loads((tmp_path / "x").read_text(encoding="utf-8"))
+    assert errors("diff", report) == []
+    assert sorted(pair["old"] is None for pair in report["wheels"]) == [False, True]
+
+
+def test_markdown_folds_long_lists(
+    releases: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["diff", *map(str, releases), "--output-format", "markdown"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("## wheelfix diff\n")
+    assert "| error | removed-export | `demo/libdemo.so` lacks 7 exports" in out
+    assert "<details><summary>removed-export" in out
+    assert "- `-f7`" in out
+
+
+@pytest.mark.parametrize("arguments", [("none.whl", "none.whl"), (".", ".")])
+def test_what_is_no_wheel_is_an_error(
+    arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["diff", *arguments]) == 2

@@ -1,0 +1,292 @@
+"""What PyPI refuses: for each of its checks a wheel that passes, and one that does not."""
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from index_predicates import Draft, good, written
+from tests.support.build import make_wheel, shared_object
+from tests.support.index_reading import is_mailed, refusal
+from wheelfix.cli.app import run
+from wheelfix.errors import BadWheelError
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.index import takes_platform
+from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.platform_tag import local_platform_tag
+from wheelfix.rules.registry import ARCHIVE_RULES, RULES
+from wheelfix.rules.run_rules import run_rules
+from wheelfix.settings import Index, Settings, Size
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.reader import open_wheel
+
+BIG = 65 * 2**20
+INFO = "demo-1.0.dist-info"
+
+
+def judge(path: Path, index: Index = Index.PYPI, **settings: object) -> tuple[Finding, ...]:
+    """What the rules about archives and installers say of a wheel."""
+    rules = (*ARCHIVE_RULES, *(rule for rule in RULES if rule.code == "WF519"))
+    with open_wheel(path) as archive:
+        known = Settings(index=index, **settings)  # type: ignore[arg-type]
+        return run_rules(Context(wheel=archive.wheel, settings=known), rules)
+
+
+def made(folder: Path, draft: Draft) -> Path:
+    path = folder / draft.name
+    path.write_bytes(written(draft))
+    return path
+
+
+def odd(what: str) -> Callable[[Draft], None]:
+    return lambda draft: draft.flags.setdefault("demo/data.txt", set()).update(what.split(","))
+
+
+def line(*lines: str) -> Callable[[Draft], None]:
+    return lambda draft: draft.metadata.extend(lines)
+
+
+def named(name: str, *, renamed: bool = True) -> Callable[[Draft], None]:
+    def change(draft: Draft) -> None:
+        draft.name = name
+        distribution, version, _ = name.split("-", 2)
+        draft.info = f"{distribution}-{version}.dist-info" if renamed else draft.info
+
+    return change
+
+
+def number(version: str) -> Callable[[Draft], None]:
+    def change(draft: Draft) -> None:
+        named(f"demo-{version}-py3-none-any.whl")(draft)
+        draft.metadata[2] = f"Version: {version}"
+
+    return change
+
+
+def holding(member: str, data: bytes) -> Callable[[Draft], None]:
+    return lambda draft: draft.files.__setitem__(member, data)
+
+
+def without(name: str) -> Callable[[Draft], None]:
+    return lambda draft: draft.flags.setdefault(name, set()).add("missing")
+
+
+def twice_a_folder(draft: Draft) -> None:
+    draft.folders = ["demo/", "demo/"]
+
+
+def first_line(text: str) -> Callable[[Draft], None]:
+    return lambda draft: draft.metadata.__setitem__(0, text)
+
+
+WRONG: dict[Answer, Callable[[Draft], None]] = {
+    Answer.DESCRIPTOR: odd("descriptor"),
+    Answer.GAP: odd("gap"),
+    Answer.COMMENT: odd("comment"),
+    Answer.FOLDER_TWICE: twice_a_folder,
+    Answer.EXTRA: odd("pad"),
+    Answer.EXTRA_TWICE: odd("twice"),
+    Answer.EXTRA_SIZE: odd("zip64-16 wrong"),
+    Answer.RATIO: holding("demo/big", bytes(BIG)),
+    Answer.FILE_NAME: named("demo-1.0-py3-none-any-cu13.whl"),
+    Answer.PLATFORM: named("demo-1.0-cp311-cp311-manylinux_2_38_loongarch64.whl"),
+    Answer.PROJECT_NAME: named("Demo-1.0-py3-none-any.whl"),
+    Answer.OTHER_NAME: named("other-1.0-py3-none-any.whl"),
+    Answer.OTHER_VERSION: named("demo-1.1-py3-none-any.whl"),
+    Answer.DIST_INFO: named("demo-1.0.0-py3-none-any.whl", renamed=False),
+    Answer.NO_RECORD: without("RECORD"),
+    Answer.NO_METADATA: without("METADATA"),
+    Answer.LICENSE_FILE: line("License-File: LICENSE"),
+    Answer.URL: line("Requires-Dist: a @ https://example.org/a.whl"),
+    Answer.ENTRY_POINTS: holding(f"{INFO}/entry_points.txt", b"[x]\na = b\n[x]\n"),
+    Answer.FIELD: line("License-Expression: MIT AND"),
+    Answer.METADATA_VERSION: first_line("Metadata-Version: 2.9"),
+    Answer.LOCAL_VERSION: number("1.0+cu121"),
+    Answer.SUMMARY: lambda draft: draft.metadata.__setitem__(3, "Summary: " + "x" * 513),
+    Answer.EMAIL: line("Author-email: nothing"),
+    Answer.CLASSIFIER: line("Classifier: Programming Language :: Python :: 3.99"),
+    Answer.OLD_CLASSIFIER: line("Classifier: Natural Language :: Ukranian"),
+    Answer.PAGE: line("Home-page: www.example.org"),
+    Answer.LABEL: line("Project-URL: , https://example.org"),
+    Answer.LONG_LABEL: line(f"Project-URL: {'D' * 33}, https://example.org"),
+    Answer.NO_URL: line("Project-URL: Docs"),
+    Answer.BAD_URL: line("Project-URL: Docs, www.example.org"),
+    Answer.DIST: line("Provides-Dist: b (1"),
+    Answer.DIST_URL: line("Obsoletes-Dist: b @ file:///x"),
+    Answer.DYNAMIC: line("Dynamic: Frobnicate"),
+    Answer.TWO_LICENSES: line("License: MIT", "License-Expression: MIT"),
+}
+RIGHT: tuple[Callable[[Draft], None], ...] = (
+    odd("time,stored,zip64-16"),
+    holding("demo/small", bytes(2**20)),
+    named("demo-1.0-3-py3-none-any.whl"),
+    named("demo-1.0-cp311-cp311-manylinux_2_39_riscv64.whl"),
+    number("1.0.post1"),
+    line("License-File: LICENSE"),
+    line("Requires-Dist: a>=1", "Provides-Dist: b", "Dynamic: Summary"),
+    line("Author-email: A <a@example.org>", "Classifier: Programming Language :: Python :: 3"),
+    line("Home-page: https://example.org/a b", "Project-URL: Docs, https://example.org"),
+    line("License-Expression: MIT AND BSD-3-Clause"),
+    lambda draft: draft.metadata.__setitem__(
+        slice(0, 1), ["Metadata-Version: 2.1", "License-File: COPYING", "License-Expression: x"]
+    ),
+    holding(f"{INFO}/entry_points.txt", b"[console_scripts]\na-b = demo:main\n"),
+)
+ELSEWHERE = {Answer.SIZE, Answer.LINUX, Answer.RECORD_NAMES}
+UNREAD = {Answer.CLASSIFIER, Answer.OLD_CLASSIFIER, Answer.METADATA_VERSION}
+"""What the second reading does not judge, or by its version of `packaging`."""
+
+
+def test_each_answer_has_a_wheel() -> None:
+    assert WRONG.keys() | ELSEWHERE == {*Answer}
+
+
+@pytest.mark.parametrize("answer", list(WRONG), ids=lambda answer: answer.name)
+def test_a_wheel_that_the_index_refuses_is_an_error(tmp_path: Path, answer: Answer) -> None:
+    draft = good()
+    WRONG[answer](draft)
+    path = made(tmp_path, draft)
+    assert answer in UNREAD or refusal(path) is not None
+    hits = [f for f in judge(path) if f.code == answer.value.code]
+    words = max(answer.value.words.split("{}"), key=len)
+    assert any(words in note for hit in hits for note in hit.notes)
+    assert {hit.severity for hit in hits} == {Severity.ERROR}
+
+
+@pytest.mark.parametrize("change", RIGHT)
+def test_a_wheel_that_the_index_takes_has_no_finding(
+    tmp_path: Path, change: Callable[[Draft], None]
+) -> None:
+    draft = good()
+    change(draft)
+    draft.files[f"{draft.info}/licenses/LICENSE"] = b"text"
+    path = made(tmp_path, draft)
+    assert refusal(path) is None
+    assert not [finding for finding in judge(path) if finding.severity > Severity.INFO]
+
+
+def test_a_small_wheel_may_inflate_to_any_multiple(tmp_path: Path) -> None:
+    """WF521 begins at 64 MiB, as the index does."""
+    draft = good()
+    holding("demo/big", bytes(60 * 2**20))(draft)
+    path = made(tmp_path, draft)
+    assert refusal(path) is None
+    assert "WF521" not in {finding.code for finding in judge(path)}
+
+
+def test_a_record_that_does_not_list_itself_is_a_warning(tmp_path: Path) -> None:
+    draft = good()
+    draft.rows = lambda rows: "".join(rows.splitlines(keepends=True)[:-1])
+    path = made(tmp_path, draft)
+    assert is_mailed(path)
+    [finding] = judge(path)
+    assert (finding.code, finding.severity) == ("WF501", Severity.WARNING)
+    assert finding.notes == (Answer.RECORD_NAMES.note(),)
+    assert "an email" in finding.notes[0]
+    assert not judge(path, Index.NONE)
+
+
+def test_the_limit_of_the_index_is_one_hundred_mebibytes(tmp_path: Path) -> None:
+    draft = good()
+    for n in range(4):
+        draft.files[f"demo/{n}"] = os.urandom(26 * 2**20)
+    path = made(tmp_path, draft)
+    assert path.stat().st_size > 100 * 2**20
+    [finding] = [f for f in judge(path) if f.code == "WF705"]
+    assert "File too large. Limit for project 'demo' is 100 MB." in finding.notes[0]
+    assert "WF705" not in {f.code for f in judge(path, max_size=Size(200_000_000))}
+    assert "WF705" not in {f.code for f in judge(path, Index.NONE)}
+    assert "WF705" not in {f.code for f in judge(made(tmp_path, good()))}
+
+
+def test_without_an_index_only_what_repair_corrects_is_a_warning(tmp_path: Path) -> None:
+    draft = good()
+    odd("descriptor")(draft)
+    line("Home-page: www.example.org")(draft)
+    found = judge(made(tmp_path, draft), Index.NONE)
+    assert [(f.code, f.severity) for f in found] == [("WF520", Severity.WARNING)]
+
+
+def test_a_data_descriptor_alone_makes_repair_write_the_wheel_anew(tmp_path: Path) -> None:
+    """Its objects are right already: nothing else would change."""
+    library = shared_object(tmp_path / "libx.so", libc=False)
+    tag = "py3-none-manylinux_2_17_x86_64"
+    good_one = make_wheel(tmp_path / "good", tag=tag, files={"demo/libx.so": library})
+    bad = tmp_path / good_one.name
+    with (
+        zipfile.ZipFile(good_one) as old,
+        zipfile.ZipFile(pipe := _Pipe(), "w") as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    bad.write_bytes(pipe.getvalue())
+    assert refusal(bad) == "local header"
+    out = tmp_path / "out"
+    assert run(["repair", "-w", str(out), str(bad)]) == 0
+    assert refusal(out / bad.name) is None
+    with zipfile.ZipFile(out / bad.name) as new, zipfile.ZipFile(bad) as old:
+        assert {n: new.read(n) for n in new.namelist()} == {n: old.read(n) for n in old.namelist()}
+    assert run(["repair", "-w", str(tmp_path / "same"), str(good_one)]) == 0
+    assert (tmp_path / "same" / bad.name).read_bytes() == good_one.read_bytes()
+
+
+class _Pipe(io.BytesIO):
+    """A file that cannot be sought, such as a pipe."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise OSError(29, "Illegal seek")
+
+
+@pytest.mark.parametrize("arch", ["armv5l", "armv8l", "loongarch64"])
+def test_only_two_linux_tags_are_taken(arch: str) -> None:
+    name = WheelName.parse(f"demo-1.0-py3-none-linux_{arch}.whl")
+    assert Answer.LINUX.value.code == local_platform_tag.code
+    assert not takes_platform(name.platforms[0])
+    assert takes_platform("linux_armv6l")
+
+
+@pytest.mark.parametrize(
+    ("name", "build", "platform", "variant"),
+    [
+        ("x-1-cp311-cp311-manylinux_2_28_x86_64-cu13.whl", None, "manylinux_2_28_x86_64", "cu13"),
+        ("x-1-3-cp311-cp311-linux_x86_64-x86_64_v3.whl", "3", "linux_x86_64", "x86_64_v3"),
+        ("x-1-3b-cp311-cp311-linux_x86_64.whl", "3b", "linux_x86_64", None),
+        ("x-1-py3-none-any-null.whl", None, "any", "null"),
+    ],
+)
+def test_the_label_of_a_variant_wheel_is_no_other_field(
+    name: str, build: str | None, platform: str, variant: str | None
+) -> None:
+    parsed = WheelName.parse(name)
+    assert (parsed.build, parsed.platforms, parsed.variant) == (build, (platform,), variant)
+    assert str(parsed) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x-1-build-cp311-cp311-linux_x86_64.whl", "`build` is no build tag"),
+        ("x-1-3-cp311-cp311-linux_x86_64-CU13.whl", "`CU13` is no variant label"),
+        ("x-1-a-b-c-d-e-f.whl", "is not the name of a wheel"),
+    ],
+)
+def test_a_build_tag_begins_with_a_digit(name: str, message: str) -> None:
+    with pytest.raises(BadWheelError, match=message):
+        WheelName.parse(name)
+
+
+def test_the_label_of_a_variant_wheel_survives_a_repair(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libx.so", runpath="$ORIGIN/none")
+    plain = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files={"demo/libx.so": library})
+    variant = plain.rename(tmp_path / plain.name.replace(".whl", "-cu13.whl"))
+    assert run(["repair", "-w", str(tmp_path / "out"), str(variant)]) == 0
+    [path] = (tmp_path / "out").iterdir()
+    assert path.name.endswith("-cu13.whl")
+    assert "linux_x86_64" not in path.name.replace("manylinux", "")
