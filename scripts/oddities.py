@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from odd_objects.judge import loaded
+from odd_objects.kinds import odd
 from odd_objects.linked import PROGRAM, VALUE, link_all
-from odd_objects.oddities import odd
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf, without_needed

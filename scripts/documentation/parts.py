@@ -19,8 +19,8 @@ from documentation.markup import attributes, code, prose, signature, table
 from wheelfix import api
 from wheelfix.analysis.providers import never_bundled, never_globs, presets
 from wheelfix.cli.app import COMMANDS
-from wheelfix.cli.config.describe import toml
 from wheelfix.cli.config.json_schema import schema as settings_schema
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.target_platforms import find, names

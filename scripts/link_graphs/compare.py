@@ -8,7 +8,7 @@ from pathlib import Path
 from link_graphs.graphs import Graph, loadable, random_graph
 from link_graphs.linking import Bench
 from link_graphs.loading import Load, load
-from wheelfix.analysis.symbol_scopes import ALLOCATOR, LoadedWheel
+from wheelfix.analysis.simulated_loads import ALLOCATOR, LoadedWheel
 from wheelfix.analysis.unused_needed import judge_needed
 from wheelfix.budget import Budget
 from wheelfix.elf.editor import edit_in_place
@@ -16,11 +16,11 @@ from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Libc, Undefined, without_needed
 from wheelfix.elf.reader import read_elf
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.available_libraries import GivenLibraries
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.search import load as search
-from wheelfix.loader.symbols import SymbolIndex, undefined_names
+from wheelfix.loader.loading import load as search
+from wheelfix.loader.symbol_lookup import SymbolIndex, undefined_names
 from wheelfix.settings import Settings
 
 ForeignSymbol = tuple[str, str | None, str | None, bool]

@@ -1,8 +1,8 @@
 """All symbol bindings of one process, by the lookup scopes of glibc and of musl.
 
-`wheelfix.loader.symbols` binds the undefined references of one load. Here the process is followed
-from its start: each lookup in the loader's order and in the object's scope at that time, with
-STB_GNU_UNIQUE symbols, copies and PLT entries, up to the first symbol that is not defined.
+`wheelfix.loader.symbol_lookup` binds the undefined references of one load. Here the process is
+followed from its start: each lookup in the loader's order and in the object's scope at that time,
+with STB_GNU_UNIQUE symbols, copies and PLT entries, up to the first symbol that is not defined.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from oracle.lookups import Lookup
 from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.elf.model import Definition, Elf, Exports, Libc
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.symbols import binds
+from wheelfix.loader.symbol_lookup import binds
 
 
 class Bound(NamedTuple):

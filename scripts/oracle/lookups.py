@@ -16,10 +16,10 @@ from wheelfix.elf.constants import (
     VERSYM_INDEX,
     Dt,
 )
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import definition_of, first_defined, versions_of
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Definition, Machine
-from wheelfix.elf.symbol_tables import Dynamic
 
 R_PLT: dict[int, set[int]] = {
     Machine.X86_64: {7, 16, 17, 18, 36},

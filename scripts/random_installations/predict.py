@@ -16,8 +16,8 @@ from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.loading import load, start_process
 from wheelfix.loader.process import LoaderProcess
-from wheelfix.loader.search import load, start_process
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from oracle.files import read_symbols
 from wheel_loads.model import Comparison
 from wheel_loads.observe import observe
 from wheel_loads.predict import predicted_files, predicted_loads, with_predicted_symbols
-from wheelfix.host.environments import find, install, make
+from wheelfix.host.fresh_environments import find, install, make
 from wheelfix.host.pythons import Interpreter
 from wheelfix.host.reachable_files import read_process
 from wheelfix.wheel.reader import open_wheel

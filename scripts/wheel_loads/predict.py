@@ -7,7 +7,7 @@ from oracle.binding import LoadBindings, ProcessBinder, Symbols
 from wheel_loads.model import LoadResult, identity, label
 from wheelfix.budget import Budget
 from wheelfix.loader.load_values import Environment, How, Load, Request, SearchOutcome
-from wheelfix.loader.search import load, load_all
+from wheelfix.loader.loading import load, load_all
 
 NEW = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
-from wheelfix.cli.config.layers import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.configuration import Layer, check_selectors, find_file, read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES

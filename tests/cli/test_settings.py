@@ -10,8 +10,8 @@ import pytest
 import wheelfix
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
+from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.json_schema import schema
-from wheelfix.cli.config.layers import read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
@@ -144,6 +144,6 @@ def test_schema_and_loader_agree(here: Path, table: dict[str, Any]) -> None:
 
 
 def written(value: object) -> str:
-    from wheelfix.cli.config.describe import toml
+    from wheelfix.cli.config.settings_text import toml
 
     return toml(value)

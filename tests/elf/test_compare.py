@@ -10,11 +10,11 @@ import pytest
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf, without_needed
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.pipelines.patchelf import find_patchelf
 
 SOURCE = """

@@ -11,6 +11,7 @@ from tests.support.bindings import bindings
 from tests.support.build import shared_object
 from tests.support.exports import read_exports
 from tests.support.loads import load
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import (
     LazyDefinitions,
     SymbolTables,
@@ -23,10 +24,9 @@ from wheelfix.elf.exports import (
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.symbols import Reference, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_lookup import Reference, SymbolIndex, undefined_names
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 

@@ -12,13 +12,13 @@ import pytest
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import Edited, edit
 from wheelfix.elf.growth import LARGEST_PAGE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Copy
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import ToolError
 from wheelfix.pipelines.patchelf import find_patchelf
 

@@ -16,7 +16,7 @@ from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.installation import find_subject
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.site import read_planted, read_site

@@ -19,8 +19,8 @@ from tests.support.build import make_wheel, shared_object
 from tests.support.documents import DOCUMENTS, ROOT, blocks, fences
 from tests.support.environment import ENVIRON
 from tests.support.example_wheels import example_wheels
-from wheelfix.cli.config.describe import toml
-from wheelfix.cli.config.layers import read_configuration
+from wheelfix.cli.config.configuration import read_configuration
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

@@ -1055,7 +1055,7 @@ def test_a_wheel_with_nothing_wrong_stays_in_its_place(
 
 @pytest.mark.slow
 def test_kills_at_random_moments() -> None:
-    """A few of those of `scripts/faults.py`."""
-    command = [sys.executable, str(SCRIPTS / "faults.py"), "-n", "8", "--seed", "7"]
+    """A few of those of `scripts/killed_repairs.py`."""
+    command = [sys.executable, str(SCRIPTS / "killed_repairs.py"), "-n", "8", "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

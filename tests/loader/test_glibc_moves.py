@@ -8,7 +8,7 @@ from tests.support.values import elf
 from wheelfix.elf.model import Definition, Exports, VersionNeed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
-from wheelfix.loader.symbols import binds
+from wheelfix.loader.symbol_lookup import binds
 
 
 def library(soname: str, **symbols: tuple[str, ...]) -> Library:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed_entries as rules

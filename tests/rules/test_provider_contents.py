@@ -22,7 +22,7 @@ from tests.support.providers import (
 )
 from tests.support.values import elf, findings, wheel
 from wheelfix.errors import SettingsError
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.available_libraries import GivenLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import provider_contents, provider_requirements

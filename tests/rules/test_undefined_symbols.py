@@ -14,7 +14,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context

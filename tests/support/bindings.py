@@ -1,7 +1,7 @@
 """The bindings of one load, by the loader's model."""
 
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
+from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 
 
 def bindings(load: Load, index: SymbolIndex) -> dict[Reference, str | None]:

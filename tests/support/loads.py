@@ -3,20 +3,20 @@
 from collections.abc import Iterable
 
 from wheelfix.budget import Budget
-from wheelfix.loader import search
+from wheelfix.loader import loading
 from wheelfix.loader.load_values import Dlopen, Environment, Load
 
 
 def load(root: str, environment: Environment) -> Load:
     """Load `root` in a new process."""
-    return search.load(root, environment, Budget.of_files())
+    return loading.load(root, environment, Budget.of_files())
 
 
 def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...]:
     """Load each of `roots` in a new process of its own."""
-    return search.load_each(roots, environment, Budget.of_files())
+    return loading.load_each(roots, environment, Budget.of_files())
 
 
 def load_all(roots: Iterable[str | Dlopen], environment: Environment) -> tuple[Load, ...]:
     """Open `roots` one after the other in one process."""
-    return search.load_all(roots, environment, Budget.of_files())
+    return loading.load_all(roots, environment, Budget.of_files())

@@ -17,7 +17,7 @@ from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How, Load
-from wheelfix.loader.search import load, load_each
+from wheelfix.loader.loading import load, load_each
 from wheelfix.wheel.model import Wheel
 
 

@@ -1,6 +1,6 @@
 """An installed wheel with its surroundings: other wheels, the interpreter, the platform.
 
-`loader.search` needs only an `Environment`: the files and their paths. An `Installation` also has
+`loader.loading` needs only an `Environment`: the files and their paths. An `Installation` also has
 the origin of each file, and a short name for messages.
 """
 
@@ -27,7 +27,7 @@ from wheelfix.loader.install_schemes import (
     schemes,
 )
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
-from wheelfix.loader.search import load, load_all
+from wheelfix.loader.loading import load, load_all
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_searches import LibrarySearches

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.symbol_scopes import Definitions, LoadedWheel
+from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import python_api
@@ -22,7 +22,7 @@ from wheelfix.loader.platform_libraries import (
     is_glibc_loader,
     may_come_from_platform,
 )
-from wheelfix.loader.symbols import binds
+from wheelfix.loader.symbol_lookup import binds
 
 VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
+from wheelfix.analysis.simulated_loads import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.load_values import Environment, Load
+from wheelfix.loader.loading import load_each
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
-from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
+from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 

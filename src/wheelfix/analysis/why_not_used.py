@@ -9,7 +9,7 @@ from wheelfix.analysis.installation import Installation, loads_of
 from wheelfix.analysis.load_tree import Step, how_found, tree_of
 from wheelfix.elf.model import Libc
 from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
-from wheelfix.loader.search import load, search_directories
+from wheelfix.loader.loading import load, search_directories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from time import monotonic
 
 from wheelfix import __version__
 from wheelfix.cli.check_records import Record, Task, records, tasks
-from wheelfix.cli.config.layers import Configuration
+from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import typer
 
 from wheelfix.cli import completion
-from wheelfix.cli.config.layers import Configuration, Layer, read_configuration
+from wheelfix.cli.config.configuration import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import SettingsError

@@ -24,11 +24,11 @@ from wheelfix.elf.constants import (
     Dt,
     Pt,
 )
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.growth import holds_tables_only
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 from wheelfix.system.mapped_pieces import pieces
 

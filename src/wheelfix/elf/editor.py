@@ -15,11 +15,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
+from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
 from wheelfix.elf.growth import NoRoomError, capacity, grow
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Filtee, Segment, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Patch, PatchDraft
-from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
 
 _RECORD = 16

@@ -33,9 +33,9 @@ from wheelfix.elf.constants import (
     Dt,
     Pt,
 )
+from wheelfix.elf.dynamic_tables import LONGEST_NAME, Dynamic
 from wheelfix.elf.image import Buffer, Image, Structs
 from wheelfix.elf.model import Definition, ElfType, Exports, Undefined
-from wheelfix.elf.symbol_tables import LONGEST_NAME, Dynamic
 
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""

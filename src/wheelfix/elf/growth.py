@@ -34,10 +34,10 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
 from wheelfix.elf.model import ElfType, Machine, Segment
 from wheelfix.elf.patch import PatchDraft
-from wheelfix.elf.symbol_tables import Dynamic
 
 LARGEST_PAGE: dict[int, int] = {
     Machine.I386: 1 << 12,

@@ -30,10 +30,10 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
+from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
-from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 
 _ST_INFO = {32: 12, 64: 4}

@@ -1,6 +1,6 @@
 """Providers looked up on this machine: wheels, installed distributions, directories.
 
-Only the names of their libraries are read; `library_definitions` reads the libraries themselves.
+Only the names of their libraries are read; `available_libraries` reads the libraries themselves.
 """
 
 import os
@@ -18,7 +18,7 @@ from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped
-from wheelfix.host.library_definitions import canonical
+from wheelfix.host.available_libraries import canonical
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata

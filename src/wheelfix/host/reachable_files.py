@@ -16,7 +16,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
 from wheelfix.loader.load_values import Environment, SearchOutcome
-from wheelfix.loader.search import (
+from wheelfix.loader.loading import (
     library_path_directories,
     needed_name,
     search_directories,

@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import recorded
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.search import library_path_directories
+from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.target_platforms import Target, populate
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL

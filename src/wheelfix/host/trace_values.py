@@ -11,7 +11,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug_log import LoggedBinding
 from wheelfix.loader.load_values import Environment, How
-from wheelfix.loader.search import load_each
+from wheelfix.loader.loading import load_each
 from wheelfix.wheel.model import Wheel
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.environments import (
+from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
     can_make,
@@ -38,8 +38,8 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
 from wheelfix.loader.load_values import Load
+from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import init_functions
-from wheelfix.loader.search import load_all
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName

@@ -3,7 +3,7 @@
 auditwheel changes the working directory, reads its settings from the environment and caches what it
 has read: it needs a process of its own. `auditwheel.wheel_abi.analyze_wheel_abi` is what both
 `auditwheel repair` and `auditwheel show` call first. It is not public; pyproject.toml names the
-releases that have it in this form, and `scripts/toolversions.py` tries them.
+releases that have it in this form, and `scripts/tool_versions.py` tries them.
 """
 
 import logging

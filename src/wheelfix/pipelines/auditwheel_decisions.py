@@ -1,6 +1,6 @@
 """auditwheel's decisions about a wheel: libraries to graft, platform tags, the verdict.
 
-auditwheel analyses a view of the wheel (see `auditwheel_input`). The decisions follow from that
+auditwheel analyses a view of the wheel (see `auditwheel_view`). The decisions follow from that
 analysis as in auditwheel's main_repair.py and main_show.py.
 """
 
@@ -27,7 +27,7 @@ from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError,
 from wheelfix.grouping import grouped
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_analysis import Analysis, Auditwheel, Question, Refusal
-from wheelfix.pipelines.auditwheel_input import Inspected, View, build_view
+from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,

@@ -13,7 +13,7 @@ from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.analysis.providers_in_run import set_members
 from wheelfix.budget import Budget
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, unexpected_error
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.available_libraries import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
 from wheelfix.pipelines.check_result import Report, SetReport

@@ -20,7 +20,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.available_libraries import HostLibraries
 from wheelfix.host.os_packages import Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking

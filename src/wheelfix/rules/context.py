@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.providers import ProviderUse, provider_uses
-from wheelfix.analysis.symbol_scopes import Definitions, LoadedWheel
+from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.budget import Budget
@@ -21,7 +21,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.search import load_each
+from wheelfix.loader.loading import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.edits import Edit, predict

@@ -9,7 +9,7 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.symbols import binds
+from wheelfix.loader.symbol_lookup import binds
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.providers import ProviderUse, by_provider, editions
 from wheelfix.loader.install_schemes import describe, entries_between, split
-from wheelfix.loader.search import entry_directory
+from wheelfix.loader.loading import entry_directory
 from wheelfix.rules.bundled_search_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity

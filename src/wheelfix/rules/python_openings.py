@@ -10,8 +10,8 @@ from typing import Any, cast
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
 from wheelfix.loader.load_values import Dlopen
+from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import load_all
 from wheelfix.loader.target_platforms import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import Layout
-from wheelfix.loader.search import entry_directory, expands
+from wheelfix.loader.loading import entry_directory, expands
 from wheelfix.rules.bundled_search_paths import search_path_note
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity

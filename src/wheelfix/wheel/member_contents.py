@@ -20,8 +20,8 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
+from wheelfix.wheel.content_scan import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.record import hash_field
-from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.zip_headers import Entry
 
 LARGE = 8 * 2**20

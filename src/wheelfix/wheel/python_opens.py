@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_evaluator import (
     ANY,
@@ -37,7 +38,6 @@ from wheelfix.wheel.python_source import (
     is_too_large,
     parse_source,
 )
-from wheelfix.wheel.sniff import may_open
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -32,7 +32,7 @@ from wheelfix.wheel.model import (
 from wheelfix.wheel.python_opens import Followed, followed
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
-from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
+from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, shown
 from wheelfix.wheel.zip_oddities import find_oddities
 from wheelfix.wheel.zip_reader import ZipReader

@@ -12,7 +12,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
-from wheelfix.cli.config.layers import Configuration
+from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.dask_workers import dask_workers
 from wheelfix.cli.report_output import ReportWriter, parse_reports

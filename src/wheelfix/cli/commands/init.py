@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.cli.config.describe import commented
-from wheelfix.cli.config.layers import read_table
+from wheelfix.cli.config.configuration import read_table
+from wheelfix.cli.config.settings_text import commented
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.settings import Group
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.config.layers import Configuration
+from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.config.describe import in_effect
+from wheelfix.cli.config.configuration import Layer, read_configuration
 from wheelfix.cli.config.json_schema import schema as settings_schema
-from wheelfix.cli.config.layers import Layer, read_configuration
+from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
 from wheelfix.reports.printable import printable
 from wheelfix.rules.plugins import all_rules

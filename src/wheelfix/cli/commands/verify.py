@@ -11,14 +11,14 @@ import typer
 
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import completion, options
-from wheelfix.cli.config.layers import Configuration
+from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
-from wheelfix.host.environments import INSTALLER_SCHEMES
+from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Result, Verified

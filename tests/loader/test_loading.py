@@ -16,7 +16,7 @@ from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import Elf, Filtee, Libc, Machine
 from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
-from wheelfix.loader.search import search_directories
+from wheelfix.loader.loading import search_directories
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the objects are written for x86-64"

@@ -27,9 +27,9 @@ from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.load_values import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
+from wheelfix.wheel.content_scan import Strings
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
-from wheelfix.wheel.sniff import Strings
 
 _LibraryPath = tuple[Path, ...]
 _TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")

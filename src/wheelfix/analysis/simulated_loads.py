@@ -1,6 +1,6 @@
 """Simulated loads of a wheel's objects among the libraries of this machine.
 
-Loads are computed from values, as in `loader.search`; the real loader opens nothing. The wheel is
+Loads are computed from values, as in `loader.loading`; the real loader opens nothing. The wheel is
 assumed to be repaired: a bundled library counts as found, even if no search path leads there yet.
 """
 
@@ -15,10 +15,10 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.load_values import Environment, Load
+from wheelfix.loader.loading import load_each
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
-from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Scope, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 

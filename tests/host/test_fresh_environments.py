@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.support.build import make_wheel
-from wheelfix.host.environments import make_unpacked, unpack
+from wheelfix.host.fresh_environments import make_unpacked, unpack
 from wheelfix.host.installed_files import recorded
 from wheelfix.host.pythons import interpreter
 from wheelfix.loader.install_schemes import schemes

@@ -4,8 +4,8 @@ Each run repairs a wheel into which a library is grafted, and whose object patch
 one folder and with one TMPDIR for all. It gets SIGKILL after a random part of the time that a run
 takes; half of the time another run works at the same time.
 
-    python scripts/faults.py             # 300 kills, some minutes
-    python scripts/faults.py -n 30
+    python scripts/killed_repairs.py             # 300 kills, some minutes
+    python scripts/killed_repairs.py -n 30
 
 Exits with 1 when a wheel is not whole, or anything is left after the last run, which is not killed.
 """

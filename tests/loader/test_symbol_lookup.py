@@ -17,7 +17,7 @@ from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.symbols import Scope, SymbolIndex, binds, undefined_names
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, binds, undefined_names
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
