@@ -46,15 +46,15 @@ class Draft:
 
     name: str = "demo-1.0-py3-none-any.whl"
     info: str = "demo-1.0.dist-info"
-    files: dict[str, bytes] = field(default_factory=dict)
-    metadata: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    metadata: list[str] = field(default_factory=list[str])
     rows: Callable[[str], str] = str
-    flags: dict[str, set[str]] = field(default_factory=dict)
+    flags: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """By member: what is odd about its entry."""
     comment: bytes = b""
     before: bytes = b""
     after: bytes = b""
-    folders: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list[str])
 
     def entry(self, random_: random.Random) -> set[str]:
         """Return the oddities of some member."""

@@ -15,11 +15,12 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from importlib import import_module
 from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import deflate
-from zlib_ng import zlib_ng
+deflate: Any = import_module("deflate")  # neither has type information
+zlib_ng: Any = import_module("zlib_ng.zlib_ng")
 
 _CENTRAL = struct.Struct("<4s4H4L5H2L")
 _PIECE = 2**20
@@ -91,7 +92,7 @@ def deflated(part: Part) -> bytes | bytearray:
     before = bytes(data[max(0, start - 2**15) : start])
     deflater = zlib_ng.compressobj(6, zlib_ng.DEFLATED, _RAW, zdict=before)
     ends = zlib_ng.Z_FINISH if stop == len(data) else zlib_ng.Z_SYNC_FLUSH
-    return bytes(deflater.compress(data[start:stop])) + deflater.flush(ends)
+    return b"".join((deflater.compress(data[start:stop]), deflater.flush(ends)))
 
 
 def in_threads(work: Callable[[Item], object], items: Sequence[Item]) -> None:

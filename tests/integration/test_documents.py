@@ -54,12 +54,14 @@ def test_the_documents_configure_wheelfix(tmp_path: Path) -> None:
 def steps_of_workflows(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the steps of GitHub Actions in a document's YAML that use this project's action."""
     if isinstance(value, list):
-        for inner in value:
+        steps: list[Any] = value
+        for inner in steps:
             yield from steps_of_workflows(inner)
     elif isinstance(value, dict):
-        if "/wheelfix@" in str(value.get("uses")):
-            yield value
-        yield from steps_of_workflows(list(value.values()))
+        table: dict[str, Any] = value
+        if "/wheelfix@" in str(table.get("uses")):
+            yield table
+        yield from steps_of_workflows(list(table.values()))
 
 
 def test_the_documents_use_the_action() -> None:

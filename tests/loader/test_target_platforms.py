@@ -117,11 +117,10 @@ def test_the_generic_platform_gives_what_a_tag_promises_and_no_more() -> None:
 
 
 def test_only_glibc_2_33_searches_for_processor_levels() -> None:
-    for preset, levels in (("rhel:8", set()), ("rhel:9", {"glibc-hwcaps/x86-64-v3"})):
+    for preset, levels in (("rhel:8", 0), ("rhel:9", 1)):
         target = described({"extends": preset, "cpu": 3}, "mine")
         world = installation_of(wheel({"p/a.so": elf()}), LoadOptions(target=target))
-        found = set(world.environment.subdirectories)
-        assert found & {"glibc-hwcaps/x86-64-v3"} == levels, preset
+        assert world.environment.subdirectories.count("glibc-hwcaps/x86-64-v3") == levels, preset
 
 
 def test_a_description_file_extends_a_preset() -> None:

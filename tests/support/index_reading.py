@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 from email.utils import parseaddr
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from packaging.metadata import Metadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
@@ -165,14 +165,9 @@ def _taken(platform: str) -> bool:
     if match:
         return match[2] in LINUX | ({"ppc64"} if match[1] == "many" else set())
     match = re.match(r"macosx_(\d+)_(\d+)_(.*)", platform)
-    return (
-        bool(match)
-        and match is not None
-        and (
-            match[3]
-            in "ppc ppc64 i386 x86_64 arm64 intel fat fat3 fat64 universal universal2".split()
-            and (match[1] == "10" or (match[1] in "11 12 13 14 15 26".split() and match[2] == "0"))
-        )
+    return match is not None and (
+        match[3] in "ppc ppc64 i386 x86_64 arm64 intel fat fat3 fat64 universal universal2".split()
+        and (match[1] == "10" or (match[1] in "11 12 13 14 15 26".split() and match[2] == "0"))
     )
 
 
@@ -217,7 +212,7 @@ def _fields(metadata: Any) -> str | None:
         *(not _is_url(url) for url in (metadata.home_page, metadata.download_url) if url),
         *(
             not (0 < len(label) <= 32 and _is_url(url))
-            for label, url in (metadata.project_urls or {}).items()
+            for label, url in cast("dict[str, str]", metadata.project_urls or {}).items()
         ),
         *(
             "@" not in parseaddr(value)[1]

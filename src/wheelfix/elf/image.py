@@ -340,7 +340,10 @@ def _sections(
         return ()
     budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(Section(*(*fields[:7], fields[8])) for fields in raw)
+    return tuple(
+        Section(name, type_, flags, addr, at, size, link, align)
+        for name, type_, flags, addr, at, size, link, _info, align, *_ in raw
+    )
 
 
 def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:

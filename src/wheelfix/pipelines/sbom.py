@@ -284,10 +284,8 @@ def _moved(
     evidence = component.get("evidence", {})
     if "occurrences" not in evidence:
         return component
-    occurrences = evidence["occurrences"]
-    if not isinstance(occurrences, list):
-        raise TypeError(occurrences)
-    if not occurrences:
+    occurrences: list[dict[str, Any]] = evidence["occurrences"]
+    if occurrences == []:
         return component
     locations = [found["location"] for found in occurrences]
     members = [place for location in locations for place in places(str(location))]
