@@ -8,7 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -51,14 +51,13 @@ def test_the_documents_configure_wheelfix(tmp_path: Path) -> None:
         assert configuration.settings_for(wheel) != Settings(), document
 
 
-def steps_of_workflows(value: Any) -> Iterator[dict[str, Any]]:
+def steps_of_workflows(value: object) -> Iterator[dict[str, Any]]:
     """Yield the steps of GitHub Actions in a document's YAML that use this project's action."""
     if isinstance(value, list):
-        steps: list[Any] = value
-        for inner in steps:
+        for inner in cast("list[object]", value):
             yield from steps_of_workflows(inner)
     elif isinstance(value, dict):
-        table: dict[str, Any] = value
+        table = cast("dict[str, object]", value)
         if "/wheelfix@" in str(table.get("uses")):
             yield table
         yield from steps_of_workflows(list(table.values()))
