@@ -123,7 +123,9 @@ def test_a_kept_name_serves_both_dependents_with_one_copy(two_ways: Path, tmp_pa
     assert outcome.output is not None, outcome
     assert outcome.after is not None
     assert "demo.libs/libwfboth.so.1" in outcome.after.elfs
-    [sbom] = [step for step in outcome.edits if step.title == "list what is grafted"]
+    [sbom] = [
+        step for step in outcome.edits if step.title == "list the grafted libraries in the SBOM"
+    ]
     assert "libwfboth.so.1" in str(sbom.edit)
     done = run(installed(outcome.output, tmp_path / "site"), CODE)
     assert done.stdout == "1 2\n", done.stderr

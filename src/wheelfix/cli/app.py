@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, _Entry] = {
     "tree": _Entry("Show the dependency graph of a wheel's libraries.", _EXPLAIN),
     "trace": _Entry("Run a command, and report the files it loads.", _EXPLAIN, wraps=True),
     "rule": _Entry("Explain a rule, or list all rules.", _CONFIGURE),
-    "init": _Entry("Write a table with every setting and its default.", _CONFIGURE),
+    "init": _Entry("Create a configuration file with every setting, as comments.", _CONFIGURE),
     "settings": _Entry("Show the settings in effect for a wheel, and their origin.", _CONFIGURE),
 }
 """Each command is the function of its name in the module of its name."""

@@ -386,7 +386,7 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
         wheel,
         grafting.borrowed(wheel, settings, job.definitions.host),
         "graft",
-        "take what another wheel of the product has",
+        "load the library from another wheel of the product",
     )
     whole = asking.graft(job.auditwheel, sharing, _graft_settings(settings), job.workdir)
     rest, owned = grafting.without_owned(whole, sharing, settings)
@@ -440,7 +440,7 @@ def _list_grafted(
     made = [step.edit for step in steps]
     taken = provided_libraries(wheel, job.settings.provider)
     edits = sbom_edits(libraries, packages, taken, wheel, made)
-    return plan_in_order(wheel, edits, "graft", "list what is grafted")[1]
+    return plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1]
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:

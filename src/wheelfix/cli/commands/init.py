@@ -19,7 +19,7 @@ def init(
         ),
     ] = False,
 ) -> None:
-    """Write a table with every setting and its default.
+    """Create a configuration file with every setting, as comments.
 
     It is appended to pyproject.toml in this directory; without one, a new wheelfix.toml is made.
     """
