@@ -23,7 +23,7 @@ from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
-from wheelfix.loader.target_platforms import find, names
+from wheelfix.loader.target_machines import find, names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import FAMILIES, fix_safety, rule_path
 from wheelfix.rules.registry import RULES, SET_RULES

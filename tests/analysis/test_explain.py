@@ -25,7 +25,7 @@ from wheelfix.budget import BudgetError
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import SearchOutcome
-from wheelfix.loader.target_platforms import find
+from wheelfix.loader.target_machines import find
 from wheelfix.reports.explain_formats import explanation_text, resolutions_text, roots_text
 from wheelfix.wheel.model import Wheel
 

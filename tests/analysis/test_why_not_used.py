@@ -4,7 +4,7 @@ from tests.support.values import elf, wheel
 from wheelfix.analysis.installation import Installation, LoadOptions, find_subject, installation_of
 from wheelfix.analysis.why_not_used import why_not
 from wheelfix.elf.model import Machine
-from wheelfix.loader.target_platforms import find
+from wheelfix.loader.target_machines import find
 from wheelfix.wheel.model import Wheel
 
 SITE = "/env/lib/python3.11/site-packages"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.analysis.providers import presets
-from wheelfix.loader import target_platforms
+from wheelfix.loader import target_machines
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.rules.plugins import all_rules
 
@@ -95,7 +95,7 @@ def test_elements_of_a_list() -> None:
 @pytest.mark.parametrize("command", ["check", "explain", "tree", "show", "why"])
 def test_targets(command: str) -> None:
     known = set(completed("wheelfix", command, "--target", ""))
-    assert known == set(target_platforms.names())
+    assert known == set(target_machines.names())
 
 
 @pytest.mark.parametrize("command", ["explain", "tree", "verify"])
@@ -111,7 +111,7 @@ def test_providers(command: str) -> None:
 
 def test_words_that_bash_divides() -> None:
     """bash divides at `:` and `=`, and replaces only what follows (COMP_WORDBREAKS)."""
-    releases = [name.partition(":")[2] for name in target_platforms.names() if "debian:" in name]
+    releases = [name.partition(":")[2] for name in target_machines.names() if "debian:" in name]
     assert completed("wheelfix", "check", "--target", "debian", ":") == releases
     assert completed("wheelfix", "check", "--target", "debian", ":", "1") == releases
     assert completed("wheelfix", "check", "--target", "=", "alm") == completed(

@@ -17,9 +17,9 @@ from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.installation import find_subject
 from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
+from wheelfix.host.installed_environment import read_planted, read_site
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.reachable_files import read_process
-from wheelfix.host.site import read_planted, read_site
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.reader import open_wheel
 

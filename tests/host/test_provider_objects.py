@@ -23,7 +23,7 @@ from wheelfix.cli.app import run
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.trace import trace
-from wheelfix.loader.target_platforms import default_name, find
+from wheelfix.loader.target_machines import default_name, find
 from wheelfix.pipelines.repair import repair
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.model import Wheel

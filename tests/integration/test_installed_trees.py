@@ -27,7 +27,7 @@ from wheelfix.analysis.installation import Installation, LoadOptions, installati
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options
-from wheelfix.loader import target_platforms
+from wheelfix.loader import target_machines
 from wheelfix.wheel.reader import open_wheel
 
 POLICIES = ("colocate", "search", "move")
@@ -568,7 +568,7 @@ def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, tree
         scheme = f"{scheme}/python{version}"
     with open_wheel(wheel) as archive:
         subject = archive.wheel
-    target = target_platforms.find(target_platforms.default_name(subject), subject)
+    target = target_machines.find(target_machines.default_name(subject), subject)
     world = installation_of(subject, LoadOptions(target=target, scheme=scheme))
     base = "/env/usr" if kind == "debian" else "/env"
     top = "usr/" if kind in {"debian", "lib64"} else ""

@@ -15,7 +15,7 @@ from tests.support.values import elf, wheel
 from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.installation import LoadOptions, Provenance
 from wheelfix.cli.app import run
-from wheelfix.loader.target_platforms import find
+from wheelfix.loader.target_machines import find
 from wheelfix.reports.graph_formats import (
     compared_text,
     dot,

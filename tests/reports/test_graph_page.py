@@ -15,7 +15,7 @@ from tests.support.many_objects import MISSING, wheel_of
 from tests.support.values import elf, wheel
 from wheelfix.analysis.graph import Change, Graph, changes_between, graph_of
 from wheelfix.analysis.installation import LoadOptions
-from wheelfix.loader.target_platforms import find
+from wheelfix.loader.target_machines import find
 from wheelfix.reports.graph_page import page
 from wheelfix.wheel.model import Wheel
 

@@ -16,7 +16,7 @@ from documentation.pages import site_pages
 from documentation.parts import EVERY_RULE, ROOT
 from wheelfix.cli.app import COMMANDS
 from wheelfix.errors import ExitCode
-from wheelfix.loader.target_platforms import names
+from wheelfix.loader.target_machines import names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import rule_address
 from wheelfix.settings import SETTING_FIELDS

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wheelfix.rules import files as contents
+from wheelfix.rules import installed_files as contents
 from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding

@@ -167,7 +167,7 @@ def test_a_broken_elf_does_not_stop_the_opening(tmp_path: Path) -> None:
 def test_large_members_are_streamed_to_an_unlinked_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wheelfix.wheel.member_contents.LARGE", 1000)
+    monkeypatch.setattr("wheelfix.wheel.read_contents.LARGE", 1000)
     library = shared_object(tmp_path / "x.so", libc=False)
     plain = os.urandom(3 * 2**20)
     path = make_wheel(tmp_path, files={"x.so": library, "plain": plain})

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_conditions import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.analysis.remedies import remedies
+from wheelfix.analysis.missing_library_advice import remedies
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.target_platforms import versions_too_new
-from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
+from wheelfix.loader.target_machines import versions_too_new
+from wheelfix.wheel.python_library_searches import LibrarySearch, SearchedPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,9 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load, load_all
-from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
+from wheelfix.loader.target_machines import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.python_searches import LibrarySearches
+from wheelfix.wheel.python_library_searches import LibrarySearches
 
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 

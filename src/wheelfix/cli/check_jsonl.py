@@ -9,9 +9,9 @@ from time import monotonic
 
 from wheelfix import __version__
 from wheelfix.cli.check_records import Record, Task, records, tasks
+from wheelfix.cli.check_reports import checkout
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
 from wheelfix.reports.check_content import RenderOptions, lowest_failing
 from wheelfix.rules.baseline import Baseline

@@ -15,7 +15,7 @@ from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check, unfinished
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.check_content import RenderOptions, digest, shown_path
-from wheelfix.reports.json_report import VERSION, record
+from wheelfix.reports.check_json import VERSION, record
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules

@@ -24,9 +24,9 @@ def rules(incomplete: str) -> list[tuple[str, str]]:
 
 def targets(incomplete: str) -> list[tuple[str, str]]:
     """Return the names of target platforms, after those that precede the last comma."""
-    from wheelfix.loader import target_platforms  # noqa: PLC0415 - as above
+    from wheelfix.loader import target_machines  # noqa: PLC0415 - as above
 
-    return _listed(incomplete, [(name, "") for name in target_platforms.names()])
+    return _listed(incomplete, [(name, "") for name in target_machines.names()])
 
 
 def schemes(incomplete: str) -> list[tuple[str, str]]:

@@ -12,11 +12,11 @@ from wheelfix.analysis.installation import LoadOptions, PlantedLibraries
 from wheelfix.cli import completion
 from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
+from wheelfix.host.installed_environment import read_planted
 from wheelfix.host.provider_objects import provider_files_of
-from wheelfix.host.site import read_planted
-from wheelfix.loader import target_platforms
+from wheelfix.loader import target_machines
 from wheelfix.loader.install_schemes import scheme_names
-from wheelfix.loader.target_platforms import Target
+from wheelfix.loader.target_machines import Target
 from wheelfix.settings import Group, Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -125,10 +125,10 @@ def target_of(
     Without `text`, it is the target that the platform tags promise, including those `beside`.
     """
     if text is None:
-        return target_platforms.find(target_platforms.default_name(wheel, beside), wheel)
+        return target_machines.find(target_machines.default_name(wheel, beside), wheel)
     path = Path(text)
     if path.suffix not in {".toml", ".json"}:
-        return target_platforms.find(text, wheel)
+        return target_machines.find(text, wheel)
     try:
         content = path.read_text(encoding="utf-8")
         table: object = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
@@ -138,7 +138,7 @@ def target_of(
         raise SettingsError(f"`{path}` is not {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):
         raise SettingsError(f"`{path}` must be a table with the keys of a target")
-    return target_platforms.described(cast("dict[str, object]", table), path.stem)
+    return target_machines.described(cast("dict[str, object]", table), path.stem)
 
 
 def read_wheel(path: Path) -> Wheel:

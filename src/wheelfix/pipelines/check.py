@@ -32,7 +32,7 @@ from wheelfix.rules.registry import (
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
-from wheelfix.rules.targets import targets_of
+from wheelfix.rules.target_machines import targets_of
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.sbom import listed_packages
-from wheelfix.rules.release_changes import (
+from wheelfix.rules.release_comparison import (
     Change,
     ChangeKind,
     Side,

@@ -5,11 +5,11 @@ from enum import StrEnum
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports import (
+    check_json,
     check_page,
     check_text,
     github,
     gitlab,
-    json_report,
     junit,
     markdown,
     sarif,
@@ -50,8 +50,8 @@ class Format(StrEnum):
 _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
     Format.FULL: check_text.render,
     Format.CONCISE: check_text.render_concise,
-    Format.JSON: json_report.render,
-    Format.JSONL: json_report.render_jsonl,
+    Format.JSON: check_json.render,
+    Format.JSONL: check_json.render_jsonl,
     Format.SARIF: sarif.render,
     Format.GITHUB: github.render,
     Format.GITLAB: gitlab.render,

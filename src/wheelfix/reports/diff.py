@@ -7,7 +7,7 @@ from wheelfix.pipelines.compare_releases import Comparison
 from wheelfix.reports.markdown import code_span, folded, prose
 from wheelfix.reports.printable import Colour, json_text, paint, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.release_changes import Change, ChangeKind
+from wheelfix.rules.release_comparison import Change, ChangeKind
 from wheelfix.text import counted, join_some
 
 _ITEMS, _MEMBERS = 5, 3

@@ -11,7 +11,7 @@ from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import LoadOptions
 from wheelfix.budget import BudgetError
 from wheelfix.grouping import grouped
-from wheelfix.loader.target_platforms import default_name, find
+from wheelfix.loader.target_machines import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wheelfix.pipelines.repair_result import Absent, GraftedFrom, Loads, Outcome
-from wheelfix.reports.json_report import problem, verdict_value
+from wheelfix.reports.check_json import problem, verdict_value
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
 

@@ -8,7 +8,7 @@ from wheelfix.analysis.graph import Graph, Node
 from wheelfix.analysis.installation import Provenance
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.loader.platform_libraries import is_dynamic_loader
-from wheelfix.reports.json_report import verdict_value
+from wheelfix.reports.check_json import verdict_value
 from wheelfix.reports.printable import printable
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name

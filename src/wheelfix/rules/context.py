@@ -22,7 +22,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.loading import load_each
-from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
+from wheelfix.loader.target_machines import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel

@@ -8,8 +8,8 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import ElfType
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
+from wheelfix.rules.installed_files import other_members, removal
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
 from wheelfix.wheel.model import Wheel

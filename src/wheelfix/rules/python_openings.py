@@ -12,7 +12,7 @@ from wheelfix.loader.install_schemes import Scheme, describe, installed, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.target_platforms import environment_of
+from wheelfix.loader.target_machines import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

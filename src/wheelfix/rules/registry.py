@@ -7,15 +7,15 @@ from typing import TypeVar
 from wheelfix.rules import (
     bundled_search_paths,
     drivers,
-    files,
     hardening,
     index,
+    installed_files,
     installers,
     leftovers,
+    loader_acceptance,
     metadata,
     module_names,
     needed_entries,
-    object_format,
     platform_tag,
     preload,
     provider_contents,
@@ -28,7 +28,7 @@ from wheelfix.rules import (
     size,
     sonames,
     stale_ignores,
-    targets,
+    target_machines,
     undefined_symbols,
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
@@ -60,9 +60,9 @@ RULES = rules_in(
     metadata,
     installers,
     index,
-    object_format,
+    loader_acceptance,
     hardening,
-    files,
+    installed_files,
     leftovers,
     size,
     platform_tag,
@@ -72,11 +72,11 @@ RULES = rules_in(
     provider_contents,
     provider_settings,
     drivers,
-    targets,
+    target_machines,
 )
 """All rules about one wheel, by code."""
 
-RELEASE_RULES = rules_in(SetRule, targets, release_set)
+RELEASE_RULES = rules_in(SetRule, target_machines, release_set)
 """Rules about all wheels of a run, most of them about the wheels of a release side by side."""
 
 IGNORE_RULES = rules_in(SetRule, stale_ignores)
@@ -88,13 +88,15 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-ARCHIVE_RULES = rules_in(Rule, metadata, index, files, leftovers, size)
+ARCHIVE_RULES = rules_in(Rule, metadata, index, installed_files, leftovers, size)
 """Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
 
-TARGET_RULES = rules_in(Rule, targets)
+TARGET_RULES = rules_in(Rule, target_machines)
 """Rules about the machines of `--target`."""
 
-REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
+REPORTING_RULES = rules_in(
+    Rule, undefined_symbols, loader_acceptance, hardening, size, target_machines
+)
 """Rules without fixes: left out while fixes are applied."""
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
-from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.installed_files import same_bytes
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Size
 from wheelfix.text import counted, in_units, join_some

@@ -17,7 +17,6 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
-from wheelfix.wheel.member_contents import Content, Inflate, read_contents
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
@@ -31,6 +30,7 @@ from wheelfix.wheel.model import (
 )
 from wheelfix.wheel.python_opens import Followed, followed
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, shown

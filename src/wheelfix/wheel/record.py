@@ -1,6 +1,6 @@
 """RECORD: the list of a wheel's files with their hashes and sizes (PEP 376, PEP 427).
 
-Everything here is a function of values; `member_contents` and `writer` compute the hashes.
+Everything here is a function of values; `read_contents` and `writer` compute the hashes.
 """
 
 import csv

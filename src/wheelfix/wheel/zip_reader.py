@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Self
 
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.member_contents import buffered
+from wheelfix.wheel.read_contents import buffered
 from wheelfix.wheel.zip_headers import (
     DAMAGED,
     DEFLATED,

@@ -12,12 +12,12 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
+from wheelfix.cli.check_reports import ReportWriter, parse_reports
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.dask_workers import dask_workers
-from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.loader.target_platforms import refuse_unknown
+from wheelfix.loader.target_machines import refuse_unknown
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import lowest_failing
@@ -27,7 +27,7 @@ from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Group, Settings
-from wheelfix.system.shared_fraction import SharedFraction, shared_fraction
+from wheelfix.system.shared_progress import SharedFraction, shared_fraction
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted, in_units

@@ -14,7 +14,7 @@ from wheelfix.reports import diff as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.diff import Judged
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.release_changes import ChangeKind
+from wheelfix.rules.release_comparison import ChangeKind
 from wheelfix.settings import Group
 
 

@@ -27,8 +27,8 @@ from wheelfix.cli.installation_options import (
 )
 from wheelfix.cli.options import TextOrJson, require_file
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.installed_environment import read_searches, read_site
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports.explain_formats import (
     explanation_text,
     explanation_value,
@@ -43,7 +43,7 @@ from wheelfix.settings import Group, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
+from wheelfix.wheel.python_library_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.reader import Archive, open_wheel
 

@@ -12,8 +12,8 @@ from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, write_file
 from wheelfix.cli.installation_options import parse_library_path, question_of, read_wheel, target_of
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.installed_environment import of_distribution, read_site, sizes_of
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.site import of_distribution, read_site, sizes_of
 from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import json_text

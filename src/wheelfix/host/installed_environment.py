@@ -21,8 +21,8 @@ from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
-from wheelfix.loader.target_platforms import Target, populate
-from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
+from wheelfix.loader.target_machines import Target, populate
+from wheelfix.wheel.python_library_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 
 _LIBRARY = re.compile(r"\.so(\.|$)")

@@ -18,10 +18,10 @@ from wheelfix.analysis.installation import Installation, Provenance, find_subjec
 from wheelfix.analysis.load_tree import how_found
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
+from wheelfix.host.installed_environment import read_planted, read_site
 from wheelfix.host.reachable_files import read_process
-from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.load_values import How
-from wheelfix.loader.target_platforms import find
+from wheelfix.loader.target_machines import find
 
 _HOW = {
     "RPATH": How.RPATH,

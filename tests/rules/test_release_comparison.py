@@ -16,7 +16,7 @@ from wheelfix.elf.model import VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.compare_releases import compare_wheels, pairs
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.release_changes import Change, ChangeKind, Side, compare, counterpart
+from wheelfix.rules.release_comparison import Change, ChangeKind, Side, compare, counterpart
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Member, Metadata, WheelName
 

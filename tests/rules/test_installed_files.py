@@ -15,7 +15,7 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Machine
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import files as contents
+from wheelfix.rules import installed_files as contents
 from wheelfix.rules.findings import Safety, Severity
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RemoveMember

@@ -13,7 +13,7 @@ from wheelfix.analysis.installation import LoadOptions, choose_scheme, installat
 from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.machines import MACHINES
-from wheelfix.loader.target_platforms import (
+from wheelfix.loader.target_machines import (
     abi_of,
     default_name,
     described,

@@ -19,7 +19,7 @@ from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.check import check
 from wheelfix.rules import hardening
-from wheelfix.rules import object_format as loadability
+from wheelfix.rules import loader_acceptance as loadability
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in

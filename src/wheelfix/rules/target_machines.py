@@ -1,6 +1,6 @@
 """Whether the wheel loads on the machines of `--target`.
 
-The libraries of a machine are data (`loader.target_platforms`). Loading is simulated as installed
+The libraries of a machine are data (`loader.target_machines`). Loading is simulated as installed
 by the first scheme, and each problem is reported once per machine and cause.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.target_platforms import (
+from wheelfix.loader.target_machines import (
     Target,
     default_name,
     is_page,
@@ -19,7 +19,7 @@ from wheelfix.loader.target_platforms import (
 )
 from wheelfix.rules.context import Context, SetContext, TargetLoads, applicable
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.object_format import possible_pages, requires_executable_stack
+from wheelfix.rules.loader_acceptance import possible_pages, requires_executable_stack
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import join_some
