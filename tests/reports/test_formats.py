@@ -351,6 +351,33 @@ def test_json_is_valid_by_its_schema() -> None:
     assert len(list(validator(schema).iter_errors(broken))) == 2
 
 
+@pytest.mark.parametrize(
+    ("schema", "form"), [("check", Format.JSON), ("check-record", Format.JSONL)]
+)
+def test_every_key_that_is_written_is_in_the_schema(schema: str, form: Format) -> None:
+    """Readers accept unknown keys, so the schema itself does not forbid them."""
+    source = files("wheelfix.reports").joinpath(f"schemas/{schema}.schema.json")
+    validator = jsonschema.Draft202012Validator(closed(json.loads(source.read_text("utf-8"))))
+    text = render(found(), form, OPTIONS)
+    for report in map(json.loads, text.splitlines() if form is Format.JSONL else [text]):
+        validator.validate(report)
+        report["surplus"] = 1
+        assert not validator.is_valid(report)
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema whose objects have no keys but those it defines; `about` is a part of two."""
+    if isinstance(schema, list):
+        return [closed(item) for item in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = {
+        key: value if key == "about" else closed(value)
+        for key, value in cast("dict[str, object]", schema).items()
+    }
+    return {"unevaluatedProperties": False, **table} if "properties" in table else table
+
+
 def test_the_summary_of_json_counts_its_findings() -> None:
     report = json.loads(render(found(), Format.JSON, OPTIONS))
     everything = [*report["findings"], *(f for w in report["wheels"] for f in w["findings"])]

@@ -13,11 +13,12 @@ from wheelfix.wheel.model import Wheel
 
 @rule("WF825", "bundled-driver", Severity.WARNING)
 def bundled_driver(context: Context) -> Iterator[Hit]:
-    """Wheel bundles a library of the machine's graphics driver or display.
+    """Wheel bundles a library that belongs to a driver or the display of the machine.
 
     ## What it does
     Reports bundled libraries that must come from the user's machine: those of the NVIDIA driver,
-    OpenGL dispatchers and drivers, GBM, libX11. `repair` never grafts them.
+    OpenGL dispatchers and drivers, GBM, libX11, and those that load RDMA drivers (libibverbs).
+    `repair` never grafts them.
 
     ## Why is this bad?
     The copy does not match the kernel module, finds no driver, or has a second set of state in the
