@@ -32,6 +32,12 @@ class Size(int):
 NO_LIMIT = Size(0)
 
 
+class Specifier(str):
+    """Versions, as PEP 440 writes them: `>=1.2`."""
+
+    __slots__ = ()
+
+
 class ZipCodec(StrEnum):
     """The library that compresses new and changed members."""
 
@@ -294,6 +300,13 @@ _DIFF = ("diff",)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a run."""
+
+    required_version: Specifier | None = Setting(
+        "Versions of wheelfix that may run with this file (PEP 440).",
+        commands=(),
+        is_run_wide=True,
+        example=">=0.1",
+    ).default(None)
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
     wheel_dir: Path = Setting(

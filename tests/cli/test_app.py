@@ -505,12 +505,18 @@ FLAGS: dict[str, tuple[str, Any]] = {
 }
 
 
+WITHOUT_FLAG = ["required_version"]
+"""Settings that only a file can have a reason for."""
+WITH_FLAG = [field for field in SETTING_FIELDS if field.name not in WITHOUT_FLAG]
+
+
 def test_every_setting_has_its_flag_below() -> None:
-    assert list(FLAGS) == [field.name for field in SETTING_FIELDS]
+    assert list(FLAGS) == [field.name for field in WITH_FLAG]
+    assert [field.name for field in SETTING_FIELDS if not field.setting.commands] == WITHOUT_FLAG
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("field", SETTING_FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("field", WITH_FLAG, ids=lambda field: field.name)
 def test_a_flag_sets_its_setting_and_no_other(field: SettingField) -> None:
     line, value = FLAGS[field.name]
     assert field.setting.commands

@@ -3,6 +3,7 @@
 from typing import Any
 
 EVERYTHING: dict[str, Any] = {
+    "required-version": ">=0.1",
     "wheel-dir": "out",
     "plat": "manylinux_2_28_x86_64",
     "lib-sdir": "/_libs",

@@ -14,6 +14,8 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from wheelfix.errors import SettingsError
 from wheelfix.settings import (
     SCHEMES,
@@ -24,6 +26,7 @@ from wheelfix.settings import (
     Settings,
     SeverityLabel,
     Size,
+    Specifier,
     Suffix,
     name_of,
 )
@@ -147,6 +150,17 @@ def _text(given: object, where: str) -> str:
     if not isinstance(given, str) or not given.strip() or "\0" in given:
         raise SettingsError(f"{where} is {_shown(given)}; it must be a string that is not empty")
     return given
+
+
+def _specifier(given: object, where: str) -> Specifier:
+    text = _text(given, where)
+    try:
+        return Specifier(SpecifierSet(text))
+    except InvalidSpecifier as error:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be a version specifier (PEP 440)",
+            hint="such as `>=0.1` or `==0.1.*`",
+        ) from error
 
 
 def _suffix(given: object, where: str) -> Suffix:
@@ -345,6 +359,7 @@ _KINDS: Mapping[object, Kind] = {
     bool: Kind(_boolean, {"type": "boolean"}, bool),
     str: Kind(_text, TEXT_SCHEMA, str),
     str | None: Kind(_text, TEXT_SCHEMA, str),
+    Specifier | None: Kind(_specifier, TEXT_SCHEMA, str),
     Path: Kind(_path, TEXT_SCHEMA, Path),
     Suffix: Kind(_suffix, {"type": "string", "pattern": _SUFFIX}, str),
     Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
