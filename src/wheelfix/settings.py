@@ -82,6 +82,16 @@ class SearchPathTag(StrEnum):
     """DT_RUNPATH on every object with a search path."""
 
 
+class Licenses(StrEnum):
+    """What a repair adds to the wheel on the licences of the libraries that it grafts."""
+
+    OFF = "off"
+    TEXTS = "texts"
+    """Their texts, each with a `License-File` line in METADATA."""
+    EXPRESSION = "expression"
+    """Also their SPDX expressions, in the `License-Expression` of a wheel that has one."""
+
+
 class SacrificialEntry(StrEnum):
     """A harmless first search path entry, for tools that rewrite or drop the first entry."""
 
@@ -178,6 +188,20 @@ class Requirement:
     """A glob for its file name or SONAME before the graft."""
     symbols: tuple[str, ...] = ()
     """Globs; at least one defined symbol must match each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """Code in the wheel that no package database knows: grafted, linked statically, or copied."""
+
+    name: str
+    version: str = ""
+    license: str = ""
+    """An SPDX expression; empty if it is not stated."""
+    license_files: tuple[str, ...] = ()
+    """Paths of its licence texts on this machine."""
+    libraries: tuple[str, ...] = ()
+    """Globs for the file names, before the graft, of the grafted libraries that are part of it."""
 
 
 SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
@@ -508,6 +532,22 @@ class Settings:
         "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
         group=Group.GRAFT,
         metavar="LIBRARY[=SYMBOL,...]",
+    ).default(())
+    licenses: Licenses = Setting(
+        "What to add on the licences of grafted libraries: off, texts, or expression, which also "
+        "extends the License-Expression.",
+        commands=_REPAIR,
+    ).default(Licenses.TEXTS)
+    component: tuple[Component, ...] = Setting(
+        "Code in the wheel that no package database knows, for the licences and the SBOM: name, "
+        "version, license, license-files, libraries.",
+        is_added=True,
+        commands=(),
+    ).default(())
+    sbom_include: tuple[str, ...] = Setting(
+        "Copy this SBOM, such as one of cargo's, into the wheel (PEP 770); repeatable.",
+        metavar="FILE",
+        commands=_REPAIR,
     ).default(())
     target: tuple[str, ...] = Setting(
         "Machines that must load the wheel, such as "

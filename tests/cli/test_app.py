@@ -28,6 +28,7 @@ from wheelfix.settings import (
     DataLibraries,
     FailOn,
     Index,
+    Licenses,
     Patcher,
     Provider,
     ProviderBy,
@@ -490,6 +491,8 @@ FLAGS: dict[str, tuple[str, Any]] = {
         "--require libx.so=x_*,y_*",
         (Requirement(library="libx.so", symbols=("x_*", "y_*")),),
     ),
+    "licenses": ("--licenses off", Licenses.OFF),
+    "sbom_include": ("--sbom-include demo.cdx.json", ("demo.cdx.json",)),
     "target": ("--target debian:11,page:64k", ("debian:11", "page:64k")),
     "fail_on": ("--fail-on never", FailOn.NEVER),
     "show": ("--show notes", Show.NOTES),
@@ -505,7 +508,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
 }
 
 
-WITHOUT_FLAG = ["required_version"]
+WITHOUT_FLAG = ["required_version", "component"]
 """Settings that only a file can have a reason for."""
 WITH_FLAG = [field for field in SETTING_FIELDS if field.name not in WITHOUT_FLAG]
 

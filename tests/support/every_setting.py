@@ -50,6 +50,17 @@ EVERYTHING: dict[str, Any] = {
     "max-size": "50MB",
     "max-file-size": "20 MiB",
     "max-growth": 20,
+    "licenses": "expression",
+    "component": [
+        {
+            "name": "zlib",
+            "version": "1.3.1",
+            "license": "Zlib",
+            "license-files": ["zlib/LICENSE"],
+            "libraries": ["libz.so.*"],
+        }
+    ],
+    "sbom-include": ["demo.cdx.json"],
     "target": ["debian:11", "page:64k"],
     "show": "notes",
     "verify": True,

@@ -21,13 +21,20 @@ from wheelfix.errors import (
 )
 from wheelfix.grouping import values_by_key
 from wheelfix.host.available_libraries import HostLibraries
-from wheelfix.host.os_packages import Package, owners
+from wheelfix.host.os_packages import LicenceFile, Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply, codec_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
+from wheelfix.pipelines.licences import (
+    Text,
+    described,
+    included_sboms,
+    licence_edits,
+    licence_texts,
+)
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
@@ -45,7 +52,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_pure,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import places_of, sbom_edits
+from wheelfix.pipelines.sbom import Origins, places_of, sbom_edits
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -58,7 +65,7 @@ from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import EVERY, Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Patcher, Settings
+from wheelfix.settings import Licenses, Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
@@ -434,13 +441,29 @@ def _list_grafted(
     packages: Mapping[Path, Package],
     steps: Sequence[PlannedEdit],
 ) -> tuple[PlannedEdit, ...]:
-    """Add the SBOM last: it names the wheel, and all the members that hold a library."""
-    if not steps:
+    """Add licences, and the SBOM last: it names the wheel, and the members of each library."""
+    settings = job.settings
+    if not (steps or settings.component or settings.sbom_include):
         return ()
     made = [step.edit for step in steps]
-    taken = provided_libraries(wheel, job.settings.provider)
-    edits = sbom_edits(libraries, packages, taken, wheel, made)
-    return plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1]
+    taken = provided_libraries(wheel, settings.provider)
+    known, parts = described(libraries, packages, settings.component)
+    all_parts = (*known.values(), *parts)
+    texts: Mapping[LicenceFile, Text] = {}
+    if settings.licenses is not Licenses.OFF:
+        texts = licence_texts(all_parts, wheel, job.archive.read)
+    wheel, owed = plan_in_order(
+        wheel,
+        (
+            *licence_edits(texts.values(), all_parts, wheel, settings.licenses),
+            *included_sboms(settings.sbom_include, wheel, job.archive.read),
+        ),
+        "graft",
+        "add licences and SBOMs",
+    )
+    origins = Origins(packages=known, parts=parts, texts=texts)
+    edits = sbom_edits(libraries, origins, taken, wheel, made)
+    return (*owed, *plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1])
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ class Draft:
         """Name, tags, metadata; its tables of members and objects are those of the beginning."""
         self.elfs = dict(wheel.elfs)
         self.sources = dict(wheel.sources)
+        self.texts = dict(wheel.texts)
         self._members = {member.name: member for member in wheel.members}
         self._added: dict[str, Member] = {}
 
@@ -40,6 +41,11 @@ class Draft:
         table[name] = table.get(name, new)._replace(size=new.size, compressed_size=0)
         self.sources[name] = content
 
+    def write_text(self, name: str, content: bytes) -> None:
+        """Set what a text of the dist-info folder says."""
+        if name.startswith(f"{self.header.dist_info}/"):
+            self.texts[name] = content.decode("utf-8", "replace")
+
     def move(self, old: str, new: str) -> None:
         """Rename a member. Raises `PlanConflictError` if the wheel has `new` already."""
         if new in self._members:
@@ -52,10 +58,12 @@ class Draft:
             self.elfs[new] = self.elfs.pop(old)
         if old in self.sources:
             self.sources[new] = self.sources.pop(old)
+        if old in self.texts:
+            self.texts[new] = self.texts.pop(old)
 
     def remove(self, name: str) -> None:
         """Remove a member, if it is there."""
-        for table in (self._members, self._added, self.elfs, self.sources):
+        for table in (self._members, self._added, self.elfs, self.sources, self.texts):
             table.pop(name, None)
 
     def finish(self) -> Wheel:
@@ -73,4 +81,5 @@ class Draft:
             members=members,
             elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
             sources=self.sources,
+            texts=self.texts,
         )

@@ -170,7 +170,8 @@ def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -
 def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
-    `wheel-dir` and `baseline` are relative to the file's directory. Raises `SettingsError`.
+    `wheel-dir`, `baseline`, `sbom-include` and the `license-files` of components are relative to
+    the file's directory. Raises `SettingsError`.
     """
     path = explicit or find_file(start)
     if path is None:
@@ -216,8 +217,25 @@ def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[s
     """Return `table` with relative paths below `directory`."""
     if directory is None:
         return table
-    relative = {key: table[key] for key in ("wheel-dir", "baseline") if key in table}
-    return {**table, **{k: str(directory / v) for k, v in relative.items() if isinstance(v, str)}}
+
+    def below(given: object) -> object:
+        if isinstance(given, str):
+            return str(directory / given)
+        return [*map(below, given)] if isinstance(given, list) else given
+
+    moved = {key: below(table[key]) for key in _PATHS if key in table}
+    if isinstance(parts := table.get("component"), list):
+        moved["component"] = [
+            {**part, _FILES: below(part[_FILES])}
+            if isinstance(part, dict) and _FILES in part
+            else part
+            for part in parts
+        ]
+    return {**table, **moved}
+
+
+_PATHS = ("wheel-dir", "baseline", "sbom-include")
+_FILES = "license-files"
 
 
 def _overrides(document: Document) -> Iterable[Layer]:
