@@ -392,6 +392,11 @@ class Settings:
         group=Group.WRITING,
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
+    normalize: bool = Setting(
+        "Compress all members anew, in a fixed order, with the same date and mode everywhere, so "
+        "that builds with the same files give the same wheel.",
+        commands=_REPAIR,
+    ).default(False)
     ldpaths: str | None = Setting(
         "Colon-separated directories to search for external libraries, instead of the system's.",
         group=Group.GRAFT,

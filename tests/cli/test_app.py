@@ -461,6 +461,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "strip": ("--strip", True),
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
+    "normalize": ("--normalize", True),
     "ldpaths": ("--ldpaths /x:/y", "/x:/y"),
     "isa_ext_check": ("--disable-isa-ext-check", False),
     "allow_pure_python_wheel": ("--allow-pure-python-wheel", True),

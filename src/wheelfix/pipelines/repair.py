@@ -25,7 +25,7 @@ from wheelfix.host.os_packages import LicenceFile, Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import apply, codec_of
+from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.licences import (
@@ -68,7 +68,7 @@ from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Licenses, Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.edits import NormalizeMembers, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -218,6 +218,8 @@ def _repaired(job: _Job) -> Outcome:
             outcome = _with_remaining(outcome, (*outcome.remaining, *failed))
         if outcome.status is Status.REJECTED:
             return outcome
+        if job.settings.normalize and _has_same_bytes(job.archive, pending):
+            outcome = replace(outcome, status=Status.UNCHANGED, edits=())
         return replace(outcome, output=pending.publish())
 
 
@@ -317,7 +319,9 @@ def _decide(job: _Job) -> _Plan:
     fixing = tuple(rule for rule in rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))
+        order = _normalize(after.wheel, settings)
+        after = after.after([step.edit for step in order])
+        return _Plan(found=found, after=after, edits=(*edits, *order), messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
@@ -333,6 +337,7 @@ def _decide(job: _Job) -> _Plan:
     sources = [library.host.source for library in graft.libraries]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
     listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
+    listing = (*listing, *_normalize(stripped, settings))
     return _Plan(
         found=found,
         after=fixed.after([step.edit for step in (*strips, *listing)]),
@@ -434,6 +439,11 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
     return plan_in_order(wheel, edits, "strip", "strip symbols")
 
 
+def _normalize(wheel: Wheel, settings: Settings) -> tuple[PlannedEdit, ...]:
+    edits = [NormalizeMembers()] if settings.normalize else []
+    return plan_in_order(wheel, edits, "pack", "make the wheel independent of its build")[1]
+
+
 def _list_grafted(
     job: _Job,
     wheel: Wheel,
@@ -506,18 +516,51 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     after = plan.after.wheel
     edits = [step.edit for step in plan.edits]
     applied = apply(archive, after, edits, job.workdir, settings.patcher)
+    epoch = _epoch(job.auditwheel.environ)
+    if settings.normalize:
+        content = {**_inflated(job, after, applied), **applied.content}
+        epoch, rows = epoch or 0, frozenset(row.name for row in archive.wheel.record)
+    else:
+        content = {**_with_false_rows(job, after, applied.moved), **applied.content}
+        rows = job.false_rows
     pending = write_wheel(
         archive,
         after,
-        {**_with_false_rows(job, after, applied.moved), **applied.content},
+        content,
         applied.moved,
         settings.wheel_dir,
-        false_rows=job.false_rows,
+        false_rows=rows,
         codec=job.codec,
         level=settings.zip_level,
-        epoch=_epoch(job.auditwheel.environ),
+        epoch=epoch,
     )
     return pending, applied.ways
+
+
+def _inflated(job: _Job, after: Wheel, applied: Applied) -> dict[str, Path]:
+    """Return the members that keep their content as files, to be compressed anew."""
+    found: dict[str, Path] = {}
+    for number, member in enumerate(after.members):
+        name = member.name
+        if name in applied.content or name == f"{after.dist_info}/RECORD":
+            continue
+        origin = applied.moved.get(name, name)
+        if origin in job.archive.entries:
+            found[name] = job.workdir / f"inflated-{number}"
+            with found[name].open("wb") as file:
+                file.writelines(job.archive.inflated(origin))
+    return found
+
+
+def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:
+    if pending.size != archive.size:
+        return False
+    step = 2**20
+    with pending.path.open("rb") as file:
+        return all(
+            archive.read_at(at, min(step, archive.size - at)) == file.read(step)
+            for at in range(0, archive.size, step)
+        )
 
 
 def _with_false_rows(job: _Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:

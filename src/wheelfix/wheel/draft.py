@@ -7,6 +7,7 @@ from wheelfix.errors import PlanConflictError
 from wheelfix.wheel.model import Member, Wheel
 
 _SOURCE_MODE = 0o100644
+_PROGRAM = 0o100755
 
 
 class Draft:
@@ -65,6 +66,20 @@ class Draft:
         """Remove a member, if it is there."""
         for table in (self._members, self._added, self.elfs, self.sources, self.texts):
             table.pop(name, None)
+
+    def normalize(self) -> None:
+        """Sort the members, dist-info and RECORD last; only the bit for execution is kept."""
+        folder = f"{self.header.dist_info}/"
+
+        def place(member: Member) -> tuple[bool, bool, str]:
+            name = member.name
+            return name.startswith(folder), name == f"{folder}RECORD", name
+
+        self._members = {
+            member.name: member._replace(mode=_PROGRAM if member.mode & 0o111 else _SOURCE_MODE)
+            for member in sorted((*self._members.values(), *self._added.values()), key=place)
+        }
+        self._added = {}
 
     def finish(self) -> Wheel:
         """Return the edited wheel, with new members before the metadata.

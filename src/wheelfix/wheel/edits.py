@@ -494,3 +494,18 @@ class SetLicenseExpression(Edit):
     def apply(self, draft: Draft) -> None:
         metadata = with_license_expression(draft.header.metadata, self.expression)
         draft.header = replace(draft.header, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalizeMembers(Edit):
+    """Put the members into a fixed order, and give them one of two modes."""
+
+    question: ClassVar[str] = "order"
+
+    def change(self, draft: Draft) -> Change:
+        return Change(
+            str(draft.header.name), "dates, order and modes of the build", "the same for each build"
+        )
+
+    def apply(self, draft: Draft) -> None:
+        draft.normalize()
