@@ -327,6 +327,7 @@ class Settings:
 
     required_version: Specifier | None = Setting(
         "Versions of wheelfix that may run with this file (PEP 440).",
+        group=Group.GENERAL,
         commands=(),
         is_run_wide=True,
         example=">=0.1",
@@ -395,6 +396,7 @@ class Settings:
     normalize: bool = Setting(
         "Compress all members anew, in a fixed order, with the same date and mode everywhere, so "
         "that builds with the same files give the same wheel.",
+        group=Group.WRITING,
         commands=_REPAIR,
     ).default(False)
     ldpaths: str | None = Setting(
@@ -541,16 +543,19 @@ class Settings:
     licenses: Licenses = Setting(
         "What to add on the licences of grafted libraries: off, texts, or expression, which also "
         "extends the License-Expression.",
+        group=Group.GRAFT,
         commands=_REPAIR,
     ).default(Licenses.TEXTS)
     component: tuple[Component, ...] = Setting(
         "Code in the wheel that no package database knows, for the licences and the SBOM: name, "
         "version, license, license-files, libraries.",
+        group=Group.GRAFT,
         is_added=True,
         commands=(),
     ).default(())
     sbom_include: tuple[str, ...] = Setting(
         "Copy this SBOM, such as one of cargo's, into the wheel (PEP 770); repeatable.",
+        group=Group.GRAFT,
         metavar="FILE",
         commands=_REPAIR,
     ).default(())

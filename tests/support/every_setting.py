@@ -50,7 +50,6 @@ EVERYTHING: dict[str, Any] = {
     "max-size": "50MB",
     "max-file-size": "20 MiB",
     "max-growth": 20,
-    "against": ["old.whl"],
     "normalize": True,
     "licenses": "expression",
     "component": [
