@@ -207,11 +207,28 @@ def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Pat
     assert f"{BUNDLED}/common-licenses/GPL-3" in files
 
 
-def test_a_licence_that_names_the_library_is_its_text(tmp_path: Path, library: Path) -> None:
-    """As numpy and scipy keep them by hand."""
-    own = b"Files: demo.libs/libowed*.so\n"
-    wheel = _wheel(tmp_path, library, files={f"{INFO}/licenses/LICENSE.txt": own})
-    assert _lacking(_repair(wheel, library.parent).output) == set()
+@pytest.mark.parametrize(
+    ("file", "text", "lacking"),
+    [
+        ("libgfortran-040039e1-0352e75f.so.5", "Files: numpy.libs/libgfortran*.so", False),
+        ("libscipy_openblas64_-1a2b3c4d.so", "Files: numpy.libs/libscipy_openblas*.so", False),
+        ("libXau-154567c4.so.6.0.0", "===== XAU =====", False),
+        ("libXau-154567c4.so.6.0.0", "taxation", True),
+        ("libz-1a2b3c4d.so.1", "any prize", True),
+        ("libz-1a2b3c4d.so.1", "libz.so", False),
+    ],
+)
+def test_a_licence_that_names_the_library_is_its_text(
+    tmp_path: Path, file: str, text: str, *, lacking: bool
+) -> None:
+    """As numpy, scipy and Pillow keep them by hand."""
+    member = f"demo.libs/{file}"
+    library = build.shared_object(tmp_path / file, soname=file)
+    files: dict[str, bytes | str | Path] = {
+        member: library,
+        f"{INFO}/licenses/LICENSE.txt": text.encode(),
+    }
+    assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
 
 
 def test_sboms_of_others_are_copied(tmp_path: Path, library: Path) -> None:

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, is_licence
 
 
@@ -20,7 +19,7 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for the licence of each library in a folder of grafted libraries: the SBOM names a text
-    that is in the wheel, or a licence text in `*.dist-info` names the library, as in
+    that is in the wheel, or a licence text in `*.dist-info` names the library, as numpy's does with
     `Files: numpy.libs/libgfortran*.so`.
 
     ## Why is this bad?
@@ -49,19 +48,27 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
         text.lower() for name, text in wheel.texts.items() if is_licence(name, wheel.dist_info)
     ]
     for member in vendored:
-        stem = _stem(posixpath.basename(member))
-        if member not in stated and not any(stem in text for text in texts):
+        name = _name(posixpath.basename(member))
+        if member not in stated and not any(map(name.search, texts)):
             yield Hit(
                 message="no licence text in the wheel is known to be that of this library",
                 member=member,
-                hint="let `wheelfix repair` graft it, or state it in [[tool.wheelfix.component]]",
+                hint="let `wheelfix repair` graft it, with [[tool.wheelfix.component]] where its "
+                "package has no text",
             )
 
 
-def _stem(file: str) -> str:
-    """Return the part of a library's name by which a licence may name it: `libscipy_openblas`."""
-    name = original_name(file).partition(".so")[0].lower()
-    return re.sub(r"[-_.0-9]+\Z", "", name) or name
+def _name(file: str) -> re.Pattern[str]:
+    """Return what a licence text may call a library: `libscipy_openblas*`, or `Xau` for libXau.
+
+    A library of a build dependency may have been grafted twice, with a hash of each time.
+    """
+    stem = re.sub(r"(?:-[0-9a-f]{8})+\Z", "", file.partition(".so")[0])
+    stem = re.sub(r"[-_.0-9]+\Z", "", stem) or stem
+    bare = stem.removeprefix("lib")
+    words = [stem, *([bare] if len(bare) > 2 else [])]
+    found = "|".join(map(re.escape, words))
+    return re.compile(rf"(?<![a-z0-9])(?:{found})", re.IGNORECASE)
 
 
 def _members_with_text(wheel: Wheel) -> Iterator[str]:
