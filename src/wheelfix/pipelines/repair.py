@@ -473,7 +473,10 @@ def _list_grafted(
     )
     origins = Origins(packages=known, parts=parts, texts=texts)
     edits = sbom_edits(libraries, origins, taken, wheel, made)
-    return (*owed, *plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1])
+    return (
+        *owed,
+        *plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1],
+    )
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:
