@@ -86,6 +86,8 @@ def _setting(field: SettingField, schema: Mapping[str, Any]) -> str:
         ("Commands", ", ".join(f"[{name}](commands/{name}.md)" for name in setting.commands)),
         ("Environment", ", ".join(code(variable) for variable in variables if variable)),
     ]
+    if not setting.commands:  # a setting that only a file can have
+        rows = rows[:2]
     if setting.is_added:
         rows.append(("Layers", "values add up: file, environment, flags"))
     if setting.is_run_wide:

@@ -32,6 +32,12 @@ class Size(int):
 NO_LIMIT = Size(0)
 
 
+class Specifier(str):
+    """Versions, as PEP 440 writes them: `>=1.2`."""
+
+    __slots__ = ()
+
+
 class ZipCodec(StrEnum):
     """The library that compresses new and changed members."""
 
@@ -74,6 +80,16 @@ class SearchPathTag(StrEnum):
     """DT_RPATH on every object with a search path."""
     RUNPATH = "runpath"
     """DT_RUNPATH on every object with a search path."""
+
+
+class Licenses(StrEnum):
+    """What a repair adds to the wheel on the licences of the libraries that it grafts."""
+
+    OFF = "off"
+    TEXTS = "texts"
+    """Their texts, each with a `License-File` line in METADATA."""
+    EXPRESSION = "expression"
+    """Also their SPDX expressions, in the `License-Expression` of a wheel that has one."""
 
 
 class SacrificialEntry(StrEnum):
@@ -172,6 +188,20 @@ class Requirement:
     """A glob for its file name or SONAME before the graft."""
     symbols: tuple[str, ...] = ()
     """Globs; at least one defined symbol must match each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """Code in the wheel that no package database knows: grafted, linked statically, or copied."""
+
+    name: str
+    version: str = ""
+    license: str = ""
+    """An SPDX expression; empty if it is not stated."""
+    license_files: tuple[str, ...] = ()
+    """Paths of its licence texts on this machine."""
+    libraries: tuple[str, ...] = ()
+    """Globs for the file names, before the graft, of the grafted libraries that are part of it."""
 
 
 SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
@@ -295,6 +325,14 @@ _DIFF = ("diff",)
 class Settings:
     """All settings of a run."""
 
+    required_version: Specifier | None = Setting(
+        "Versions of wheelfix that may run with this file (PEP 440).",
+        group=Group.GENERAL,
+        commands=(),
+        is_run_wide=True,
+        example=">=0.1",
+    ).default(None)
+
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
     wheel_dir: Path = Setting(
         "Directory to write repaired wheels to.",
@@ -355,6 +393,12 @@ class Settings:
         group=Group.WRITING,
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
+    normalize: bool = Setting(
+        "Compress all members anew, in a fixed order, with the same date and mode everywhere, so "
+        "that builds with the same files give the same wheel.",
+        group=Group.WRITING,
+        commands=_REPAIR,
+    ).default(False)
     ldpaths: str | None = Setting(
         "Colon-separated directories to search for external libraries, instead of the system's.",
         group=Group.GRAFT,
@@ -495,6 +539,25 @@ class Settings:
         "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
         group=Group.GRAFT,
         metavar="LIBRARY[=SYMBOL,...]",
+    ).default(())
+    licenses: Licenses = Setting(
+        "What to add on the licences of grafted libraries: off, texts, or expression, which also "
+        "extends the License-Expression.",
+        group=Group.GRAFT,
+        commands=_REPAIR,
+    ).default(Licenses.TEXTS)
+    component: tuple[Component, ...] = Setting(
+        "Code in the wheel that no package database knows, for the licences and the SBOM: name, "
+        "version, license, license-files, libraries.",
+        group=Group.GRAFT,
+        is_added=True,
+        commands=(),
+    ).default(())
+    sbom_include: tuple[str, ...] = Setting(
+        "Copy this SBOM, such as one of cargo's, into the wheel (PEP 770); repeatable.",
+        group=Group.GRAFT,
+        metavar="FILE",
+        commands=_REPAIR,
     ).default(())
     target: tuple[str, ...] = Setting(
         "Machines that must load the wheel, such as "

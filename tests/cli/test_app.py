@@ -28,6 +28,7 @@ from wheelfix.settings import (
     DataLibraries,
     FailOn,
     Index,
+    Licenses,
     Patcher,
     Provider,
     ProviderBy,
@@ -460,6 +461,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "strip": ("--strip", True),
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
+    "normalize": ("--normalize", True),
     "ldpaths": ("--ldpaths /x:/y", "/x:/y"),
     "isa_ext_check": ("--disable-isa-ext-check", False),
     "allow_pure_python_wheel": ("--allow-pure-python-wheel", True),
@@ -490,6 +492,8 @@ FLAGS: dict[str, tuple[str, Any]] = {
         "--require libx.so=x_*,y_*",
         (Requirement(library="libx.so", symbols=("x_*", "y_*")),),
     ),
+    "licenses": ("--licenses off", Licenses.OFF),
+    "sbom_include": ("--sbom-include demo.cdx.json", ("demo.cdx.json",)),
     "target": ("--target debian:11,page:64k", ("debian:11", "page:64k")),
     "fail_on": ("--fail-on never", FailOn.NEVER),
     "show": ("--show notes", Show.NOTES),
@@ -505,12 +509,18 @@ FLAGS: dict[str, tuple[str, Any]] = {
 }
 
 
+WITHOUT_FLAG = ["required_version", "component"]
+"""Settings that only a file can have a reason for."""
+WITH_FLAG = [field for field in SETTING_FIELDS if field.name not in WITHOUT_FLAG]
+
+
 def test_every_setting_has_its_flag_below() -> None:
-    assert list(FLAGS) == [field.name for field in SETTING_FIELDS]
+    assert list(FLAGS) == [field.name for field in WITH_FLAG]
+    assert [field.name for field in SETTING_FIELDS if not field.setting.commands] == WITHOUT_FLAG
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("field", SETTING_FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("field", WITH_FLAG, ids=lambda field: field.name)
 def test_a_flag_sets_its_setting_and_no_other(field: SettingField) -> None:
     line, value = FLAGS[field.name]
     assert field.setting.commands

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import wheelfix
 from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
@@ -288,6 +289,67 @@ def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) 
     with pytest.raises(SettingsError) as caught:
         read_configuration(tmp_path, None).check(RULES)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("jobs = 2\nnothing = 1\n", ":2: there is no setting `nothing`"),
+        ("# first\n\njobs = 0\n", ":3: `jobs` is `0`"),
+        ("exclude = [\n 'a',\n 'b',\n]\njobs = 0", ":5: `jobs` is `0`"),
+        ('ready = """\n\n"""\n', ":1: there is no setting `ready`"),
+        ("jobs = 1\n[ignore]\nWF113 = 'x'\nWF999 = 'x'\n", ":4: no rule has the code"),
+        ("ignore = [\n'WF113',\n'WF999']\n", ":1: no rule has the code"),
+        ("[[require]]\nlibrary='a'\n\n[[require]]\nlibary='b'\n", ":4: `require`, item 2: there"),
+        ("[[overrides]]\nselect='a'\nplat='b'\njobs=2\n", ":4: override 1: `jobs` concerns"),
+        ("[[overrides]]\nselect='a'\n[[overrides]]\nplat='b'\n", ":3: override 2 has no"),
+        ("[[overrides]]\nselect='a'\n\nplat=1\n", ":4: override 1: `plat` is `1`"),
+        ("jobs = 1\r\nplat = ''\r\n", ":2: `plat` is ``"),
+        ("jobs = 1\nplat = \n", ":2: the file is not TOML: Invalid value"),
+        ("jobs = 1\nexclude = [\n", ":2: the file is not TOML: "),
+        ("jobs = 1\n\n# \udcff\n", ":3: the file is not TOML: 'utf-8'"),
+        ("jobs = 1\n[tool.wheelfix]\n", ":2: [tool.wheelfix] belongs into"),
+        ("jobs = 1\nrequired-version = 'new'\n", ":2: `required-version` is `new`; it must be"),
+        ("coming = 1\nrequired-version = '>=99'\n", ":2: wheelfix 0"),
+    ],
+)
+def test_an_error_names_the_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "wheelfix.toml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(SettingsError) as caught:
+        read_configuration(tmp_path, None).check(RULES)
+    assert message in caught.value.message
+    assert caught.value.message.startswith(f"{path}:")
+    assert caught.value.message.count(str(path)) == 1
+
+
+def test_a_line_in_the_file_of_a_project(tmp_path: Path) -> None:
+    text = (
+        "[project]\nname = 'x'\n\n[tool.wheelfix]\njobs = 1\n\n[tool.wheelfix.severity]\nWF1 = 1\n"
+    )
+    path = put(tmp_path / "pyproject.toml", text)
+    with pytest.raises(SettingsError) as caught:
+        _ = read_configuration(tmp_path, None).settings
+    assert caught.value.message.startswith(f"{path}:8: `severity`: `WF1` is `1`")
+
+
+@pytest.mark.parametrize("wanted", [f"=={wheelfix.__version__}", "<99", ">=0.0.1, <99"])
+def test_a_required_version_that_is_running(tmp_path: Path, wanted: str) -> None:
+    put(tmp_path / "wheelfix.toml", f"required-version = '{wanted}'\njobs = 2\n")
+    assert read_configuration(tmp_path, None).check(RULES).settings.jobs == 2
+
+
+def test_another_required_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "wheelfix.toml", "coming = 1\n\nrequired-version = '>=99'\n")
+    make_wheel(tmp_path)
+    assert run(["check", "."]) == 2
+    said = capsys.readouterr().err
+    assert f"wheelfix.toml:3: wheelfix {wheelfix.__version__} is running" in said
+    assert "pip install 'wheelfix>=99'" in said
+    assert "coming" not in said
 
 
 def test_the_baseline_is_relative_to_the_file(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Owners of files, as the package managers report them."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.build import make_wheel
 from wheelfix.errors import ToolError
-from wheelfix.host.os_packages import Package, owners
+from wheelfix.host.os_packages import LicenceFile, Package, owners
 
 DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 
@@ -139,9 +142,9 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
     environ = _fake_rpm(
         tmp_path,
         "echo 'file /opt/mine.so is not owned by any package'\n"
-        r"printf 'package\tjbig\t\t2.1-14.el8\tx86_64\tGPLv2+\t/usr/lib64/libjbig.so.2.1\t/x\n'"
+        r"printf 'package\tjbig\t\t2.1-14.el8\tx86_64\tGPLv2+\t\t/usr/lib64/libjbig.so.2.1\t/x\n'"
         "\n"
-        r"printf 'package\topenssl\t1\t1.1.1k-14\tx86_64\tOpenSSL\t/usr/lib64/libssl.so.1.1\n'"
+        r"printf 'package\topenssl\t1\t1.1.1k-14\tx86_64\tOpenSSL\t\t/usr/lib64/libssl.so.1.1\n'"
         "\nexit 1",
     )
     ssl, jbig = Path("/lib64/libssl.so.1.1"), Path("/usr/lib64/libjbig.so.2.1")
@@ -155,6 +158,102 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
         "pkg:rpm/almalinux/openssl@1.1.1k-14?arch=x86_64&distro=almalinux-8.10&epoch=1"
     )
     assert (tmp_path / "calls").read_text() == "x\n"
+
+
+def test_rpm_packages_of_one_source_share_their_licence_texts(tmp_path: Path) -> None:
+    """AlmaLinux: libgfortran has none of its own, libgcc has those of GCC."""
+    libgcc = (
+        r"package\tlibgcc\t\t8\tx86_64\tGPLv3+\tgcc-8.src.rpm"
+        r"\t/usr/share/licenses/libgcc/COPYING3\n"
+    )
+    fortran = (
+        r"package\tlibgfortran\t\t8\tx86_64\tGPLv3+\tgcc-8.src.rpm\t/usr/lib64/libgfortran.so.5\n"
+    )
+    environ = _fake_rpm(
+        tmp_path, f"printf '{fortran}'\ncase \"$*\" in *-a*) printf '{libgcc}' ;; esac"
+    )
+    text = tmp_path / "usr/share/licenses/libgcc/COPYING3"
+    _write(text, "GPL")
+    path = Path("/usr/lib64/libgfortran.so.5")
+    package = owners([path], environ, tmp_path)[path]
+    assert (package.name, package.licence_files) == (
+        "libgfortran", (LicenceFile("libgcc/COPYING3", text),),
+    )  # fmt: skip
+
+
+def test_the_copyright_file_of_debian_may_be_that_of_another_package(debian: Path) -> None:
+    text = "On Debian systems, see `/usr/share/common-licenses/GPL'.\n"
+    _write(debian / "usr/share/doc/base/copyright", text)
+    (debian / "usr/share/doc/plain").symlink_to("base")
+    _write(debian / "usr/share/common-licenses/GPL-3", "GPL")
+    (debian / "usr/share/common-licenses/GPL").symlink_to("GPL-3")
+    path = Path("/usr/share/plain.so")
+    assert owners([path], {}, debian)[path].licence_files == (
+        LicenceFile("base/copyright", debian / "usr/share/doc/base/copyright"),
+        LicenceFile("common-licenses/GPL-3", debian / "usr/share/common-licenses/GPL-3"),
+    )
+
+
+def test_the_texts_of_an_alpine_package_may_be_those_of_its_origin(tmp_path: Path) -> None:
+    _write(
+        tmp_path / "lib/apk/db/installed",
+        "P:libgfortran\nV:14\nA:x86_64\no:gcc\nF:usr/lib\nR:libgfortran.so.5\n",
+    )
+    text = tmp_path / "usr/share/licenses/gcc/COPYING.RUNTIME"
+    _write(text, "exception")
+    path = Path("/usr/lib/libgfortran.so.5")
+    found = owners([path], {"PATH": ""}, tmp_path)[path].licence_files
+    assert found == (LicenceFile("gcc/COPYING.RUNTIME", text),)
+
+
+def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
+    """Its path is in a prefix, and the licences are in the folder of the extracted package."""
+    prefix, extracted = tmp_path / "env", tmp_path / "pkgs/zlib-1.3.1-h4ab18f5_1"
+    _write(extracted / "info/licenses/license.txt", "zlib licence")
+    _write(prefix / "lib/libz.so.1.3.1", "")
+    (prefix / "lib/libz.so.1").symlink_to("libz.so.1.3.1")
+    record = {
+        "name": "zlib", "version": "1.3.1", "subdir": "linux-64", "license": "Zlib",
+        "files": ["lib/libz.so.1", "lib/libz.so.1.3.1"], "extracted_package_dir": str(extracted),
+    }  # fmt: skip
+    _write(prefix / "conda-meta/zlib-1.3.1-h4ab18f5_1.json", json.dumps(record))
+    _write(prefix / "conda-meta/broken.json", '"lib/libz.so.1.3.1"')
+    path = prefix / "lib/libz.so.1"
+    package = owners([path], {"PATH": ""}, tmp_path)[path]
+    assert package.purl == "pkg:conda/zlib@1.3.1?subdir=linux-64"
+    assert package.licence == "Zlib"
+    text = LicenceFile("zlib/license.txt", extracted / "info/licenses/license.txt")
+    assert package.licence_files == (text,)
+
+
+@pytest.mark.parametrize("place", ["licenses/LICENSE.txt", "LICENSE.txt"])
+def test_a_file_of_an_installed_distribution_belongs_to_it(tmp_path: Path, place: str) -> None:
+    """As scipy-openblas64, which numpy is built with."""
+    info = "scipy_openblas64-0.3.30.dist-info"
+    wheel = make_wheel(
+        tmp_path, "scipy_openblas64", "0.3.30", "py3-none-any",
+        {"scipy_openblas64/lib/libopenblas.so": b"", f"{info}/{place}": b"BSD"},
+        metadata="License-Expression: BSD-3-Clause\n",
+    )  # fmt: skip
+    site = tmp_path / "site-packages"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--target",
+        str(site),
+        str(wheel),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    path = site / "scipy_openblas64/lib/libopenblas.so"
+    package = owners([path], {"PATH": ""}, tmp_path)[path]
+    assert package.purl == "pkg:pypi/scipy-openblas64@0.3.30"
+    assert package.licence == "BSD-3-Clause"
+    assert package.licence_files == (
+        LicenceFile("scipy-openblas64/LICENSE.txt", site / info / place),
+    )
 
 
 def test_without_a_database_or_a_distribution_no_file_has_an_owner(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 EVERYTHING: dict[str, Any] = {
+    "required-version": ">=0.1",
     "wheel-dir": "out",
     "plat": "manylinux_2_28_x86_64",
     "lib-sdir": "/_libs",
@@ -49,6 +50,18 @@ EVERYTHING: dict[str, Any] = {
     "max-size": "50MB",
     "max-file-size": "20 MiB",
     "max-growth": 20,
+    "normalize": True,
+    "licenses": "expression",
+    "component": [
+        {
+            "name": "zlib",
+            "version": "1.3.1",
+            "license": "Zlib",
+            "license-files": ["zlib/LICENSE"],
+            "libraries": ["libz.so.*"],
+        }
+    ],
+    "sbom-include": ["demo.cdx.json"],
     "target": ["debian:11", "page:64k"],
     "show": "notes",
     "verify": True,

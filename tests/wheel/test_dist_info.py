@@ -118,7 +118,7 @@ def test_metadata_is_read_with_its_folded_fields(tmp_path: Path) -> None:
 def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
     before: str, after: str | None
 ) -> None:
-    made = edit_core_metadata(before, ["p>=1"])
+    made = edit_core_metadata(before, with_requirement(read_core_metadata(before), "p>=1"))
     if after is None:
         assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
     else:

@@ -1,39 +1,53 @@
-"""Packages of the Linux distribution (dpkg, apk, rpm) that own files, with their licences.
+"""Packages (dpkg, apk, rpm, conda, Python distributions) that own files, with their licences.
 
-The databases of dpkg and apk are read; that of rpm needs its program.
+The databases are read; that of rpm needs its program.
 """
 
+import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
+from wheelfix.host.installed_files import recorded
 from wheelfix.system.subprocesses import run
+from wheelfix.wheel.dist_info import read_core_metadata
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
-    r"[\t%{FILENAMES}]\n"
+    r"\t%{SOURCERPM}[\t%{FILENAMES}]\n"
 )
 """One line for each package, with its files: a file may have several owners, or none."""
 
 
-class Package(NamedTuple):
-    """A package of a Linux distribution, as its database describes it."""
+class LicenceFile(NamedTuple):
+    """A licence text on this machine."""
 
-    type: Literal["deb", "rpm", "apk"]
+    name: str
+    """The name to give it: `libgcc/COPYING`, relative and without `.` and `..`."""
+    path: Path
+
+
+class Package(NamedTuple):
+    """A package, as its database describes it."""
+
+    type: Literal["deb", "rpm", "apk", "conda", "pypi", "generic"]
+    """The type of its package URL; `generic` for one that the configuration describes."""
     name: str
     version: str
     """With the release, as in `5.4.1-1`, without the epoch of an rpm."""
-    arch: str
-    """As the distribution names it: `amd64`, `x86_64`."""
+    arch: str = ""
+    """As the distribution names it: `amd64`, `x86_64`, `linux-64`."""
     distro: str = ""
     """ID of os-release(5)."""
     distro_version: str = ""
@@ -42,10 +56,18 @@ class Package(NamedTuple):
     """Of an rpm; empty if it has none."""
     licence: str | None = None
     """An SPDX expression, or the distribution's own text."""
+    licence_files: tuple[LicenceFile, ...] = ()
+    """The texts of its licences that are installed."""
 
     @property
     def purl(self) -> str:
-        """Its package URL (PURL-TYPES: deb, rpm, apk)."""
+        """Its package URL (PURL-TYPES: deb, rpm, apk, conda, pypi, generic)."""
+        if self.type == "conda":
+            return package_url("conda", [self.name.lower()], self.version, {"subdir": self.arch})
+        if self.type == "pypi":
+            return package_url("pypi", [canonicalize_name(self.name)], self.version, {})
+        if self.type == "generic":
+            return package_url("generic", [self.name], self.version, {})
         qualifiers = {
             "arch": self.arch,
             "distro": "-".join(filter(None, (self.distro, self.distro_version))),
@@ -82,9 +104,10 @@ def owners(
     release = _os_release(root)
     distro, version = release.get("ID", "linux"), release.get("VERSION_ID", "")
     readers = (
+        _owners_in_environments,
         partial(_owners_in_dpkg, root=root),
         partial(_owners_in_apk, root=root),
-        partial(_owners_in_rpm, environ=environ),
+        partial(_owners_in_rpm, environ=environ, root=root),
     )
     spellings = {path: tuple(_spellings(path)) for path in paths}
     found: dict[Path, Package] = {}
@@ -94,10 +117,14 @@ def owners(
             break
         known: dict[str, Package] = {}
         for name, package in read_owners({name for path in left for name in spellings[path]}):
-            known.setdefault(name, package._replace(distro=distro, distro_version=version))
+            known.setdefault(name, package)
         for path in left:
             if names := [name for name in spellings[path] if name in known]:
-                found[path] = known[names[0]]
+                owner = known[names[0]]
+                is_of_distro = owner.type in {"deb", "rpm", "apk"}
+                found[path] = (
+                    owner._replace(distro=distro, distro_version=version) if is_of_distro else owner
+                )
     return found
 
 
@@ -150,9 +177,15 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
         name, _, arch = stem.partition(":")
         for fields in stanzas.get(name, ()):
             if arch in {"", fields["Architecture"]}:
-                licence = _debian_licence(root / f"usr/share/doc/{name}/copyright")
-                version, machine = fields["Version"], fields["Architecture"]
-                package = Package("deb", name, version, machine, licence=licence)
+                copyright_file = root / f"usr/share/doc/{name}/copyright"
+                package = Package(
+                    "deb",
+                    name,
+                    fields["Version"],
+                    fields["Architecture"],
+                    licence=_debian_licence(copyright_file),
+                    licence_files=tuple(_debian_texts(copyright_file, root)),
+                )
                 yield from ((file, package) for file in files)
 
 
@@ -179,6 +212,24 @@ def _debian_licence(path: Path) -> str | None:
         if "*" in fields.get("Files", "").split():
             return _spdx(fields.get("License", "").partition("\n")[0].strip()) or None
     return None
+
+
+def _debian_texts(path: Path, root: Path) -> Iterator[LicenceFile]:
+    """Yield a copyright file, and the licences that it refers to in place of their text.
+
+    Packages of one source may share a folder by a link (Debian policy 12.3, 12.5).
+    """
+    text = _read(path)
+    if not text:
+        return
+    real = Path(os.path.realpath(path))
+    yield LicenceFile(f"{real.parent.name}/copyright", real)
+    common = root / "usr/share/common-licenses"
+    named = set(re.findall(r"/usr/share/common-licenses/([A-Za-z][\w.+-]*\w)", text))
+    files = {Path(os.path.realpath(common / name)) for name in named}  # `GPL` is a link to `GPL-3`
+    for file in sorted(files):
+        if file.is_file():
+            yield LicenceFile(f"common-licenses/{file.name}", file)
 
 
 def _spdx(text: str) -> str:
@@ -209,8 +260,14 @@ def _owners_in_apk(names: Collection[str], root: Path) -> Iterator[tuple[str, Pa
         files = [name for name in _apk_files(lines) if name in names]
         fields = dict(lines)
         if files and {"P", "V", "A"} <= fields.keys():
-            licence = fields.get("L") or None
-            package = Package("apk", fields["P"], fields["V"], fields["A"], licence=licence)
+            package = Package(
+                "apk",
+                fields["P"],
+                fields["V"],
+                fields["A"],
+                licence=fields.get("L") or None,
+                licence_files=tuple(_texts_in_licences(root, fields["P"], fields.get("o", ""))),
+            )
             yield from ((file, package) for file in files)
 
 
@@ -224,26 +281,160 @@ def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
             yield f"/{folder}/{value}"
 
 
+def _texts_in_licences(root: Path, *names: str) -> Iterator[LicenceFile]:
+    """Yield the texts of the first of the packages `names` with a folder of licences.
+
+    On Alpine, that of the origin may be installed by its `-doc` package.
+    """
+    for name in filter(None, names):
+        folder = root / "usr/share/licenses" / name
+        if found := list(_files_below(folder)):
+            yield from (LicenceFile(f"{name}/{file}", folder / file) for file in found)
+            return
+
+
+def _files_below(folder: Path) -> list[str]:
+    """Return the files below `folder`, relative to it, sorted."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
 # --- rpm ----------------------------------------------------------------------------------------
 
 
 def _owners_in_rpm(
-    names: Collection[str], environ: Mapping[str, str]
+    names: Collection[str], environ: Mapping[str, str], root: Path
 ) -> Iterator[tuple[str, Package]]:
     """Run rpm, once; its exit code is the number of files without an owner."""
     program = shutil.which("rpm", path=environ.get("PATH", os.defpath))
     if program is None:
         return
+    rows = list(_rpm_rows(program, environ, root, ["-f", *sorted(names)]))
+    # Of several packages built from one source, often only one has the texts: libgcc's are those
+    # of libgfortran.
+    lacking = {row.source for row in rows if not row.texts and row.source}
+    others = grouped(
+        (
+            row
+            for row in (_rpm_rows(program, environ, root, ["-a"]) if lacking else ())
+            if row.texts
+        ),
+        lambda row: row.source,
+    )
+    for row in rows:
+        texts = row.texts or tuple(
+            text for other in others.get(row.source, ()) for text in other.texts
+        )
+        package = row.package._replace(licence_files=texts)
+        yield from ((file, package) for file in row.files if file in names)
+
+
+class _RpmRow(NamedTuple):
+    """One package of rpm."""
+
+    package: Package
+    source: str
+    """Its source package."""
+    files: tuple[str, ...]
+    texts: tuple[LicenceFile, ...]
+
+
+def _rpm_rows(
+    program: str, environ: Mapping[str, str], root: Path, packages: Sequence[str]
+) -> Iterator[_RpmRow]:
     completed = run(
-        [program, "-qf", "--queryformat", _RPM_FORMAT, *sorted(names)],
+        [program, "-q", "--queryformat", _RPM_FORMAT, *packages],
         env={**environ, "LC_ALL": "C"},
         timeout=60,
         accepted=range(256),
     )
     for line in completed.stdout.splitlines():
         word, *fields = line.split("\t")
-        if word != "package" or len(fields) < 5:
+        if word != "package" or len(fields) < 6:
             continue
-        name, epoch, version, arch, licence, *files = fields
+        name, epoch, version, arch, licence, source, *files = fields
         package = Package("rpm", name, version, arch, epoch=epoch, licence=licence or None)
-        yield from ((file, package) for file in files if file in names)
+        yield _RpmRow(package, source, tuple(files), tuple(_rpm_texts(files, root)))
+
+
+def _rpm_texts(files: Iterable[str], root: Path) -> Iterator[LicenceFile]:
+    """Yield the installed `%license` files; images that leave out documents keep them."""
+    prefix = "/usr/share/licenses/"
+    for file in sorted(files):
+        text = root / file.lstrip("/")
+        if file.startswith(prefix) and text.is_file():
+            yield LicenceFile(file.removeprefix(prefix), text)
+
+
+# --- Environments ---------------------------------------------------------------------------------
+
+
+def _owners_in_environments(names: Collection[str]) -> Iterator[tuple[str, Package]]:
+    """Search the folders above each file for the lists of conda and of Python installers."""
+    folders = {str(parent): parent for name in names for parent in Path(name).parents[:-1]}
+    for folder in folders.values():
+        with suppress(OSError):
+            for record in sorted(folder.glob("conda-meta/*.json")):
+                yield from _owners_in_conda(record, folder, names)
+            for dist_info in sorted(folder.glob("*.dist-info")):
+                if owned := [path for path in recorded(dist_info) if path in names]:
+                    package = _distribution(dist_info)
+                    yield from ((path, package) for path in owned)
+
+
+def _owners_in_conda(
+    record: Path, prefix: Path, names: Collection[str]
+) -> Iterator[tuple[str, Package]]:
+    """Read the record of an installed package of conda (`PrefixRecord` in conda's models)."""
+    text = _read(record)
+    inner = {name: os.path.relpath(name, prefix) for name in names}
+    if not any(json.dumps(path) in text for path in inner.values()):
+        return
+    try:
+        fields: Any = json.loads(text)
+        files = set(fields["files"])
+        link: Any = fields.get("link") or {}
+        source = fields.get("extracted_package_dir") or link.get("source") or ""
+        folder = Path(str(source)) / "info/licenses"
+        name = str(fields["name"])
+        package = Package(
+            "conda",
+            name,
+            str(fields["version"]),
+            str(fields.get("subdir", "")),
+            licence=str(fields.get("license") or "") or None,
+            licence_files=tuple(
+                LicenceFile(f"{name}/{file}", folder / file) for file in _files_below(folder)
+            )
+            if source
+            else (),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return
+    yield from ((path, package) for path, relative in inner.items() if relative in files)
+
+
+def _distribution(dist_info: Path) -> Package:
+    """Describe an installed distribution (PEP 639: `licenses`; older ones have texts beside)."""
+    fields = read_core_metadata(_read(dist_info / "METADATA"))
+    known = dict(fields.fields)
+    folder = dist_info / "licenses"
+    files = [folder / file for file in _files_below(folder)] or [
+        path
+        for path in sorted(dist_info.iterdir())
+        if re.match(r"(LICEN[CS]E|COPYING|NOTICE|COPYRIGHT)", path.name, re.IGNORECASE)
+        and path.is_file()
+    ]
+    base = folder if folder.is_dir() and files and folder in files[0].parents else dist_info
+    return Package(
+        "pypi",
+        fields.name,
+        fields.version,
+        licence=known.get("license-expression"),
+        licence_files=tuple(
+            LicenceFile(
+                f"{canonicalize_name(fields.name)}/{path.relative_to(base).as_posix()}", path
+            )
+            for path in files
+        ),
+    )

@@ -21,13 +21,20 @@ from wheelfix.errors import (
 )
 from wheelfix.grouping import values_by_key
 from wheelfix.host.available_libraries import HostLibraries
-from wheelfix.host.os_packages import Package, owners
+from wheelfix.host.os_packages import LicenceFile, Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import apply, codec_of
+from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
+from wheelfix.pipelines.licences import (
+    Text,
+    described,
+    included_sboms,
+    licence_edits,
+    licence_texts,
+)
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
@@ -45,7 +52,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_pure,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import places_of, sbom_edits
+from wheelfix.pipelines.sbom import Origins, places_of, sbom_edits
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -58,10 +65,10 @@ from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import EVERY, Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Patcher, Settings
+from wheelfix.settings import Licenses, Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.edits import NormalizeMembers, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -211,6 +218,8 @@ def _repaired(job: _Job) -> Outcome:
             outcome = _with_remaining(outcome, (*outcome.remaining, *failed))
         if outcome.status is Status.REJECTED:
             return outcome
+        if job.settings.normalize and _has_same_bytes(job.archive, pending):
+            outcome = replace(outcome, status=Status.UNCHANGED, edits=())
         return replace(outcome, output=pending.publish())
 
 
@@ -310,7 +319,9 @@ def _decide(job: _Job) -> _Plan:
     fixing = tuple(rule for rule in rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))
+        order = _normalize(after.wheel, settings)
+        after = after.after([step.edit for step in order])
+        return _Plan(found=found, after=after, edits=(*edits, *order), messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
@@ -326,6 +337,7 @@ def _decide(job: _Job) -> _Plan:
     sources = [library.host.source for library in graft.libraries]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
     listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
+    listing = (*listing, *_normalize(stripped, settings))
     return _Plan(
         found=found,
         after=fixed.after([step.edit for step in (*strips, *listing)]),
@@ -427,6 +439,11 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
     return plan_in_order(wheel, edits, "strip", "strip symbols")
 
 
+def _normalize(wheel: Wheel, settings: Settings) -> tuple[PlannedEdit, ...]:
+    edits = [NormalizeMembers()] if settings.normalize else []
+    return plan_in_order(wheel, edits, "pack", "make the wheel independent of its build")[1]
+
+
 def _list_grafted(
     job: _Job,
     wheel: Wheel,
@@ -434,13 +451,32 @@ def _list_grafted(
     packages: Mapping[Path, Package],
     steps: Sequence[PlannedEdit],
 ) -> tuple[PlannedEdit, ...]:
-    """Add the SBOM last: it names the wheel, and all the members that hold a library."""
-    if not steps:
+    """Add licences, and the SBOM last: it names the wheel, and the members of each library."""
+    settings = job.settings
+    if not (steps or settings.component or settings.sbom_include):
         return ()
     made = [step.edit for step in steps]
-    taken = provided_libraries(wheel, job.settings.provider)
-    edits = sbom_edits(libraries, packages, taken, wheel, made)
-    return plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1]
+    taken = provided_libraries(wheel, settings.provider)
+    known, parts = described(libraries, packages, settings.component)
+    all_parts = (*known.values(), *parts)
+    texts: Mapping[LicenceFile, Text] = {}
+    if settings.licenses is not Licenses.OFF:
+        texts = licence_texts(all_parts, wheel, job.archive.read)
+    wheel, owed = plan_in_order(
+        wheel,
+        (
+            *licence_edits(texts.values(), all_parts, wheel, settings.licenses),
+            *included_sboms(settings.sbom_include, wheel, job.archive.read),
+        ),
+        "graft",
+        "add licences and SBOMs",
+    )
+    origins = Origins(packages=known, parts=parts, texts=texts)
+    edits = sbom_edits(libraries, origins, taken, wheel, made)
+    return (
+        *owed,
+        *plan_in_order(wheel, edits, "graft", "list the grafted libraries in the SBOM")[1],
+    )
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:
@@ -483,18 +519,51 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     after = plan.after.wheel
     edits = [step.edit for step in plan.edits]
     applied = apply(archive, after, edits, job.workdir, settings.patcher)
+    epoch = _epoch(job.auditwheel.environ)
+    if settings.normalize:
+        content = {**_inflated(job, after, applied), **applied.content}
+        epoch, rows = epoch or 0, frozenset(row.name for row in archive.wheel.record)
+    else:
+        content = {**_with_false_rows(job, after, applied.moved), **applied.content}
+        rows = job.false_rows
     pending = write_wheel(
         archive,
         after,
-        {**_with_false_rows(job, after, applied.moved), **applied.content},
+        content,
         applied.moved,
         settings.wheel_dir,
-        false_rows=job.false_rows,
+        false_rows=rows,
         codec=job.codec,
         level=settings.zip_level,
-        epoch=_epoch(job.auditwheel.environ),
+        epoch=epoch,
     )
     return pending, applied.ways
+
+
+def _inflated(job: _Job, after: Wheel, applied: Applied) -> dict[str, Path]:
+    """Return the members that keep their content as files, to be compressed anew."""
+    found: dict[str, Path] = {}
+    for number, member in enumerate(after.members):
+        name = member.name
+        if name in applied.content or name == f"{after.dist_info}/RECORD":
+            continue
+        origin = applied.moved.get(name, name)
+        if origin in job.archive.entries:
+            found[name] = job.workdir / f"inflated-{number}"
+            with found[name].open("wb") as file:
+                file.writelines(job.archive.inflated(origin))
+    return found
+
+
+def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:
+    if pending.size != archive.size:
+        return False
+    step = 2**20
+    with pending.path.open("rb") as file:
+        return all(
+            archive.read_at(at, min(step, archive.size - at)) == file.read(step)
+            for at in range(0, archive.size, step)
+        )
 
 
 def _with_false_rows(job: _Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
 import wheelfix
 from wheelfix.analysis.providers import ProvidedLibraries
-from wheelfix.host.os_packages import Package, package_url
+from wheelfix.host.os_packages import LicenceFile, Package, package_url
 from wheelfix.host.provider_lookup import metadata_text
 from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.licences import Text
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
@@ -48,6 +50,8 @@ class Library(NamedTuple):
     package: Package | None
     members: tuple[str, ...]
     """The members that hold it, the one that auditwheel made first."""
+    licences: tuple[str, ...] = ()
+    """Its licence texts in the wheel, relative to `*.dist-info/licenses`."""
 
     @property
     def reference(self) -> str:
@@ -92,18 +96,35 @@ class Earlier:
     """Names and versions."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """What is known of the origin of the code in a wheel."""
+
+    packages: Mapping[Path, Package] = field(default_factory=dict[Path, Package])
+    """The packages that own the files that libraries were copied from."""
+    parts: Sequence[Package] = ()
+    """Code that is in the wheel without a library of its own."""
+    texts: Mapping[LicenceFile, Text] = field(default_factory=dict[LicenceFile, Text])
+    """The licence texts that are in the wheel."""
+
+    def texts_of(self, package: Package | None) -> tuple[str, ...]:
+        """Return the texts of a package, relative to `*.dist-info/licenses`."""
+        files = package.licence_files if package else ()
+        return tuple(self.texts[file].path for file in files if file in self.texts)
+
+
 def sbom_edits(
     grafted: Sequence[GraftedLibrary],
-    packages: Mapping[Path, Package],
+    origins: Origins,
     taken: Iterable[ProvidedLibraries],
     wheel: Wheel,
     edits: Iterable[Edit],
 ) -> Iterator[Edit]:
     """Yield the edits that put an SBOM into `wheel`, the wheel after `edits`.
 
-    It lists the `grafted` libraries with the `packages` that own the files they were copied from,
-    the distributions of libraries `taken` from others, and the components in the lists of earlier
-    repairs and of auditwheel, which it replaces.
+    It lists the `grafted` libraries with their `origins`, the distributions of libraries `taken`
+    from others, and the components in the lists of earlier repairs and of auditwheel, which it
+    replaces.
     """
     edits = tuple(edits)
     present = {member.name for member in wheel.members}
@@ -115,8 +136,9 @@ def sbom_edits(
         Library(
             file=library.host.source.name,
             sha256=library.host.sha256,
-            package=packages.get(library.host.source),
+            package=(package := origins.packages.get(library.host.source)),
             members=members,
+            licences=origins.texts_of(package),
         )
         for library in grafted
         if (members := places(library.member))
@@ -125,12 +147,19 @@ def sbom_edits(
     theirs, member = (f"{wheel.dist_info}/{name}" for name in (_AUDITWHEEL, _MEMBER))
     read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in (theirs, member)}
     earlier = {name: found for name, found in read.items() if found is not None}
-    if not (libraries or expected or member in earlier):
+    if not (libraries or expected or origins.parts or member in earlier):
         return
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(
-        wheel, libraries, tools, expected=expected, earlier=joined(earlier.values())
+        wheel,
+        libraries,
+        tools,
+        expected=expected,
+        parts=[(part, origins.texts_of(part)) for part in origins.parts],
+        earlier=joined(earlier.values()),
     )
+    if theirs not in earlier and wheel.texts.get(member, "").encode() == content:
+        return
     for name in dict.fromkeys((*earlier, member)):
         if name in present:
             yield RemoveMember(member=name)
@@ -158,18 +187,20 @@ _NOTHING = Earlier()
 # --- The list ------------------------------------------------------------------------------------
 
 
-def write_sbom(
+def write_sbom(  # noqa: PLR0913 - each kind of component
     wheel: Wheel,
     libraries: Sequence[Library],
     tools: Mapping[str, str],
     *,
     expected: Sequence[Expected] = (),
+    parts: Sequence[tuple[Package, Sequence[str]]] = (),
     earlier: Earlier = _NOTHING,
 ) -> bytes:
     """Return the SBOM of `libraries`, all of them in `wheel`, and of the `expected` distributions.
 
-    `tools` are the names and versions of the programs that made the wheel. Components of `earlier`
-    with another reference stay.
+    `parts` are other code in the wheel, with its licence texts. A package is listed once, with the
+    places of all its libraries. `tools` are the names and versions of the programs that made the
+    wheel. Components of `earlier` with another reference stay.
     """
     own = _wheel_component(wheel.name)
     found = {
@@ -179,7 +210,7 @@ def write_sbom(
     }
     found |= {library.reference: _grafted_component(library) for library in libraries}
     found |= {provider.reference: _expected_component(provider) for provider in expected}
-    refs = sorted(found)
+    found |= {part.purl: _part_component(part, texts) for part, texts in parts}
     objects = {library.reference: wheel.elfs[library.reference] for library in libraries}
     sonames = {name: provider.reference for provider in expected for name in provider.libraries}
     sonames |= {
@@ -190,6 +221,8 @@ def write_sbom(
     for ref, elf in objects.items():
         depends[ref] = tuple(sonames[name] for name in elf.needed if name in sonames)
     used = sorted({*tools.items(), *earlier.tools})
+    found, depends = _one_for_each_package(found, depends)
+    refs = sorted(found)
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -295,7 +328,13 @@ def _moved(
     return {
         **component,
         "bom-ref": members[0] if ref in locations else ref,
-        "evidence": {"occurrences": [{"location": name} for name in members]},
+        "evidence": {
+            "occurrences": [
+                {**found, "location": place}
+                for found in occurrences
+                for place in places(str(found["location"]))
+            ]
+        },
     }
 
 
@@ -365,8 +404,74 @@ def _grafted_component(library: Library) -> dict[str, Any]:
         hashes=_hashes(library.sha256),
         licenses=_licences(package and package.licence),
         purl=package and package.purl,
+        externalReferences=_text_references(library.licences),
         evidence={"occurrences": [{"location": name} for name in library.members]},
     )
+
+
+def _part_component(package: Package, texts: Sequence[str]) -> dict[str, Any]:
+    return _component(
+        package.purl,
+        package.name,
+        version=package.version,
+        licenses=_licences(package.licence),
+        purl=package.purl,
+        externalReferences=_text_references(texts),
+    )
+
+
+def _text_references(texts: Sequence[str]) -> list[dict[str, str]]:
+    """Return the references to licence texts, relative to the folder of the list."""
+    return [{"type": "license", "url": f"../licenses/{quote(text)}"} for text in texts]
+
+
+_Components = dict[str, dict[str, Any]]
+
+
+def _one_for_each_package(
+    found: _Components, depends: Mapping[str, Sequence[str]]
+) -> tuple[_Components, dict[str, tuple[str, ...]]]:
+    """Return one component for each package URL, and the dependencies of those that are left.
+
+    It has the places of all, each with the hash of the file that was copied there.
+    """
+    refs = {ref: ref for ref in found}
+    kept: dict[object, str] = {}
+    merged: _Components = {}
+    for ref in sorted(found):
+        component = found[ref]
+        first = kept.setdefault(component.get("purl", ref), ref)
+        refs[ref] = first
+        merged[first] = _both(merged[first], component) if first != ref else component
+    links: dict[str, tuple[str, ...]] = {}
+    for ref in found:
+        others = (refs[other] for other in depends.get(ref, ()) if other in refs)
+        links[refs[ref]] = tuple(
+            dict.fromkeys((*links.get(refs[ref], ()), *(o for o in others if o != refs[ref])))
+        )
+    return merged, links
+
+
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return two components of the same package as one."""
+    places = {
+        place["location"]: place for part in (one, other) for place in _places_with_hash(part)
+    }
+    merged = {**other, **{key: value for key, value in one.items() if key != "hashes"}}
+    merged.pop("hashes", None)
+    if places:
+        merged["evidence"] = {"occurrences": [places[name] for name in sorted(places)]}
+    return merged
+
+
+def _places_with_hash(component: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    hashes = [f"{found['alg']} {found['content']}" for found in component.get("hashes", ())]
+    for place in component.get("evidence", {}).get("occurrences", ()):
+        yield (
+            {**place, "additionalContext": f"copied from a file with {hashes[0]}"}
+            if hashes
+            else place
+        )
 
 
 def _hashes(sha256: str) -> list[dict[str, str]]:

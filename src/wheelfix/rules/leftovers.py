@@ -12,7 +12,7 @@ from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.installed_files import other_members, removal
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, is_licence
 
 
 class _Leftover(NamedTuple):
@@ -134,7 +134,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
                 hint="`wheelfix repair` removes it; do not pack wheels from installed packages",
                 fix=removal([member], Safety.SAFE),
             )
-        elif member.startswith(f"{wheel.dist_info}/sboms/"):
+        elif member.startswith(f"{wheel.dist_info}/sboms/") or is_licence(member, wheel.dist_info):
             continue
         elif match := _BUILD_PATH.search(text):
             severity = Severity.INFO if member.endswith(".json") else None

@@ -91,6 +91,10 @@ MAX_FIELDS = 20_000
 """Some twenty times what the largest published wheels have; several rules go through all."""
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
+_LICENSE_FILE = "License-File"
+_EXPRESSION = "License-Expression"
+_VERSION_FIELD = "Metadata-Version"
+_FIRST_WITH_LICENSES = "2.4"
 _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 
@@ -112,40 +116,98 @@ def read_core_metadata(text: str) -> Metadata:
 
 def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
     """Return METADATA with one more `Requires-Dist` line."""
-    fields = metadata.fields
-    last = [at for at, (name, _) in enumerate(fields, start=1) if name == _REQUIRES.lower()]
-    at = last[-1] if last else len(fields)
     return metadata._replace(
         requires_dist=(*metadata.requires_dist, requirement),
-        fields=(*fields[:at], (_REQUIRES.lower(), requirement), *fields[at:]),
+        fields=_with_field(metadata.fields, _REQUIRES, requirement),
     )
 
 
-def edit_core_metadata(text: str, requires_dist: Sequence[str]) -> str:
-    """Add the lines of `requires_dist` that METADATA lacks; all other bytes stay.
+def with_license_file(metadata: Metadata, path: str) -> Metadata:
+    """Return METADATA with one more `License-File` line, in the version that has this field.
 
-    They go after the last `Requires-Dist` line, or to the end of the header.
+    `path` is relative to `*.dist-info/licenses` (PEP 639).
     """
-    present = read_core_metadata(text).requires_dist
-    missing = [requirement for requirement in requires_dist if requirement not in present]
-    if not missing:
-        return text
-    at = end = 0
+    version, fields = metadata.metadata_version, metadata.fields
+    if not has_license_files(metadata):
+        version = _FIRST_WITH_LICENSES
+        fields = _with_value(fields, _VERSION_FIELD, version)
+    return metadata._replace(
+        metadata_version=version,
+        license_files=(*metadata.license_files, path),
+        fields=_with_field(fields, _LICENSE_FILE, path),
+    )
+
+
+def has_license_files(metadata: Metadata) -> bool:
+    """Return whether `License-File` is a field of this Metadata-Version (PEP 639)."""
+    numbers = [int(part) for part in re.findall(r"[0-9]{1,9}", metadata.metadata_version)]
+    return numbers >= [2, 4]
+
+
+def with_license_expression(metadata: Metadata, expression: str) -> Metadata:
+    """Return METADATA with `expression` as its `License-Expression`."""
+    return metadata._replace(fields=_with_value(metadata.fields, _EXPRESSION, expression))
+
+
+def license_expression(metadata: Metadata) -> str | None:
+    """Return the `License-Expression` of METADATA."""
+    return _one(metadata.fields, _EXPRESSION.lower())
+
+
+_Fields = tuple[tuple[str, str], ...]
+
+
+def _with_field(fields: _Fields, name: str, value: str) -> _Fields:
+    """Return `fields` with one more, after the last of its name, or at the end."""
+    last = [at for at, (known, _) in enumerate(fields, start=1) if known == name.lower()]
+    at = last[-1] if last else len(fields)
+    return (*fields[:at], (name.lower(), value), *fields[at:])
+
+
+def _with_value(fields: _Fields, name: str, value: str) -> _Fields:
+    """Return `fields` with another value for the field `name`."""
+    return tuple((known, value if known == name.lower() else old) for known, old in fields)
+
+
+def edit_core_metadata(text: str, wanted: Metadata) -> str:
+    """Write into METADATA what an edit can have changed in `wanted`; all other bytes stay.
+
+    Lines of `Requires-Dist` and `License-File` that are missing go after the last of their name,
+    or to the end of the header; Metadata-Version and License-Expression get another value.
+    """
+    now = read_core_metadata(text)
     newline = "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
-    key = ""
+    for name in (_VERSION_FIELD, _EXPRESSION):
+        old, new = (_one(found.fields, name.lower()) for found in (now, wanted))
+        spans = [span for span in _spans(text) if span[0] == name.lower()]
+        if old != new and new is not None:
+            for _, start, end in reversed(spans):
+                text = f"{text[:start]}{name}: {new}{newline}{text[end:]}"
+    for name in (_REQUIRES, _LICENSE_FILE):
+        present = _all(now.fields, name.lower())
+        missing = [new for new in _all(wanted.fields, name.lower()) if new not in present]
+        if missing:
+            spans = list(_spans(text))
+            last = [end for known, _, end in spans if known == name.lower()]
+            at = (last or [end for _, _, end in spans] or [0])[-1]
+            ends = not at or text[:at].endswith(("\n", "\r"))
+            lines = "".join(f"{name}: {new}{newline}" for new in missing)
+            text = f"{text[:at]}{'' if ends else newline}{lines}{text[at:]}"
+    return text
+
+
+def _spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each field of the header with its first position, and that after its last line."""
+    name, start, end = "", 0, 0
     for match in _LINE.finditer(text):
-        line = match[1]
-        if line[:1] not in {" ", "\t"}:
-            field = _FIELD.fullmatch(line)
+        if match[1][:1] not in {" ", "\t"}:
+            if name:
+                yield name, start, end
+            field = _FIELD.fullmatch(match[1])
             if field is None:
-                break
-            key = field[1].lower()
+                return
+            name, start = field[1].lower(), match.start()
         end = match.end()
-        if key == _REQUIRES.lower():
-            at = end
-    at = at or end
-    before = text[:at] if not at or text[:at].endswith(("\n", "\r")) else text[:at] + newline
-    return before + "".join(f"{_REQUIRES}: {new}{newline}" for new in missing) + text[at:]
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from wheelfix.errors import PlanConflictError
 from wheelfix.wheel.model import Member, Wheel
 
 _SOURCE_MODE = 0o100644
+_PROGRAM = 0o100755
 
 
 class Draft:
@@ -18,6 +19,7 @@ class Draft:
         """Name, tags, metadata; its tables of members and objects are those of the beginning."""
         self.elfs = dict(wheel.elfs)
         self.sources = dict(wheel.sources)
+        self.texts = dict(wheel.texts)
         self._members = {member.name: member for member in wheel.members}
         self._added: dict[str, Member] = {}
 
@@ -40,6 +42,11 @@ class Draft:
         table[name] = table.get(name, new)._replace(size=new.size, compressed_size=0)
         self.sources[name] = content
 
+    def write_text(self, name: str, content: bytes) -> None:
+        """Set what a text of the dist-info folder says."""
+        if name.startswith(f"{self.header.dist_info}/"):
+            self.texts[name] = content.decode("utf-8", "replace")
+
     def move(self, old: str, new: str) -> None:
         """Rename a member. Raises `PlanConflictError` if the wheel has `new` already."""
         if new in self._members:
@@ -52,11 +59,27 @@ class Draft:
             self.elfs[new] = self.elfs.pop(old)
         if old in self.sources:
             self.sources[new] = self.sources.pop(old)
+        if old in self.texts:
+            self.texts[new] = self.texts.pop(old)
 
     def remove(self, name: str) -> None:
         """Remove a member, if it is there."""
-        for table in (self._members, self._added, self.elfs, self.sources):
+        for table in (self._members, self._added, self.elfs, self.sources, self.texts):
             table.pop(name, None)
+
+    def normalize(self) -> None:
+        """Sort the members, dist-info and RECORD last; only the bit for execution is kept."""
+        folder = f"{self.header.dist_info}/"
+
+        def place(member: Member) -> tuple[bool, bool, str]:
+            name = member.name
+            return name.startswith(folder), name == f"{folder}RECORD", name
+
+        self._members = {
+            member.name: member._replace(mode=_PROGRAM if member.mode & 0o111 else _SOURCE_MODE)
+            for member in sorted((*self._members.values(), *self._added.values()), key=place)
+        }
+        self._added = {}
 
     def finish(self) -> Wheel:
         """Return the edited wheel, with new members before the metadata.
@@ -73,4 +96,5 @@ class Draft:
             members=members,
             elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
             sources=self.sources,
+            texts=self.texts,
         )

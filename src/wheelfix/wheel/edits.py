@@ -19,7 +19,12 @@ from wheelfix.elf.model import (
     with_needed_renamed,
     without_needed,
 )
-from wheelfix.wheel.dist_info import with_requirement
+from wheelfix.wheel.dist_info import (
+    license_expression,
+    with_license_expression,
+    with_license_file,
+    with_requirement,
+)
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.model import Member, Wheel
 
@@ -324,6 +329,8 @@ class AddMember(_MemberEdit):
     def apply(self, draft: Draft) -> None:
         new = Member(name=self.member, size=self.size, compressed_size=0, mode=self.mode)
         draft.add(new, self.elf)
+        if isinstance(self.source, NewFile):
+            draft.write_text(self.member, self.source.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,3 +454,58 @@ class AddRequirement(Edit):
     def apply(self, draft: Draft) -> None:
         metadata = with_requirement(draft.header.metadata, self.requirement)
         draft.header = replace(draft.header, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddLicenseFile(Edit):
+    """Add a `License-File` line to METADATA, for a file in `*.dist-info/licenses` (PEP 639)."""
+
+    question: ClassVar[str] = "licence"
+    subject: ClassVar[tuple[str, ...]] = ("path",)
+    path: str
+    """Relative to that folder."""
+
+    def change(self, draft: Draft) -> Change:
+        line = f"`License-File: {self.path}`"
+        return Change(f"{draft.header.dist_info}/METADATA", "no such licence", line)
+
+    def apply(self, draft: Draft) -> None:
+        draft.header = replace(
+            draft.header, metadata=with_license_file(draft.header.metadata, self.path)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLicenseExpression(Edit):
+    """Set the `License-Expression` of METADATA (PEP 639)."""
+
+    question: ClassVar[str] = "expression"
+    expression: str
+    """An SPDX license expression."""
+
+    def change(self, draft: Draft) -> Change:
+        old = license_expression(draft.header.metadata)
+        return Change(
+            f"{draft.header.dist_info}/METADATA",
+            f"License-Expression `{old}`",
+            f"`{self.expression}`",
+        )
+
+    def apply(self, draft: Draft) -> None:
+        metadata = with_license_expression(draft.header.metadata, self.expression)
+        draft.header = replace(draft.header, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormalizeMembers(Edit):
+    """Put the members into a fixed order, and give them one of two modes."""
+
+    question: ClassVar[str] = "order"
+
+    def change(self, draft: Draft) -> Change:
+        return Change(
+            str(draft.header.name), "dates, order and modes of the build", "the same for each build"
+        )
+
+    def apply(self, draft: Draft) -> None:
+        draft.normalize()

@@ -111,6 +111,15 @@ class Metadata(NamedTuple):
     """Why METADATA cannot be read; None if it can."""
 
 
+_LICENCE = re.compile(r"(?:licenses/.*|(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
+
+
+def is_licence(member: str, dist_info: str) -> bool:
+    """Return whether `member` is a licence: in `licenses` (PEP 639), or as older tools name it."""
+    inner = member.removeprefix(f"{dist_info}/")
+    return inner != member and _LICENCE.fullmatch(inner) is not None
+
+
 class RecordRow(NamedTuple):
     """One row of RECORD (PEP 376, PEP 427). A tuple, since a wheel may have 50,000."""
 
@@ -229,7 +238,7 @@ class Wheel:
     size: int = 0
     """Bytes of the zip; 0 for a wheel that is not written yet."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The JSON and text files of the dist-info folder, licences left out, by member."""
+    """The JSON and text files of the dist-info folder, and its licences, by member."""
     shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
     zip_oddities: tuple[ZipOddity, ...] = ()

@@ -27,6 +27,7 @@ from wheelfix.wheel.model import (
     RecordRow,
     Wheel,
     WheelName,
+    is_licence,
 )
 from wheelfix.wheel.python_opens import Followed, followed
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
@@ -322,14 +323,14 @@ def _read_metadata(archive: ZipReader, member: str) -> Metadata:
 
 
 def _texts(archive: ZipReader, dist_info: str) -> Iterator[tuple[str, str]]:
-    """Read the small files of dist-info that tools write for tools: JSON, entry points."""
+    """Read the small files of dist-info: JSON, entry points, licences."""
     left = _TEXTS
     for member, entry in archive.entries.items():
+        is_text = member.endswith((".json", ".txt")) or is_licence(member, dist_info)
         if (
-            member.startswith(f"{dist_info}/")
-            and member.endswith((".json", ".txt"))
+            is_text
+            and member.startswith(f"{dist_info}/")
             and entry.size <= min(_LARGEST_TEXT, left)
-            and not member.startswith(f"{dist_info}/licenses/")
         ):
             left -= entry.size
             yield member, archive.read(member).decode("utf-8", "replace")

@@ -146,7 +146,7 @@ def _changed_texts(
         yield wheel_file, new.encode()
     if wheel.metadata != archive.wheel.metadata:
         old = archive.read(metadata).decode()
-        yield metadata, edit_core_metadata(old, wheel.metadata.requires_dist).encode()
+        yield metadata, edit_core_metadata(old, wheel.metadata).encode()
     for member, source in wheel.sources.items():
         if archive.wheel.sources.get(moved.get(member, member)) != source:
             yield member, source

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.cli.config.configuration import read_table
+from wheelfix.cli.config.configuration import read_document
 from wheelfix.cli.config.settings_text import commented
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.settings import Group
@@ -29,7 +29,7 @@ def init(
     if stdout:
         typer.echo(section, nl=False)
         return
-    is_taken = read_table(project) is not None if file == project else file.exists()
+    is_taken = read_document(project) is not None if file == project else file.exists()
     if is_taken:
         raise SettingsError(
             f"`{file}` already has settings; it was not changed",

@@ -7,12 +7,17 @@ the wheels that it names.
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
+from packaging.specifiers import SpecifierSet
+
+import wheelfix
+from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, settings_from, suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.rules.rule import AnyRule
@@ -20,6 +25,22 @@ from wheelfix.settings import Settings
 
 DEFAULT = "default"
 """The origin of a setting that no layer sets."""
+_T = TypeVar("_T")
+
+
+class Document(NamedTuple):
+    """A configuration file."""
+
+    path: Path
+    text: str
+    place: Place
+    """Where wheelfix's table is."""
+    table: Mapping[str, object]
+
+    def error(self, problem: str, place: Place = (), hint: str | None = None) -> SettingsError:
+        """Return the error that `problem` exists at `place` in wheelfix's table."""
+        line = line_of(self.text, (*self.place, *place))
+        return SettingsError(f"{self.path}:{line}: {problem}", hint=hint)
 
 
 class Layer(NamedTuple):
@@ -30,6 +51,38 @@ class Layer(NamedTuple):
     table: Mapping[str, object]
     wheels: tuple[str, ...] | None = None
     """Globs for the file names that an override applies to; None for all wheels."""
+    document: Document | None = None
+    """The file that it is in."""
+    place: Place = ()
+    """Where it is in the file's table."""
+
+    def over(self, base: Settings) -> Settings:
+        """Return `base` changed by this layer. Raises `SettingsError`."""
+        for key in self.table:
+            base = self._parsed(key, partial(settings_from, base=base, source=self.source))
+        return base
+
+    def check(self, rules: Sequence[AnyRule]) -> None:
+        """Raise `SettingsError` for a key, a value or a selector that does not exist."""
+
+        def check(table: Mapping[str, object]) -> None:
+            check_selectors(settings_from(table, Settings(), self.source), rules, self.source)
+
+        for key in self.table:
+            self._parsed(key, check)
+
+    def _parsed(self, key: str, parse: Callable[[Mapping[str, object]], _T]) -> _T:
+        """Parse what stands at `key`; an error names the line of the part that is wrong."""
+        given = self.table[key]
+        try:
+            return parse({key: given})
+        except SettingsError as error:
+            if self.document is None:
+                raise
+            wrong = (at for at, part in _parts(given) if _fails(parse, {key: part}))
+            place = (*self.place, key, *([at] if (at := next(wrong, None)) is not None else ()))
+            problem = error.message.removeprefix(f"{self.document.path}: ")
+            raise self.document.error(problem, place, error.hint) from error
 
     def applies_to(self, wheel: str | None) -> bool:
         """Whether the layer applies to the wheel of this file name."""
@@ -62,7 +115,7 @@ class Configuration:
         settings = Settings()
         for layer in self.layers:
             if layer.applies_to(wheel):
-                settings = settings_from(layer.table, settings, layer.source)
+                settings = layer.over(settings)
         return settings
 
     def origins(self, wheel: str | None) -> dict[str, tuple[str, ...]]:
@@ -79,9 +132,26 @@ class Configuration:
         Raises `SettingsError` for a key, a value or a selector that does not exist.
         """
         for layer in self.layers:
-            settings = settings_from(layer.table, Settings(), layer.source)
-            check_selectors(settings, rules, layer.source)
+            layer.check(rules)
         return self
+
+
+def _parts(given: object) -> Iterator[tuple[str | int, object]]:
+    """Yield the items of a list or a table, each alone in one of the same kind, and its place."""
+    if isinstance(given, list):
+        items = cast("list[object]", given)
+        yield from ((number, [item]) for number, item in enumerate(items))
+    elif isinstance(given, Mapping):
+        table = cast("Mapping[str, object]", given)
+        yield from ((key, {key: value}) for key, value in table.items())
+
+
+def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, object]) -> bool:
+    try:
+        parse(table)
+    except SettingsError:
+        return True
+    return False
 
 
 def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -> None:
@@ -100,59 +170,107 @@ def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -
 def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
-    `wheel-dir` and `baseline` are relative to the file's directory. Raises `SettingsError`.
+    `wheel-dir`, `baseline`, `sbom-include` and the `license-files` of components are relative to
+    the file's directory. Raises `SettingsError`.
     """
     path = explicit or find_file(start)
     if path is None:
         return Configuration()
     if explicit is None and not _owners(path) <= _trusted(start):
         return Configuration(ignored=path)
-    table = read_table(path)
-    if table is None:
+    document = read_document(path)
+    if document is None:
         if explicit is None:
             return Configuration()
         raise SettingsError(f"`{path}` has no table [tool.wheelfix]")
+    _require_version(document)
     elsewhere = path.parent if path.parent.resolve() != start.resolve() else None
-    own = {key: value for key, value in table.items() if key != "overrides"}
-    layers = [Layer(str(path), own), *_overrides(table.get("overrides", ()), str(path))]
+    own = {key: value for key, value in document.table.items() if key != "overrides"}
+    layers = [Layer(str(path), own, document=document), *_overrides(document)]
     return Configuration(
         layers=tuple(layer._replace(table=_relocated(layer.table, elsewhere)) for layer in layers),
         file=path,
     )
 
 
+_REQUIRED_VERSION = "required-version"
+
+
+def _require_version(document: Document) -> None:
+    """Raise `SettingsError` if the file is for other versions of wheelfix.
+
+    This comes before all other settings, which such a version may not know.
+    """
+    given = {_REQUIRED_VERSION: document.table.get(_REQUIRED_VERSION)}
+    if given[_REQUIRED_VERSION] is None:
+        return
+    wanted = Layer(str(document.path), given, document=document).over(Settings()).required_version
+    if wanted is not None and not SpecifierSet(wanted).contains(wheelfix.__version__, True):
+        raise document.error(
+            f"wheelfix {wheelfix.__version__} is running, and `{_REQUIRED_VERSION}` is `{wanted}`",
+            (_REQUIRED_VERSION,),
+            f"install another version: pip install 'wheelfix{wanted}'",
+        )
+
+
 def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[str, object]:
     """Return `table` with relative paths below `directory`."""
     if directory is None:
         return table
-    relative = {key: table[key] for key in ("wheel-dir", "baseline") if key in table}
-    return {**table, **{k: str(directory / v) for k, v in relative.items() if isinstance(v, str)}}
+
+    def below(given: object) -> object:
+        if isinstance(given, str):
+            return str(directory / given)
+        return [*map(below, given)] if isinstance(given, list) else given
+
+    moved = {key: below(table[key]) for key in _PATHS if key in table}
+    if isinstance(parts := table.get("component"), list):
+        moved["component"] = [
+            {**part, _FILES: below(part[_FILES])}
+            if isinstance(part, dict) and _FILES in part
+            else part
+            for part in parts
+        ]
+    return {**table, **moved}
 
 
-def _overrides(given: object, source: str) -> Iterable[Layer]:
+_PATHS = ("wheel-dir", "baseline", "sbom-include")
+_FILES = "license-files"
+
+
+def _overrides(document: Document) -> Iterable[Layer]:
     """Yield `[[tool.wheelfix.overrides]]`: tables with a `select` for wheels, as cibuildwheel's."""
+    given = document.table.get("overrides", ())
     if not isinstance(given, list | tuple):
-        raise SettingsError(f"{source}: `overrides` must be a list of tables")
+        raise document.error("`overrides` must be a list of tables", ("overrides",))
     for number, override in enumerate(cast("list[object]", given), start=1):
-        where = f"{source}: override {number}"
+        name, place = f"override {number}", ("overrides", number - 1)
         if not isinstance(override, Mapping):
-            raise SettingsError(f"{where} must be a table")
+            raise document.error(f"{name} must be a table", place)
         table = dict(cast("Mapping[str, object]", override))
         globs = table.pop("select", None)
         wheels = globs.split() if isinstance(globs, str) else globs
         texts = cast("list[object]", wheels) if isinstance(wheels, list) else []
         if not texts or not all(isinstance(glob, str) and glob for glob in texts):
-            raise SettingsError(
-                f"{where} has no `select` that names wheels",
-                hint='such as select = "*musllinux*"; rules are chosen by extend-select and ignore',
+            raise document.error(
+                f"{name} has no `select` that names wheels",
+                place,
+                'such as select = "*musllinux*"; rules are chosen by extend-select and ignore',
             )
         for key in table:
             if key in FIELDS and FIELDS[key].setting.is_run_wide:
-                raise SettingsError(
-                    f"{where}: `{key}` concerns all wheels of a run",
-                    hint="set it above the overrides",
+                raise document.error(
+                    f"{name}: `{key}` concerns all wheels of a run",
+                    (*place, key),
+                    "set it above the overrides",
                 )
-        yield Layer(source=where, table=table, wheels=tuple(cast("list[str]", texts)))
+        yield Layer(
+            source=f"{document.path}: {name}",
+            table=table,
+            wheels=tuple(cast("list[str]", texts)),
+            document=document,
+            place=place,
+        )
 
 
 def find_file(start: Path) -> Path | None:
@@ -188,29 +306,42 @@ def _owners(file: Path) -> set[int]:
     return {file.lstat().st_uid, file.stat().st_uid}
 
 
-def read_table(path: Path) -> Mapping[str, object] | None:
-    """Return wheelfix's table in `path`, None if a `pyproject.toml` has none.
+def read_document(path: Path) -> Document | None:
+    """Return `path` with wheelfix's table, None if a `pyproject.toml` has none.
 
     Raises `SettingsError` for a file that cannot be read, or is not TOML.
     """
+    is_own = path.name != "pyproject.toml"
+    data = b""
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.name == "pyproject.toml" and "wheelfix" not in text:
+        data = path.read_bytes()
+        if not is_own and b"wheelfix" not in data:
             return None
+        text = data.decode("utf-8").replace("\r\n", "\n")
         document: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read `{path}`: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
-        raise SettingsError(f"`{path}` is not TOML: {error}") from error
-    if path.name != "pyproject.toml":
+    except ValueError as error:  # not TOML, or not UTF-8
+        line = line_of_error(data, error)
+        raise SettingsError(f"{path}:{line}: the file is not TOML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"`{path}` is not TOML: it is nested too deeply") from error
+    if is_own:
+        whole = Document(path, text, (), document)
         if "tool" in document:
-            raise SettingsError(
-                f"`{path}`: [tool.wheelfix] belongs into pyproject.toml",
-                hint="remove the table header: the settings stand at the top level of this file",
+            raise whole.error(
+                "[tool.wheelfix] belongs into pyproject.toml",
+                ("tool",),
+                "remove the table header: the settings stand at the top level of this file",
             )
-        return document
+        return whole
     tool = document.get("tool", {})
-    table = cast("dict[str, object]", tool).get("wheelfix") if isinstance(tool, dict) else tool
-    if table is not None and not isinstance(table, dict):
-        raise SettingsError(f"`{path}`: [tool.wheelfix] must be a table")
-    return cast("Mapping[str, object] | None", table)
+    if not isinstance(tool, dict):
+        raise Document(path, text, (), {}).error("[tool] must be a table", ("tool",))
+    table = cast("dict[str, object]", tool).get("wheelfix", None)
+    if table is None:
+        return None
+    found = Document(path, text, ("tool", "wheelfix"), cast("dict[str, object]", table))
+    if not isinstance(table, dict):
+        raise found.error("[tool.wheelfix] must be a table")
+    return found

@@ -14,16 +14,21 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from wheelfix.errors import SettingsError
 from wheelfix.settings import (
     SCHEMES,
     SETTING_FIELDS,
+    Component,
     Provider,
     Requirement,
     SettingField,
     Settings,
     SeverityLabel,
     Size,
+    Specifier,
     Suffix,
     name_of,
 )
@@ -149,6 +154,17 @@ def _text(given: object, where: str) -> str:
     return given
 
 
+def _specifier(given: object, where: str) -> Specifier:
+    text = _text(given, where)
+    try:
+        return Specifier(SpecifierSet(text))
+    except InvalidSpecifier as error:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be a version specifier (PEP 440)",
+            hint="such as `>=0.1` or `==0.1.*`",
+        ) from error
+
+
 def _suffix(given: object, where: str) -> Suffix:
     if not isinstance(given, str) or ".." in given.split("/") or "\0" in given:
         raise SettingsError(
@@ -237,6 +253,34 @@ def _provider(given: object, where: str) -> Provider:
         directory=_folder(table["directory"], f"{where}, `directory`") if libraries else None,
         scheme=str(scheme),
     )
+
+
+_COMPONENT_KEYS = ("name", "version", "license", "license-files", "libraries")
+
+
+def _component(given: object, where: str) -> Component:
+    """Parse an item of `[[tool.wheelfix.component]]`."""
+    table = _table(given, where, _COMPONENT_KEYS)
+    if "name" not in table:
+        raise SettingsError(f"{where} has no `name`", hint='such as name = "zlib"')
+    return Component(
+        name=_text(table["name"], f"{where}, `name`"),
+        version=_text(table["version"], f"{where}, `version`") if "version" in table else "",
+        license=_license(table["license"], f"{where}, `license`") if "license" in table else "",
+        license_files=_texts(table.get("license-files", ()), f"{where}, `license-files`"),
+        libraries=_texts(table.get("libraries", ()), f"{where}, `libraries`"),
+    )
+
+
+def _license(given: object, where: str) -> str:
+    text = _text(given, where)
+    try:
+        return str(canonicalize_license_expression(text))
+    except InvalidLicenseExpression as error:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be an SPDX license expression",
+            hint="such as `MIT`, `GPL-3.0-or-later WITH GCC-exception-3.1`, or `LicenseRef-Own`",
+        ) from error
 
 
 def _folder(given: object, where: str) -> str:
@@ -332,6 +376,19 @@ _PROVIDER: Mapping[str, Any] = {
     },
 }
 
+_COMPONENT: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name"],
+    "properties": {
+        "name": TEXT_SCHEMA,
+        "version": TEXT_SCHEMA,
+        "license": TEXT_SCHEMA,
+        "license-files": _TEXTS,
+        "libraries": _TEXTS,
+    },
+}
+
 
 def _list_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "array", "items": {"anyOf": [TEXT_SCHEMA, schema]}}
@@ -345,12 +402,16 @@ _KINDS: Mapping[object, Kind] = {
     bool: Kind(_boolean, {"type": "boolean"}, bool),
     str: Kind(_text, TEXT_SCHEMA, str),
     str | None: Kind(_text, TEXT_SCHEMA, str),
+    Specifier | None: Kind(_specifier, TEXT_SCHEMA, str),
     Path: Kind(_path, TEXT_SCHEMA, Path),
     Suffix: Kind(_suffix, {"type": "string", "pattern": _SUFFIX}, str),
     Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
     tuple[str, ...]: Kind(_texts, _TEXTS),
     tuple[Requirement, ...]: Kind(partial(_list, "tables", _requirement), _list_of(_REQUIREMENT)),
     tuple[Provider, ...]: Kind(partial(_list, "tables", _provider), _list_of(_PROVIDER)),
+    tuple[Component, ...]: Kind(
+        partial(_list, "tables", _component), {"type": "array", "items": _COMPONENT}
+    ),
     Mapping[str, str]: Kind(_reasons, {"anyOf": [_TEXTS, _map_to({"type": "string"})]}),
     Mapping[str, SeverityLabel]: Kind(_severities, _map_to({"enum": list(_SEVERITIES)})),
     Mapping[str, tuple[str, ...]]: Kind(_per_file, _map_to({"anyOf": [TEXT_SCHEMA, _TEXTS]})),

@@ -1,0 +1,296 @@
+"""Licences of grafted libraries: texts, License-File, License-Expression, SBOM and the rule."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.metadata import Metadata
+
+from tests.support import build
+from wheelfix.host.os_packages import LicenceFile, Package
+from wheelfix.pipelines.check import check
+from wheelfix.pipelines.licences import joined_expression, licence_texts
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.settings import Component, Licenses, PruneNeeded, Settings
+from wheelfix.wheel.reader import open_wheel
+
+INFO = "demo-1.0.dist-info"
+BUNDLED = f"{INFO}/licenses/bundled"
+SBOM = f"{INFO}/sboms/wheelfix.cdx.json"
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """Build a library of no package."""
+    return build.shared_object(tmp_path / "lib" / "libowed.so.1", soname="libowed.so.1")
+
+
+def _wheel(
+    folder: Path, *needed: Path, metadata: str = "", files: Mapping[str, bytes] | None = None
+) -> Path:
+    x = build.extension(folder / "x.so", "x", needed=needed)
+    return build.make_wheel(
+        folder, files={"demo/__init__.py": b"", "demo/x.so": x, **(files or {})}, metadata=metadata
+    )
+
+
+def _repair(wheel: Path, *folders: Path, **settings: Any) -> Outcome:
+    options = Settings(
+        wheel_dir=wheel.parent / "out",
+        ldpaths=":".join(map(str, folders)) or None,
+        prune_needed=PruneNeeded.OFF,
+        **settings,
+    )
+    outcome = repair(wheel, options, {"PATH": "/usr/bin:/bin"})
+    assert outcome.error is None, outcome.error
+    return outcome
+
+
+def _read(outcome: Outcome) -> dict[str, bytes]:
+    assert outcome.output is not None
+    with zipfile.ZipFile(outcome.output) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _metadata(files: Mapping[str, bytes]) -> Metadata:
+    """Read METADATA as PyPI does; it is valid."""
+    return Metadata.from_email(files[f"{INFO}/METADATA"])
+
+
+def _components(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    text = files[SBOM].decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    return list(json.loads(text)["components"])
+
+
+def _lacking(path: Path | None) -> set[str]:
+    assert path is not None
+    found = check(path, Settings(select=("no-licence-text",))).findings
+    return {finding.member or "" for finding in found}
+
+
+def _of_debian() -> Path:
+    """Return a library that no policy allows, whose package has a copyright file."""
+    for path in Path("/usr/lib").glob("*-linux-gnu/libgfortran.so.5"):
+        if Path("/usr/share/doc/libgfortran5/copyright").is_file():
+            return path
+    pytest.skip("no libgfortran5 of Debian")
+
+
+def test_the_copyright_files_of_debian_are_brought_along(tmp_path: Path) -> None:
+    outcome = _repair(_wheel(tmp_path, _of_debian()))
+    files = _read(outcome)
+    original = Path("/usr/share/doc/libgfortran5/copyright")
+    inner = f"bundled/{original.resolve().parent.name}/copyright"
+    assert files[f"{INFO}/licenses/{inner}"] == original.read_bytes()
+    gpl = Path("/usr/share/common-licenses/GPL-3").read_bytes()
+    assert files[f"{BUNDLED}/common-licenses/GPL-3"] == gpl, "the copyright file refers to it"
+    metadata = _metadata(files)
+    assert metadata.metadata_version == "2.4"
+    assert inner in (metadata.license_files or [])
+    assert {f"{INFO}/licenses/{path}" for path in metadata.license_files or []} == {
+        name for name in files if name.startswith(f"{INFO}/licenses/")
+    }
+    named = [c for c in _components(files) if c["name"] == "libgfortran5"]
+    urls = [reference["url"] for reference in named[0]["externalReferences"]]
+    assert f"../licenses/{inner}" in urls
+    assert _lacking(outcome.output) == set()
+
+
+def test_installers_and_twine_accept_the_licences_and_a_second_repair_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    outcome = _repair(
+        _wheel(tmp_path, _of_debian(), metadata="Description-Content-Type: text/plain\n")
+    )
+    assert outcome.output is not None
+    again = _repair(outcome.output)
+    assert again.status is Status.UNCHANGED
+    for command in (
+        ["pip", "install", "--no-deps", "--no-index", "--target", str(tmp_path / "pip")],
+        ["uv", "pip", "install", "--offline", "--no-deps", "--target", str(tmp_path / "uv")],
+        ["twine", "check"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command, str(outcome.output)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    for installer in ("pip", "uv"):
+        assert list((tmp_path / installer / BUNDLED).rglob("copyright")), installer
+
+
+def test_a_component_states_what_no_database_knows(tmp_path: Path, library: Path) -> None:
+    text = tmp_path / "COPYING owed"
+    text.write_text("Do what you owe.\n")
+    wheel = _wheel(tmp_path, library)
+    unknown = _repair(wheel, library.parent)
+    assert {Path(name).name.partition("-")[0] for name in _lacking(unknown.output)} == {"libowed"}
+    component = Component(
+        name="owed",
+        version="1.2",
+        license="LGPL-2.1-or-later",
+        license_files=(str(text),),
+        libraries=("libowed.so*",),
+    )
+    outcome = _repair(wheel, library.parent, component=(component,))
+    files = _read(outcome)
+    assert files[f"{BUNDLED}/owed/COPYING owed"] == text.read_bytes()
+    assert _metadata(files).license_files == ["bundled/owed/COPYING owed"]
+    assert [c["purl"] for c in _components(files)] == ["pkg:generic/owed@1.2"]
+    assert _components(files)[0]["licenses"][0]["license"]["id"] == "LGPL-2.1-or-later"
+    assert _lacking(outcome.output) == set()
+    assert outcome.output is not None
+    again = _repair(outcome.output, component=(component,))
+    assert again.status is Status.UNCHANGED
+
+
+def test_static_code_is_listed_without_a_graft_once(tmp_path: Path) -> None:
+    text = tmp_path / "LICENSE"
+    text.write_text("As is.\n")
+    part = Component(name="musl", version="1.2.5", license="MIT", license_files=(str(text),))
+    outcome = _repair(_wheel(tmp_path), component=(part,))
+    files = _read(outcome)
+    assert files[f"{BUNDLED}/musl/LICENSE"] == b"As is.\n"
+    assert [c["name"] for c in _components(files)] == ["musl"]
+    assert outcome.output is not None
+    assert _repair(outcome.output, component=(part,)).status is Status.UNCHANGED
+
+
+def test_licenses_off_adds_nothing(tmp_path: Path) -> None:
+    files = _read(_repair(_wheel(tmp_path, _of_debian()), licenses=Licenses.OFF))
+    assert not [name for name in files if "licenses/" in name]
+    assert _metadata(files).metadata_version == "2.1"
+    assert "externalReferences" not in _components(files)[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expression"),
+    [(Licenses.TEXTS, "MIT OR Apache-2.0"), (Licenses.EXPRESSION, "(MIT OR Apache-2.0) AND Zlib")],
+)
+def test_the_expression_is_joined_only_if_asked_for(
+    tmp_path: Path, library: Path, mode: Licenses, expression: str
+) -> None:
+    wheel = _wheel(tmp_path, library, metadata="License-Expression: MIT OR Apache-2.0\n")
+    component = Component(name="owed", license="Zlib", libraries=("libowed.so*",))
+    outcome = _repair(wheel, library.parent, component=(component,), licenses=mode)
+    lines = _read(outcome)[f"{INFO}/METADATA"].decode().splitlines()
+    assert f"License-Expression: {expression}" in lines
+
+
+def test_license_files_of_an_older_metadata_version_are_moved_to_their_place(
+    tmp_path: Path,
+) -> None:
+    """From Metadata-Version 2.4 on, PyPI looks for them in `licenses`."""
+    wheel = _wheel(
+        tmp_path,
+        _of_debian(),
+        metadata="License-File: LICENSE\n",
+        files={f"{INFO}/LICENSE": b"own"},
+    )
+    files = _read(_repair(wheel))
+    assert (files[f"{INFO}/licenses/LICENSE"], f"{INFO}/LICENSE" in files) == (b"own", False)
+    assert (_metadata(files).license_files or [])[0] == "LICENSE"
+
+
+def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Path) -> None:
+    files = _read(_repair(_wheel(tmp_path, _of_debian(), metadata="License-File: LICENSE\n")))
+    assert b"Metadata-Version: 2.1\n" in files[f"{INFO}/METADATA"], "PyPI would refuse 2.4"
+    assert f"{BUNDLED}/common-licenses/GPL-3" in files
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "lacking"),
+    [
+        ("libgfortran-040039e1-0352e75f.so.5", "Files: numpy.libs/libgfortran*.so", False),
+        ("libscipy_openblas64_-1a2b3c4d.so", "Files: numpy.libs/libscipy_openblas*.so", False),
+        ("libXau-154567c4.so.6.0.0", "===== XAU =====", False),
+        ("libXau-154567c4.so.6.0.0", "taxation", True),
+        ("libz-1a2b3c4d.so.1", "any prize", True),
+        ("libz-1a2b3c4d.so.1", "libz.so", False),
+    ],
+)
+def test_a_licence_that_names_the_library_is_its_text(
+    tmp_path: Path, file: str, text: str, *, lacking: bool
+) -> None:
+    """As numpy, scipy and Pillow keep them by hand."""
+    member = f"demo.libs/{file}"
+    library = build.shared_object(tmp_path / file, soname=file)
+    files: dict[str, bytes | str | Path] = {
+        member: library,
+        f"{INFO}/licenses/LICENSE.txt": text.encode(),
+    }
+    assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
+
+
+def test_sboms_of_others_are_copied(tmp_path: Path, library: Path) -> None:
+    sbom = tmp_path / "rust.cdx.json"
+    sbom.write_text('{"bomFormat": "CycloneDX", "specVersion": "1.5", "components": []}')
+    outcome = _repair(_wheel(tmp_path, library), library.parent, sbom_include=(str(sbom),))
+    assert _read(outcome)[f"{INFO}/sboms/rust.cdx.json"] == sbom.read_bytes()
+    assert outcome.output is not None
+    assert _repair(outcome.output, sbom_include=(str(sbom),)).status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"name": "x"}'])
+def test_what_is_no_sbom_is_refused(tmp_path: Path, content: str | None) -> None:
+    sbom = tmp_path / "rust.cdx.json"
+    if content is not None:
+        sbom.write_text(content)
+    options = Settings(wheel_dir=tmp_path / "out", sbom_include=(str(sbom),))
+    outcome = repair(_wheel(tmp_path), options, {"PATH": "/usr/bin:/bin"})
+    assert outcome.status is Status.FAILED
+    assert "rust.cdx.json" in str(outcome.error)
+
+
+def test_libraries_of_one_package_are_one_component(tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    one, two = (
+        build.shared_object(folder / f"lib{n}.so", f"int {n}(void) {{ return 1; }}") for n in "ab"
+    )
+    part = Component(name="both", version="1", libraries=("liba.so", "libb.so"))
+    files = _read(_repair(_wheel(tmp_path, one, two), folder, component=(part,)))
+    (component,) = _components(files)
+    places = component["evidence"]["occurrences"]
+    assert [Path(place["location"]).name.partition("-")[0] for place in places] == ["liba", "libb"]
+    assert all("SHA-256 " in place["additionalContext"] for place in places)
+    rows = json.loads(files[SBOM])["dependencies"]
+    assert [row["ref"] for row in rows[1:]] == [component["bom-ref"]]
+
+
+def test_different_texts_of_one_name_are_both_kept(tmp_path: Path) -> None:
+    paths = [tmp_path / n / "COPYING" for n in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(str(path.parent.name))
+    packages = [
+        Package("generic", "x", "1", licence_files=(LicenceFile("x/COPYING", path),))
+        for path in paths
+    ]
+    with open_wheel(build.make_wheel(tmp_path, files={"a.py": b""})) as archive:
+        texts = licence_texts(packages, archive.wheel, archive.read)
+    first, second = (texts[package.licence_files[0]] for package in packages)
+    assert (first.path, first.content) == ("bundled/x/COPYING", b"a")
+    assert second.content == b"b"
+    assert second.path.endswith("-COPYING")
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "joined"),
+    [
+        ("MIT", ["MIT", None, "GPLv2+"], "MIT"),
+        ("MIT AND Zlib", ["Zlib", "BSD-3-Clause"], "MIT AND Zlib AND BSD-3-Clause"),
+        ("MIT", ["Zlib OR MIT", "Zlib OR MIT"], "MIT AND (Zlib OR MIT)"),
+        ("MIT AND (Zlib OR MIT)", ["Zlib OR MIT"], "MIT AND (Zlib OR MIT)"),
+    ],
+)
+def test_expressions_are_joined_once(own: str, others: list[str | None], joined: str) -> None:
+    assert joined_expression(own, others) == joined
