@@ -87,7 +87,7 @@ def test_the_filter_hides_causes_and_opens_their_files(tmp_path: Path) -> None:
         form.querySelector("output").textContent.split(" ")[0]];
     }})"""
     everything, one, none = evaluated(page_of(150), expression, tmp_path)
-    assert (everything[0], one[0]) == (3, 1)
+    assert everything[0] > one[0] == 1
     assert one[1:3] == [True, True]
     assert everything[2]
     assert none == [0, True, True, "0"]
