@@ -57,9 +57,14 @@ def test_an_object_of_500_mb_is_checked_and_repaired_in_512_mb(tmp_path: Path) -
     size, code = peak("check", wheel)
     assert code == 1
     assert size < LIMIT
-    size, code = peak("repair", "-w", tmp_path / "out", wheel, AUDITWHEEL_LD_LIBRARY_PATH=tmp_path)
-    assert code == 0
-    assert size < min(LIMIT, needed_by_auditwheel(wheel, tmp_path))
+    limit = min(LIMIT, needed_by_auditwheel(wheel, tmp_path))
+    for patcher in ("auto", "patchelf"):  # patchelf holds what it is given in memory twice
+        size, code = peak(
+            *("repair", "--patcher", patcher, "-w", tmp_path / patcher, wheel),
+            AUDITWHEEL_LD_LIBRARY_PATH=tmp_path,
+        )
+        assert code == 0
+        assert size < limit
 
 
 @pytest.mark.slow

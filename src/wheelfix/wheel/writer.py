@@ -5,7 +5,6 @@ time zone, the umask or the machine.
 """
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,7 @@ from wheelfix.wheel.zip_headers import (
     renamed,
     with_mode,
 )
+from wheelfix.wheel.zip_reader import crc32
 
 _PIECE = 2**20
 _THREADS = 2
@@ -130,7 +130,7 @@ def _described(data: NewContent) -> _New:
     with BytesIO(data) if isinstance(data, bytes) else data.open("rb") as file:
         while piece := file.read(_PIECE):
             hasher.update(piece)
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
             size += len(piece)
     return _New(data, size, crc, hash_field("sha256", hasher.digest()))
 
