@@ -57,7 +57,7 @@ def test_the_parser_accepts_the_readme(project: Path) -> None:
         assert read.before_all == "pipx install wheelfix"
         assert read.audit_command == [
             "abi3audit --strict --report {abi3_wheel}",
-            "wheelfix check {wheel}",
+            "wheelfix check --index pypi {wheel}",
         ]
         abi3audit, wheelfix = map(Requirement, read.audit_requires)
         assert (abi3audit.name, wheelfix.name) == ("abi3audit", "wheelfix")
