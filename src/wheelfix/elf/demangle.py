@@ -168,6 +168,8 @@ class _Names:
             if not self._text.startswith("E"):
                 self._remembered(name)
         self._taken(1)
+        if not name:
+            raise _UnknownError
         return self._spelled(name)
 
     def _part(self) -> str:

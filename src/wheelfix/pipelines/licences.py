@@ -198,6 +198,5 @@ def _is_sbom(content: bytes) -> bool:
         document: Any = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and not {"bomFormat", "spdxVersion", "@context"}.isdisjoint(
-        document
-    )
+    keys = ("bomFormat", "spdxVersion", "@context")
+    return isinstance(document, dict) and any(key in document for key in keys)

@@ -4,7 +4,8 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 Place = Sequence[str | int]
 """A value of a document: the keys, and the indices of lists, that lead to it."""
@@ -41,10 +42,9 @@ def _read(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _has(value: Any, place: Place) -> bool:  # noqa: ANN401 - any value of TOML
-    for part in place:
-        is_there = part in value if isinstance(value, dict) else part in range(len(value))
-        if not is_there:
-            return False
-        value = value[part]
+def _has(value: object, place: Place) -> bool:
+    try:
+        reduce(lambda inner, part: inner[part], place, cast("Any", value))
+    except (KeyError, IndexError):
+        return False
     return True
