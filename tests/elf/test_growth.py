@@ -274,6 +274,24 @@ def test_notes_make_room_and_code_does_not(plain: bytes, folder: Path) -> None:
     assert first == second
 
 
+NOTE = """
+struct note { unsigned owner, size, kind; char name[4]; char text[200]; };
+__attribute__((section("NAME"), used, aligned(8))) static const volatile struct note
+    note = {4, 200, 0x74510001, "qt!", "x"};
+int f(void) { return note.text[0] == 'x' ? 42 : 1; }
+"""
+
+
+def test_notes_that_code_reads_stay(folder: Path) -> None:
+    """Qt plugins read .note.qt.metadata by its address; the edit then needs another place."""
+    source = NOTE.replace("NAME", ".note.qt.metadata")
+    for flags in ([], ["-Wl,--build-id=none"], ["-fuse-ld=lld"]):
+        content = shared_object(folder / "qt.so", source, soname="x.so", flags=flags).read_bytes()
+        assert answer(folder, content) == ANSWER
+        edited = edited_path(content)
+        assert answer(folder, edited.patch.content(content)) == ANSWER, flags
+
+
 def test_a_second_edit_makes_the_same_segment_longer(plain: bytes) -> None:
     first = edited_path(plain)
     once = first.patch.content(plain)

@@ -66,6 +66,16 @@ _ADDRESSES = {
     Dt.RELR,
 }
 """Tags of tables that may move: nothing but these tags says where they are."""
+_MOVABLE_NOTES = {
+    b".note.gnu.build-id",
+    b".note.gnu.property",
+    b".note.ABI-tag",
+    b".note.package",
+    b".note.dlopen",
+    b".note.go.buildid",
+}
+"""Notes that are found by PT_NOTE or by their section. Code may read any other note by its address,
+as Qt plugins read .note.qt.metadata, and no proof can find such a reference."""
 _MOVABLE = {
     Sht.NOTE,
     Sht.HASH,
@@ -367,8 +377,12 @@ class _Growth:
         return self.moves_strings and section.type == Sht.STRTAB and section.addr == at
 
     def _is_movable(self, section: Section) -> bool:
+        if not section.flags & SHF_ALLOC:
+            return False
         if section.type in {Sht.REL, Sht.RELA} and self.is_program:
             return False
+        if section.type == Sht.NOTE:
+            return self.image.section_name(section) in _MOVABLE_NOTES
         interpreter = self.image.segment(Pt.INTERP)
         is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
         return section.type in _MOVABLE or is_interpreter
