@@ -360,6 +360,31 @@ def test_what_is_appended_stays_where_it_is(plain: bytes) -> None:
     assert edit(once.patch.content(padded), once.elf, wanted, "lib.so").declined == ""
 
 
+def test_section_headers_are_not_taken_for_free_space(folder: Path) -> None:
+    """The first one is all zeros."""
+    script = folder / "hole.ld"
+    start = ". = SIZEOF_HEADERS;"
+    hole = f"{start} .hole : {{ QUAD(0) . += 4096; }} :text"
+    # No section of the hole is left, so that nothing seems to be behind the program headers.
+    script.write_text(CODE_FIRST.replace(start, hole))
+    flags = ["-T", str(script), "-Wl,--build-id=none"]
+    path = shared_object(folder / "hole.so", "int zeros[3000000], f;", soname="x.so", flags=flags)
+    content = bytearray(path.read_bytes())
+    at = int.from_bytes(content[0x28:0x30], "little")
+    count = int.from_bytes(content[0x3C:0x3E], "little")
+    end = 64 + 56 * int.from_bytes(content[0x38:0x3A], "little")
+    content[at + 64 + 32 : at + 64 + 40] = bytes(8)  # sh_size of .hole
+    assert not any(content[end : end + 64 * count])
+    content[end : end + 64 * count] = content[at:]
+    content[0x28:0x30] = end.to_bytes(8, "little")
+    del content[at:]
+    edited = edited_path(bytes(content))
+    assert "cannot grow where it is" in edited.declined
+    path.write_bytes(edited.patch.content(bytes(content)))
+    done = subprocess.run(["readelf", "-SW", str(path)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_a_machine_without_known_pages_is_declined(plain: bytes) -> None:
     content = bytearray(plain)
     content[18:20] = (8).to_bytes(2, "little")  # EM_MIPS

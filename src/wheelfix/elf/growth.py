@@ -338,10 +338,8 @@ class _Growth:
 
     def _block(self, start: int, wanted: int, load: _Header) -> tuple[int, int] | None:
         """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
-        sections = sorted(
-            (s for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
-            key=lambda section: section.offset,
-        )
+        image = self.image
+        sections = sorted(filter(_fills, image.sections), key=lambda section: section.offset)
         behind = [s for s in sections if s.offset + s.size > start]
         first = stop = behind[0].offset if behind else 0
         if first < start or any(self.patch.view[start : min(first, wanted)]):
@@ -350,15 +348,18 @@ class _Growth:
         for section in behind:
             wanted = max([wanted, *self._cut_segments(first, stop)])
             if section.offset >= wanted:
-                free = wanted
+                free = max(free, wanted)
                 break
-            free = section.offset + section.size
+            free = max(free, section.offset + section.size)
             if self._is_vacated(section):
                 break
             if not self._is_movable(section) or not _within(section.offset, load):
                 return None
             stop = free
         is_whole = not any(self._cut_segments(first, stop))
+        end_of_headers = image.section_headers + len(image.sections) * image.structs.shdr.size
+        if image.section_headers < max(wanted, stop) and end_of_headers > start:
+            return None  # section header 0 is 64 zeros, and looks free
         fits = free >= wanted and stop - first <= _LARGEST_BLOCK
         return (first, stop) if fits and is_whole else None
 
@@ -373,8 +374,13 @@ class _Growth:
                     yield len(self.patch.view)  # more than can be moved
 
     def _is_vacated(self, section: Section) -> bool:
-        at = self.dynamic.tags.get(Dt.STRTAB)
-        return self.moves_strings and section.type == Sht.STRTAB and section.addr == at
+        at, end = self.dynamic.tags.get(Dt.STRTAB), section.offset + section.size
+        is_moved = self.moves_strings and section.type == Sht.STRTAB and section.addr == at
+        return is_moved and not any(
+            other.offset < end and section.offset < other.offset + other.size
+            for other in self.image.sections
+            if other is not section and _fills(other)
+        )
 
     def _is_movable(self, section: Section) -> bool:
         if not section.flags & SHF_ALLOC:
