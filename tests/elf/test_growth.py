@@ -292,6 +292,21 @@ def test_notes_that_code_reads_stay(folder: Path) -> None:
         assert answer(folder, edited.patch.content(content)) == ANSWER, flags
 
 
+def test_a_program_header_over_code_is_named(folder: Path) -> None:
+    flags = ["-T", str(folder / "code-first.ld"), "-Wl,--build-id=none"]
+    path = shared_object(folder / "over.so", "int f(void) { return 42; }", flags=flags)
+    content = bytearray(path.read_bytes())
+    before = read_elf(bytes(content), "lib.so")
+    count = len(before.segments)
+    assert answer(folder, bytes(content)) == ANSWER
+    original = bytes(content)
+    content[64 + 56 * count : 64 + 56 * (count + 1)] = b"\x34\x12\xff\x6f".ljust(56, b"\0")
+    content[0x38] = count + 1
+    assert answer(folder, bytes(content)) != ANSWER
+    (found,) = differences(original, bytes(content), before, "lib.so")
+    assert found.startswith("the byte loaded to ")
+
+
 def test_a_second_edit_makes_the_same_segment_longer(plain: bytes) -> None:
     first = edited_path(plain)
     once = first.patch.content(plain)

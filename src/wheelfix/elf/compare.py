@@ -346,16 +346,32 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
     """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
     old_sections = (old.section_headers, len(old.sections) * old.structs.shdr.size)
-    places = ((0, old.header_size), old.program_headers, new.program_headers, old_sections)
-    for offset, size in places:
-        for load in old.segments:
-            if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
-                start = load.vaddr + offset - load.offset
-                yield start, start + size
+    for offset, size in ((0, old.header_size), old.program_headers, old_sections):
+        for start in _addresses(old, offset):
+            yield start, start + size
     now = {s.vaddr for s in new.segments if s.type in {Pt.INTERP, Pt.NOTE}}
     for segment in old.segments:
         if segment.type in {Pt.INTERP, Pt.NOTE} and segment.vaddr not in now:
             yield segment.vaddr, segment.vaddr + segment.filesz
+
+
+def _addresses(image: Image, offset: int) -> Iterator[int]:
+    """Yield the addresses that a byte of the file is loaded to."""
+    for load in image.segments:
+        if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
+            yield load.vaddr + offset - load.offset
+
+
+def _new_header_ranges(
+    old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the addresses of the new program headers if only zeros, or `rewritten`, were there."""
+    offset, size = new.program_headers
+    known = sorted(_file_ranges(old, rewritten))
+    for start in _addresses(new, offset):
+        for low, high in _file_ranges(old, [(start, start + size)]):
+            if not any(any(old.view[a:b]) for a, b in _gaps(low, high, known)):
+                yield start, start + size
 
 
 def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
@@ -406,7 +422,8 @@ def _memory_differences(
     old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
 ) -> Iterator[str]:
     # By file offset: a byte may be loaded to several addresses.
-    ranges = sorted(_file_ranges(old, rewritten))
+    known = list(rewritten)
+    ranges = sorted(_file_ranges(old, [*known, *_new_header_ranges(old, new, known)]))
     for load in old.segments:
         if load.type != Pt.LOAD:
             continue
