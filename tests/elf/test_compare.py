@@ -71,6 +71,25 @@ def shifted_segment(content: bytes) -> bytes:
     return put(content, at, (offset - 8).to_bytes(8, "little"))
 
 
+def in_page_of_bss(content: bytes) -> bytes:
+    """Let the last segment begin 64 bytes earlier, and .bss end in the same page."""
+    elf = read_elf(content, "lib.so")
+    last, bss = [s for s in elf.segments if s.type == Pt.LOAD][-1:-3:-1]
+    at = program_header(content, Pt.LOAD, -1)
+    fields = [last.offset - 64, last.vaddr - 64, last.vaddr - 64, last.filesz + 64, last.memsz + 64]
+    content = put(content, at + 8, b"".join(field.to_bytes(8, "little") for field in fields))
+    size = last.vaddr - 72 - bss.vaddr
+    return put(content, program_header(content, Pt.LOAD, -2) + 40, size.to_bytes(8, "little"))
+
+
+def dynamic_load(content: bytes) -> int:
+    """Return the number of the PT_LOAD that holds .dynamic."""
+    elf = read_elf(content, "lib.so")
+    dynamic = next(s for s in elf.segments if s.type == Pt.DYNAMIC)
+    loads = [s for s in elf.segments if s.type == Pt.LOAD]
+    return next(n for n, s in enumerate(loads) if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz)
+
+
 def test_what_patchelf_did_passes(library: bytes, edited: tuple[bytes, Elf]) -> None:
     after, predicted = edited
     assert after != library
@@ -131,6 +150,39 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda b: flip(b, program_header(b, Pt.TLS) + 16),
         "PT_TLS changed from",
     ),
+    "initial thread-local data": (
+        lambda b: put(b, program_header(b, Pt.TLS) + 32, bytes(8)),
+        "PT_TLS changed from",
+    ),
+    "alignment of thread-local storage": (
+        lambda b: put(b, program_header(b, Pt.TLS) + 48, b"\1"),
+        "PT_TLS changed from",
+    ),
+    "unwind table lost": (
+        lambda b: put(b, program_header(b, Pt.GNU_EH_FRAME), bytes(4)),
+        "PT_GNU_EH_FRAME changed from",
+    ),
+    "unwind table moved": (
+        lambda b: flip(b, program_header(b, Pt.GNU_EH_FRAME) + 16),
+        "PT_GNU_EH_FRAME changed from",
+    ),
+    "address of a note": (
+        lambda b: put(b, program_header(b, Pt.NOTE) + 18, b"\x20"),
+        "PT_NOTE has an offset that is not loaded to its address",
+    ),
+    "offset of the dynamic section": (
+        lambda b: flip(b, program_header(b, Pt.DYNAMIC) + 9),
+        "PT_DYNAMIC has an offset that is not loaded to its address",
+    ),
+    "dynamic section in a read-only segment": (
+        lambda b: put(b, program_header(b, Pt.LOAD, dynamic_load(b)) + 4, b"\4"),
+        "the dynamic section, which loaders write to, is loaded read-only",
+    ),
+    "segment writable and executable": (
+        lambda b: put(b, program_header(b, Pt.LOAD, -1) + 4, b"\7"),
+        "is writable and executable",
+    ),
+    "segment in a page of another": (in_page_of_bss, "need different contents of one page"),
     "segment flags": (
         lambda b: put(b, program_header(b, Pt.LOAD, 1) + 4, b"\6"),
         "is gone or has other flags",

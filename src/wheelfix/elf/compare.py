@@ -7,7 +7,7 @@ same addresses: code, data, symbols, relocations, constructors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
@@ -16,6 +16,7 @@ from typing import cast
 
 from wheelfix.elf.constants import (
     PF_W,
+    PF_X,
     SHN_LORESERVE,
     STB_WEAK,
     STT_SECTION,
@@ -37,6 +38,28 @@ _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
 _LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
 """Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
+_PLACED = {
+    Pt.DYNAMIC,
+    Pt.INTERP,
+    Pt.NOTE,
+    Pt.PHDR,
+    Pt.TLS,
+    Pt.GNU_EH_FRAME,
+    Pt.GNU_PROPERTY,
+}
+"""Program headers of what is loaded: address and offset must say the same place."""
+_COMPARED_OTHERWISE = {
+    Pt.NULL,
+    Pt.LOAD,
+    Pt.DYNAMIC,
+    Pt.INTERP,
+    Pt.NOTE,
+    Pt.PHDR,
+    Pt.GNU_STACK,
+    Pt.GNU_RELRO,
+    Pt.GNU_PROPERTY,
+}
+"""Program headers that an edit may change, or that are compared by what they mean."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
 _MOVABLE = {
     Dt.STRTAB,
@@ -122,10 +145,26 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
     known = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
-        if was != now and not (kind == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
-            yield f"PT_{kind.name} changed from {was} to {now}"
+    for single in (Pt.GNU_STACK, Pt.GNU_RELRO):
+        was, now = _kept_of(old.segment(single)), _kept_of(new.segment(single))
+        if was != now and not (single == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
+            yield f"PT_{single.name} changed from {was} to {now}"
+    had, has = _other_segments(old), _other_segments(new)
+    for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
+        gone = next((s for s in had - has if s.type == kind), None)
+        come = next((s for s in has - had if s.type == kind), None)
+        yield f"{_type(kind)} changed from {_kept_of(gone)} to {_kept_of(come)}"
+
+
+def _other_segments(image: Image) -> Counter[Segment]:
+    """Return the program headers that no edit changes, without their offsets in the file."""
+    return Counter(
+        s._replace(offset=0) for s in image.segments if s.type not in _COMPARED_OTHERWISE
+    )
+
+
+def _type(kind: int) -> str:
+    return f"PT_{Pt(kind).name}" if kind in set(Pt) else f"the program header of type {kind:#x}"
 
 
 def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
@@ -151,9 +190,39 @@ def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
             yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"
         if load.align < page:
             yield f"{_load(load)} is aligned to {load.align:#x}, and {page:#x} is needed"
+        if load.flags & PF_W and load.flags & PF_X:
+            yield f"{_load(load)} is writable and executable"
+    unit = max(page, 1)
     for first, second in pairwise(loads):
-        if first.vaddr + first.memsz > second.vaddr:
+        end = first.vaddr + first.memsz
+        if end > second.vaddr:
             yield f"{_load(first)} and {_load(second)} overlap or are out of order"
+        # Loaders map whole pages, and fill the last one of .bss with zeros.
+        elif -(-end // unit) > second.vaddr // unit and (
+            first.vaddr - first.offset != second.vaddr - second.offset or first.memsz > first.filesz
+        ):
+            yield f"{_load(first)} and {_load(second)} need different contents of one page"
+    yield from _place_faults(image, loads)
+
+
+def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
+    """Yield what is not loaded as its program header says; the texts have no addresses."""
+    for kind in _PLACED:
+        headers = [s for s in image.segments if s.type == kind and s.filesz]
+        if any(_offset_of(image, s.vaddr) != s.offset for s in headers):
+            yield f"PT_{kind.name} has an offset that is not loaded to its address"
+    dynamic = image.segment(Pt.DYNAMIC)
+    if dynamic is not None and dynamic.flags & PF_W:
+        holding = [s for s in loads if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz]
+        if not any(s.flags & PF_W for s in holding):
+            yield "the dynamic section, which loaders write to, is loaded read-only"
+
+
+def _offset_of(image: Image, address: int) -> int | None:
+    try:
+        return image.extent(address, "a segment")[0]
+    except BadElfError:
+        return None
 
 
 def _load(segment: Segment) -> str:
@@ -165,7 +234,10 @@ def _kept_of(segment: Segment | None) -> str:
         return "nothing"
     if segment.type == Pt.GNU_STACK:
         return f"flags {segment.flags:#x}"
-    return f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
+    text = f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
+    if segment.type == Pt.GNU_RELRO:
+        return text
+    return f"{text}, {segment.filesz:#x} bytes of the file, alignment {segment.align:#x}"
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
