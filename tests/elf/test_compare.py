@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
-from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
@@ -80,6 +80,17 @@ def in_page_of_bss(content: bytes) -> bytes:
     content = put(content, at + 8, b"".join(field.to_bytes(8, "little") for field in fields))
     size = last.vaddr - 72 - bss.vaddr
     return put(content, program_header(content, Pt.LOAD, -2) + 40, size.to_bytes(8, "little"))
+
+
+def moved_sections(content: bytes, kind: Sht, step: int) -> bytes:
+    """Change the offset of all section headers of a type."""
+    with memoryview(content) as view:
+        image = Image.parse(view, "lib.so")
+    for number, section in enumerate(image.sections):
+        if section.type == kind:
+            at = image.section_headers + 64 * number + 24
+            content = put(content, at, (section.offset + step).to_bytes(8, "little"))
+    return content
 
 
 def dynamic_load(content: bytes) -> int:
@@ -183,6 +194,22 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "is writable and executable",
     ),
     "segment in a page of another": (in_page_of_bss, "need different contents of one page"),
+    "place of .symtab": (
+        lambda b: moved_sections(b, Sht.SYMTAB, -24),
+        "the symbols of section `.symtab` changed",
+    ),
+    "place of string tables": (
+        lambda b: moved_sections(b, Sht.STRTAB, -5),
+        "section `.strtab` is gone, or has another type or size",
+    ),
+    "debug information": (
+        lambda b: b.replace(b"GCC: (", b"Gcc: ("),
+        "the content of section `.comment` changed",
+    ),
+    "place of .dynsym for tools": (
+        lambda b: moved_sections(b, Sht.DYNSYM, 24),
+        "section `.dynsym` has an offset that is not loaded to its address",
+    ),
     "segment flags": (
         lambda b: put(b, program_header(b, Pt.LOAD, 1) + 4, b"\6"),
         "is gone or has other flags",

@@ -7,7 +7,7 @@ same addresses: code, data, symbols, relocations, constructors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
@@ -17,6 +17,7 @@ from typing import cast
 from wheelfix.elf.constants import (
     PF_W,
     PF_X,
+    SHF_ALLOC,
     SHN_LORESERVE,
     STB_WEAK,
     STT_SECTION,
@@ -24,10 +25,11 @@ from wheelfix.elf.constants import (
     VERSYM_INDEX,
     Dt,
     Pt,
+    Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.growth import holds_tables_only
-from wheelfix.elf.image import Buffer, Image
+from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
@@ -128,6 +130,7 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     if was is None or now is None:
         if (was is None) != (now is None):
             yield "the dynamic section came or went"
+        yield from _section_differences(old, new, [], {})
         yield from _memory_differences(old, new, _header_ranges(old, new))
         return
     yield from _tag_differences(was, now)
@@ -138,6 +141,8 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     if sorted(_notes(old)) != sorted(_notes(new)):
         yield "the contents of the PT_NOTE segments changed"
     rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
+    moved = {_dynamic_address(was): _dynamic_address(now)}
+    yield from _section_differences(old, new, rewritten, moved)
     yield from _memory_differences(old, new, rewritten)
 
 
@@ -337,17 +342,118 @@ def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
             yield f"symbol `{name}` changed its name to `{other}`"
         if _section_kind(old[3]) != _section_kind(new[3]):
             yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
-        if old[4] != new[4] and moved.get(old[4]) != new[4]:
-            # A section symbol moves with its table, which is compared by content.
-            follows = old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
-            if not follows:
-                yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
+        if not _is_same_value(old, new, tables, moved):
+            yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
         if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
             yield (
                 f"symbol `{name}` changed its info, other or size"
                 f" from {old[1]:#x}, {old[2]:#x}, {old[5]:#x}"
                 f" to {new[1]:#x}, {new[2]:#x}, {new[5]:#x}"
             )
+
+
+def _is_same_value(
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+    tables: Iterable[tuple[int, int]],
+    moved: Mapping[int, int],
+) -> bool:
+    """Return whether a symbol has its value, or follows what moved."""
+    if old[4] == new[4] or moved.get(old[4]) == new[4]:
+        return True
+    # A section symbol moves with its table, which is compared by content.
+    return old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
+
+
+def _section_differences(
+    old: Image, new: Image, tables: Sequence[tuple[int, int]], moved: Mapping[int, int]
+) -> Iterator[str]:
+    """Compare what only section headers lead to, such as .symtab and debug information.
+
+    patchelf reorders sections: they are paired by name. An object without .symtab was stripped.
+    """
+    if not old.sections or not new.sections:
+        return
+    known = set(_section_faults(old))
+    yield from islice((fault for fault in _section_faults(new) if fault not in known), _MOST_SHOWN)
+    was, now = _unloaded_sections(old), _unloaded_sections(new)
+    if any(s.type == Sht.SYMTAB for s in was.values()) and not any(
+        s.type == Sht.SYMTAB for s in now.values()
+    ):
+        return
+    for key, section in was.items():
+        other = now.get(key)
+        text = _name(key[0])
+        if other is None or (section.type, section.size) != (other.type, other.size):
+            yield f"section {text} is gone, or has another type or size"
+        elif _link(old, section) != _link(new, other):
+            yield f"section {text} has another sh_link"
+        elif section.type == Sht.SYMTAB:
+            if not _has_same_symbols(old, new, (section, other), tables, moved):
+                yield f"the symbols of section {text} changed"
+        elif section.type != Sht.NOBITS:
+            old.spend(1 + (section.size >> 12), "the sections")
+            place = section.offset, other.offset
+            if _first_difference(old.view, new.view, *place, section.size) is not None:
+                yield f"the content of section {text} changed"
+
+
+def _section_faults(image: Image) -> Iterator[str]:
+    """Yield the sections whose address and offset are of different places, by name alone."""
+    for section in image.sections:
+        is_loaded = section.flags & SHF_ALLOC and section.type not in {Sht.NULL, Sht.NOBITS}
+        if is_loaded and section.size and _offset_of(image, section.addr) != section.offset:
+            name = _name(image.section_name(section))
+            yield f"section {name} has an offset that is not loaded to its address"
+
+
+def _unloaded_sections(image: Image) -> dict[tuple[bytes, int], Section]:
+    """Return the sections that are not loaded, by name and number among those of that name."""
+    found: dict[tuple[bytes, int], Section] = {}
+    count: Counter[bytes] = Counter()
+    for section in image.sections:
+        if section.type != Sht.NULL and not section.flags & SHF_ALLOC:
+            name = image.section_name(section)
+            found[name, count[name]] = section
+            count[name] += 1
+    return found
+
+
+def _name(name: bytes) -> str:
+    return f"`{name.decode(errors='backslashreplace')}`"
+
+
+def _link(image: Image, section: Section) -> bytes:
+    """Return the name of the section that `sh_link` leads to."""
+    if not 0 < section.link < len(image.sections):
+        return b""
+    return image.section_name(image.sections[section.link])
+
+
+def _has_same_symbols(
+    old: Image,
+    new: Image,
+    sections: tuple[Section, Section],
+    tables: Sequence[tuple[int, int]],
+    moved: Mapping[int, int],
+) -> bool:
+    """Compare tables of symbols of the same size: editors let values follow what they move."""
+    first, second = (
+        image.read(section.offset, section.size, "the symbols")
+        for image, section in zip((old, new), sections, strict=True)
+    )
+    if first == second:
+        return True
+    whole = len(first) - len(first) % old.structs.sym.size
+    old.spend(whole // old.structs.sym.size, "the symbols")
+    was, now = old.structs.symbols(first[:whole]), new.structs.symbols(second[:whole])
+    return first[whole:] == second[whole:] and all(
+        (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
+        and _section_kind(a[3]) == _section_kind(b[3])
+        and _is_same_value(a, b, tables, moved)
+        for a, b in zip(was, now, strict=True)
+        if a != b
+    )
 
 
 def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
