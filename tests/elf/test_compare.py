@@ -57,6 +57,11 @@ def program_header(content: bytes, kind: Pt, number: int = 0) -> int:
     return int.from_bytes(content[0x20:0x28], "little") + 56 * found[number]
 
 
+def program_headers(content: bytes) -> slice:
+    start = int.from_bytes(content[0x20:0x28], "little")
+    return slice(start, start + 56 * int.from_bytes(content[0x38:0x3A], "little"))
+
+
 def put(content: bytes, at: int, value: bytes) -> bytes:
     return content[:at] + value + content[at + len(value) :]
 
@@ -194,6 +199,10 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "is writable and executable",
     ),
     "segment in a page of another": (in_page_of_bss, "need different contents of one page"),
+    "program headers not loaded": (
+        lambda b: put(b + b[program_headers(b)], 0x20, len(b).to_bytes(8, "little")),
+        "no segment holds the whole table of program headers",
+    ),
     "place of .symtab": (
         lambda b: moved_sections(b, Sht.SYMTAB, -24),
         "the symbols of section `.symtab` changed",

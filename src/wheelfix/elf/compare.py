@@ -216,6 +216,9 @@ def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
         headers = [s for s in image.segments if s.type == kind and s.filesz]
         if any(_offset_of(image, s.vaddr) != s.offset for s in headers):
             yield f"PT_{kind.name} has an offset that is not loaded to its address"
+    start, size = image.program_headers
+    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
+        yield "no segment holds the whole table of program headers, which musl's loader needs"
     dynamic = image.segment(Pt.DYNAMIC)
     if dynamic is not None and dynamic.flags & PF_W:
         holding = [s for s in loads if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz]

@@ -30,6 +30,7 @@ from wheelfix.elf.constants import (
     PF_X,
     PN_XNUM,
     SHF_ALLOC,
+    SHN_LORESERVE,
     Dt,
     Pt,
     Sht,
@@ -168,7 +169,7 @@ def grow(
 ) -> tuple[Segment, ...]:
     """Write .dynamic and .dynstr; one or both have become larger; return the segments.
 
-    Raises `NoRoomError`, with nothing written, where that cannot be done safely.
+    Raises `NoRoomError` where that cannot be done safely; the patch is then of no use.
     """
     growth = _Growth.of(patch, dynamic, tuple(entries), strings)
     growth.write()
@@ -225,6 +226,7 @@ class _Growth:
         if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
         loads = [h for n, h in enumerate(self.headers) if h.type == Pt.LOAD and n != segment.number]
+        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
         if any(self._is_emptied(load, moves) for load in loads):
             raise NoRoomError("a segment would be left without sections, which strip breaks")
         behind = len(self.patch.view) - segment.gap
@@ -256,6 +258,8 @@ class _Growth:
         page = LARGEST_PAGE.get(self.image.machine)
         if page is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
+        if len(self.headers) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
+            raise NoRoomError("it has too many headers")
         if Dt.STRTAB not in self.dynamic.tags:
             raise NoRoomError("it has no string table")
         loads = [header for header in self.headers if header.type == Pt.LOAD]
@@ -328,8 +332,9 @@ class _Growth:
             return (None,)
         offset, size = self.image.program_headers
         end = offset + size
-        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(end, h)), None)
-        if load is None or len(self.headers) + 1 >= PN_XNUM:
+        last = end + self.image.structs.phdr.size - 1  # musl needs the whole table in one segment
+        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(last, h)), None)
+        if load is None:
             return None
         block = self._block(end, end + self.image.structs.phdr.size, load)
         if block is None:
@@ -346,6 +351,7 @@ class _Growth:
             return None
         free = first
         for section in behind:
+            image.spend(1 + (len(self.headers) >> 4), "the sections")
             wanted = max([wanted, *self._cut_segments(first, stop)])
             if section.offset >= wanted:
                 free = max(free, wanted)
@@ -566,9 +572,10 @@ class _Growth:
         own = self._section_number(Sht.DYNAMIC, move.old_vaddr)
         index = 6 if image.structs.bits == 64 else 14  # of st_shndx
         for section in image.sections:
-            if section.type not in {Sht.DYNSYM, Sht.SYMTAB}:
+            is_whole = section.offset + section.size <= len(image.view)
+            if section.type not in {Sht.DYNSYM, Sht.SYMTAB} or not is_whole:
                 continue
-            raw = bytes(image.view[section.offset : section.offset + section.size])
+            raw = image.read(section.offset, section.size, "the symbols")
             at = raw.find(old)
             while at >= 0:
                 image.spend(1, "the symbols")
