@@ -4,6 +4,7 @@ import mmap
 import shutil
 import struct
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from wheelfix.elf.editor import Edited, edit
 from wheelfix.elf.growth import LARGEST_PAGE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
-from wheelfix.elf.patch import Copy
+from wheelfix.elf.patch import Copy, PatchDraft
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import ToolError
 from wheelfix.pipelines.patchelf import find_patchelf
@@ -219,6 +220,19 @@ def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
             assert piece.start == at or not is_loaded  # debug information may move
         at += piece.stop - piece.start if isinstance(piece, Copy) else len(piece)
     assert at == edited.patch.size > len(library)
+
+
+def test_scattered_writes_take_time_in_proportion() -> None:
+    with memoryview(bytes(1_000_000)) as view:
+        patch = PatchDraft(view)
+        for at in range(0, 990_000, 10):
+            patch.write(at, b"abc")
+            patch.write(at + 1, b"xy")
+            patch.write(at, b"z")
+        started = time.monotonic()
+        finished = patch.finished()
+        assert time.monotonic() - started < 20  # minutes, if each were held against all others
+        assert finished.content(view)[:12] == b"zxy\0\0\0\0\0\0\0zx"
 
 
 # --- Where the program header comes from ----------------------------------------------------------

@@ -421,9 +421,13 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
     Raises `NoRoomError` if the object cannot grow.
     """
     dynamic, image = draft.dynamic, draft.dynamic.image
-    half = image.structs.half.pack(VER_NDX_GLOBAL)
-    for number in draft.unversioned:
-        patch.write(image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half)
+    if draft.unversioned:
+        half, size = image.structs.half, 2 * (max(draft.unversioned) + 1)
+        versions = bytearray(image.loaded(dynamic.tags[Dt.VERSYM], size, "DT_VERSYM"))
+        for number in draft.unversioned:
+            half.pack_into(versions, 2 * number, VER_NDX_GLOBAL)
+        at = image.offset(dynamic.tags[Dt.VERSYM], size, "DT_VERSYM")
+        patch.write(at, bytes(versions))
     for at, raw in chain(_need_writes(draft), _section_writes(draft)):
         patch.write(at, raw)
     if len(draft.strings) > len(dynamic.strings) or len(draft.entries) > draft.capacity:
