@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, shared_object, stub_library_with_versions
-from wheelfix.budget import BudgetError
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
@@ -470,6 +470,16 @@ def test_too_many_headers_are_declined(plain: bytes, loads: int, sections: int) 
 def test_many_segments_and_sections_use_up_the_budget(plain: bytes) -> None:
     with pytest.raises(BudgetError):
         edited_path(crafted(plain, 4_000, 40_000))
+
+
+def test_an_edit_spends_the_budget_that_it_is_given(plain: bytes) -> None:
+    before = read_elf(plain, "lib.so")
+    budget = Budget("a wheel")
+    steps = budget.steps
+    edit(plain, before, longer(before), "lib.so", budget)
+    assert budget.steps < steps
+    with pytest.raises(BudgetError):
+        edit(plain, before, longer(before), "lib.so", Budget("a wheel", steps=10))
 
 
 def test_many_symbol_tables_use_up_the_budget(plain: bytes) -> None:
