@@ -113,6 +113,21 @@ def test_what_patchelf_did_passes(library: bytes, edited: tuple[bytes, Elf]) -> 
     assert differences(library, library, read_elf(library, "lib.so"), "lib.so") == ()
 
 
+def test_what_patchelf_did_to_its_own_output_passes(
+    edited: tuple[bytes, Elf], tmp_path: Path
+) -> None:
+    """Its program headers then reach into places that it filled with X or Z."""
+    path = tmp_path / "lib.so"
+    before, said = edited
+    for number in range(1, 6):
+        path.write_bytes(before)
+        wanted = replace(said, rpath="$ORIGIN/" + "x" * 5000 * number)
+        find_patchelf().patch(path, said, wanted)
+        after = path.read_bytes()
+        assert differences(before, after, wanted, "lib.so") == ()
+        before, said = after, read_elf(after, "lib.so")
+
+
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "relocation offset": (
         lambda b: flip(b, place(b, Dt.RELA) + 1),

@@ -38,6 +38,8 @@ from wheelfix.system.mapped_pieces import pieces
 _MOST_SHOWN = 3
 _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
+_FILLER = {0, *b"XZ"}
+"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
 _LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
 """Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
 _PLACED = {
@@ -546,12 +548,12 @@ def _addresses(image: Image, offset: int) -> Iterator[int]:
 def _new_header_ranges(
     old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the addresses of the new program headers if only zeros, or `rewritten`, were there."""
+    """Yield the addresses of the new program headers if only `rewritten` or filler was there."""
     offset, size = new.program_headers
     known = sorted(_file_ranges(old, rewritten))
     for start in _addresses(new, offset):
         for low, high in _file_ranges(old, [(start, start + size)]):
-            if not any(any(old.view[a:b]) for a, b in _gaps(low, high, known)):
+            if all(set(old.view[a:b]) <= _FILLER for a, b in _gaps(low, high, known)):
                 yield start, start + size
 
 

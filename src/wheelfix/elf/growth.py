@@ -7,8 +7,8 @@ segment is, in this order,
   edit made it. What is not loaded, such as debug information, moves behind it;
 - a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
   the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
-  table of program headers. These are unused, or those of notes, hash tables and the like, which
-  then move to the new segment, too;
+  table of program headers. These are unused, or those of hash tables, notes that no code reads and
+  the like, which then move to the new segment, too;
 - the last one, made longer, with the zeros of .bss in the file.
 
 The table of program headers stays behind the ELF header. binutils' strip and objcopy write it there
