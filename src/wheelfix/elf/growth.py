@@ -77,7 +77,7 @@ _MOVABLE_NOTES = {
 }
 """Notes that are found by PT_NOTE or by their section. Code may read any other note by its address,
 as Qt plugins read .note.qt.metadata, and no proof can find such a reference."""
-_MOVABLE = {
+_MOVABLE_SECTIONS = {
     Sht.NOTE,
     Sht.HASH,
     Sht.GNU_HASH,
@@ -92,7 +92,7 @@ _MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
 """Program headers of what may move."""
 _UNIT = 64
 """Bytes; few sections need more alignment in the file."""
-_PAGE = 1 << 12
+_LARGE_UNIT = 1 << 12
 """Bytes; no section that is not loaded needs more."""
 _LARGEST_BSS = 1 << 20
 """Bytes of zeros that are written to the file rather than to have the object refused."""
@@ -171,7 +171,15 @@ def grow(
 
     Raises `NoRoomError` where that cannot be done safely; the patch is then of no use.
     """
-    growth = _Growth.of(patch, dynamic, tuple(entries), strings)
+    growth = _Growth(
+        patch=patch,
+        dynamic=dynamic,
+        entries=tuple(entries),
+        strings=strings,
+        headers=list(_headers(dynamic.image)),
+        moves_strings=len(strings) > len(dynamic.strings),
+        moves_dynamic=len(entries) > capacity(dynamic),
+    )
     growth.write()
     return tuple(
         Segment(h.type, h.flags, h.offset, h.vaddr, h.filesz, h.memsz, h.align)
@@ -188,24 +196,6 @@ class _Growth:
     headers: list[_Header]
     moves_strings: bool
     moves_dynamic: bool
-
-    @classmethod
-    def of(
-        cls,
-        patch: PatchDraft,
-        dynamic: Dynamic,
-        entries: tuple[tuple[int, int], ...],
-        strings: bytes,
-    ) -> _Growth:
-        return cls(
-            patch=patch,
-            dynamic=dynamic,
-            entries=entries,
-            strings=strings,
-            headers=list(_headers(dynamic.image)),
-            moves_strings=len(strings) > len(dynamic.strings),
-            moves_dynamic=len(entries) > capacity(dynamic),
-        )
 
     @property
     def image(self) -> Image:
@@ -231,7 +221,7 @@ class _Growth:
             raise NoRoomError("a segment would be left without sections, which strip breaks")
         behind = len(self.patch.view) - segment.gap
         moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
-        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _PAGE
+        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
         size = end - segment.gap
         self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
         self._set_headers(segment, moves, end)
@@ -397,7 +387,7 @@ class _Growth:
             return self.image.section_name(section) in _MOVABLE_NOTES
         interpreter = self.image.segment(Pt.INTERP)
         is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
-        return section.type in _MOVABLE or is_interpreter
+        return section.type in _MOVABLE_SECTIONS or is_interpreter
 
     def _block_move(self, start: int, stop: int, load: _Header) -> _Move:
         inside = [
@@ -622,7 +612,7 @@ def holds_tables_only(image: Image, load: _Header | Segment) -> bool:
         for section in image.sections
         if _fills(section) and section.flags & SHF_ALLOC and load.offset <= section.offset < stop
     ]
-    kinds = _MOVABLE | {Sht.STRTAB, Sht.DYNAMIC}
+    kinds = _MOVABLE_SECTIONS | {Sht.STRTAB, Sht.DYNAMIC}
     return bool(inside) and all(section.type in kinds for section in inside)
 
 
