@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
-from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
@@ -57,6 +57,11 @@ def program_header(content: bytes, kind: Pt, number: int = 0) -> int:
     return int.from_bytes(content[0x20:0x28], "little") + 56 * found[number]
 
 
+def program_headers(content: bytes) -> slice:
+    start = int.from_bytes(content[0x20:0x28], "little")
+    return slice(start, start + 56 * int.from_bytes(content[0x38:0x3A], "little"))
+
+
 def put(content: bytes, at: int, value: bytes) -> bytes:
     return content[:at] + value + content[at + len(value) :]
 
@@ -71,11 +76,56 @@ def shifted_segment(content: bytes) -> bytes:
     return put(content, at, (offset - 8).to_bytes(8, "little"))
 
 
+def in_page_of_bss(content: bytes) -> bytes:
+    """Let the last segment begin 64 bytes earlier, and .bss end in the same page."""
+    elf = read_elf(content, "lib.so")
+    last, bss = [s for s in elf.segments if s.type == Pt.LOAD][-1:-3:-1]
+    at = program_header(content, Pt.LOAD, -1)
+    fields = [last.offset - 64, last.vaddr - 64, last.vaddr - 64, last.filesz + 64, last.memsz + 64]
+    content = put(content, at + 8, b"".join(field.to_bytes(8, "little") for field in fields))
+    size = last.vaddr - 72 - bss.vaddr
+    return put(content, program_header(content, Pt.LOAD, -2) + 40, size.to_bytes(8, "little"))
+
+
+def moved_sections(content: bytes, kind: Sht, step: int) -> bytes:
+    """Change the offset of all section headers of a type."""
+    with memoryview(content) as view:
+        image = Image.parse(view, "lib.so")
+    for number, section in enumerate(image.sections):
+        if section.type == kind:
+            at = image.section_headers + 64 * number + 24
+            content = put(content, at, (section.offset + step).to_bytes(8, "little"))
+    return content
+
+
+def dynamic_load(content: bytes) -> int:
+    """Return the number of the PT_LOAD that holds .dynamic."""
+    elf = read_elf(content, "lib.so")
+    dynamic = next(s for s in elf.segments if s.type == Pt.DYNAMIC)
+    loads = [s for s in elf.segments if s.type == Pt.LOAD]
+    return next(n for n, s in enumerate(loads) if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz)
+
+
 def test_what_patchelf_did_passes(library: bytes, edited: tuple[bytes, Elf]) -> None:
     after, predicted = edited
     assert after != library
     assert differences(library, after, predicted, "lib.so") == ()
     assert differences(library, library, read_elf(library, "lib.so"), "lib.so") == ()
+
+
+def test_what_patchelf_did_to_its_own_output_passes(
+    edited: tuple[bytes, Elf], tmp_path: Path
+) -> None:
+    """Its program headers then reach into places that it filled with X or Z."""
+    path = tmp_path / "lib.so"
+    before, said = edited
+    for number in range(1, 6):
+        path.write_bytes(before)
+        wanted = replace(said, rpath="$ORIGIN/" + "x" * 5000 * number)
+        find_patchelf().patch(path, said, wanted)
+        after = path.read_bytes()
+        assert differences(before, after, wanted, "lib.so") == ()
+        before, said = after, read_elf(after, "lib.so")
 
 
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -130,6 +180,59 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "thread-local storage": (
         lambda b: flip(b, program_header(b, Pt.TLS) + 16),
         "PT_TLS changed from",
+    ),
+    "initial thread-local data": (
+        lambda b: put(b, program_header(b, Pt.TLS) + 32, bytes(8)),
+        "PT_TLS changed from",
+    ),
+    "alignment of thread-local storage": (
+        lambda b: put(b, program_header(b, Pt.TLS) + 48, b"\1"),
+        "PT_TLS changed from",
+    ),
+    "unwind table lost": (
+        lambda b: put(b, program_header(b, Pt.GNU_EH_FRAME), bytes(4)),
+        "PT_GNU_EH_FRAME changed from",
+    ),
+    "unwind table moved": (
+        lambda b: flip(b, program_header(b, Pt.GNU_EH_FRAME) + 16),
+        "PT_GNU_EH_FRAME changed from",
+    ),
+    "address of a note": (
+        lambda b: put(b, program_header(b, Pt.NOTE) + 18, b"\x20"),
+        "PT_NOTE has an offset that is not loaded to its address",
+    ),
+    "offset of the dynamic section": (
+        lambda b: flip(b, program_header(b, Pt.DYNAMIC) + 9),
+        "PT_DYNAMIC has an offset that is not loaded to its address",
+    ),
+    "dynamic section in a read-only segment": (
+        lambda b: put(b, program_header(b, Pt.LOAD, dynamic_load(b)) + 4, b"\4"),
+        "the dynamic section, which loaders write to, is loaded read-only",
+    ),
+    "segment writable and executable": (
+        lambda b: put(b, program_header(b, Pt.LOAD, -1) + 4, b"\7"),
+        "is writable and executable",
+    ),
+    "segment in a page of another": (in_page_of_bss, "need different contents of one page"),
+    "program headers not loaded": (
+        lambda b: put(b + b[program_headers(b)], 0x20, len(b).to_bytes(8, "little")),
+        "no segment holds the whole table of program headers",
+    ),
+    "place of .symtab": (
+        lambda b: moved_sections(b, Sht.SYMTAB, -24),
+        "the symbols of section `.symtab` changed",
+    ),
+    "place of string tables": (
+        lambda b: moved_sections(b, Sht.STRTAB, -5),
+        "section `.strtab` is gone, or has another type or size",
+    ),
+    "debug information": (
+        lambda b: b.replace(b"GCC: (", b"Gcc: ("),
+        "the content of section `.comment` changed",
+    ),
+    "place of .dynsym for tools": (
+        lambda b: moved_sections(b, Sht.DYNSYM, 24),
+        "section `.dynsym` has an offset that is not loaded to its address",
     ),
     "segment flags": (
         lambda b: put(b, program_header(b, Pt.LOAD, 1) + 4, b"\6"),

@@ -2,7 +2,9 @@
 
 import mmap
 import shutil
+import struct
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, shared_object, stub_library_with_versions
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
-from wheelfix.elf.constants import Dt, Pt
+from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import Edited, edit
 from wheelfix.elf.growth import LARGEST_PAGE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
-from wheelfix.elf.patch import Copy
+from wheelfix.elf.patch import Copy, PatchDraft
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import ToolError
 from wheelfix.pipelines.patchelf import find_patchelf
@@ -219,6 +222,19 @@ def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
     assert at == edited.patch.size > len(library)
 
 
+def test_scattered_writes_take_time_in_proportion() -> None:
+    with memoryview(bytes(1_000_000)) as view:
+        patch = PatchDraft(view)
+        for at in range(0, 990_000, 10):
+            patch.write(at, b"abc")
+            patch.write(at + 1, b"xy")
+            patch.write(at, b"z")
+        started = time.monotonic()
+        finished = patch.finished()
+        assert time.monotonic() - started < 20  # minutes, if each were held against all others
+        assert finished.content(view)[:12] == b"zxy\0\0\0\0\0\0\0zx"
+
+
 # --- Where the program header comes from ----------------------------------------------------------
 
 
@@ -272,6 +288,39 @@ def test_notes_make_room_and_code_does_not(plain: bytes, folder: Path) -> None:
     assert loads(before) == loads(after)
     first, second = before.segments[0], after.segments[0]
     assert first == second
+
+
+NOTE = """
+struct note { unsigned owner, size, kind; char name[4]; char text[200]; };
+__attribute__((section("NAME"), used, aligned(8))) static const volatile struct note
+    note = {4, 200, 0x74510001, "qt!", "x"};
+int f(void) { return note.text[0] == 'x' ? 42 : 1; }
+"""
+
+
+def test_notes_that_code_reads_stay(folder: Path) -> None:
+    """Qt plugins read .note.qt.metadata by its address; the edit then needs another place."""
+    source = NOTE.replace("NAME", ".note.qt.metadata")
+    for flags in ([], ["-Wl,--build-id=none"], ["-fuse-ld=lld"]):
+        content = shared_object(folder / "qt.so", source, soname="x.so", flags=flags).read_bytes()
+        assert answer(folder, content) == ANSWER
+        edited = edited_path(content)
+        assert answer(folder, edited.patch.content(content)) == ANSWER, flags
+
+
+def test_a_program_header_over_code_is_named(folder: Path) -> None:
+    flags = ["-T", str(folder / "code-first.ld"), "-Wl,--build-id=none"]
+    path = shared_object(folder / "over.so", "int f(void) { return 42; }", flags=flags)
+    content = bytearray(path.read_bytes())
+    before = read_elf(bytes(content), "lib.so")
+    count = len(before.segments)
+    assert answer(folder, bytes(content)) == ANSWER
+    original = bytes(content)
+    content[64 + 56 * count : 64 + 56 * (count + 1)] = bytes(56)  # PT_NULL
+    content[0x38] = count + 1
+    assert answer(folder, bytes(content)) != ANSWER
+    (found,) = differences(original, bytes(content), before, "lib.so")
+    assert found.startswith("the byte loaded to ")
 
 
 def test_a_second_edit_makes_the_same_segment_longer(plain: bytes) -> None:
@@ -340,6 +389,113 @@ def test_what_is_appended_stays_where_it_is(plain: bytes) -> None:
     assert once.declined == ""
     wanted = replace(once.elf, soname="z" * 200)
     assert edit(once.patch.content(padded), once.elf, wanted, "lib.so").declined == ""
+
+
+def test_section_headers_are_not_taken_for_free_space(folder: Path) -> None:
+    """The first one is all zeros."""
+    script = folder / "hole.ld"
+    start = ". = SIZEOF_HEADERS;"
+    hole = f"{start} .hole : {{ QUAD(0) . += 4096; }} :text"
+    # No section of the hole is left, so that nothing seems to be behind the program headers.
+    script.write_text(CODE_FIRST.replace(start, hole))
+    flags = ["-T", str(script), "-Wl,--build-id=none"]
+    path = shared_object(folder / "hole.so", "int zeros[3000000], f;", soname="x.so", flags=flags)
+    content = bytearray(path.read_bytes())
+    at = int.from_bytes(content[0x28:0x30], "little")
+    count = int.from_bytes(content[0x3C:0x3E], "little")
+    end = 64 + 56 * int.from_bytes(content[0x38:0x3A], "little")
+    content[at + 64 + 32 : at + 64 + 40] = bytes(8)  # sh_size of .hole
+    assert not any(content[end : end + 64 * count])
+    content[end : end + 64 * count] = content[at:]
+    content[0x28:0x30] = end.to_bytes(8, "little")
+    del content[at:]
+    edited = edited_path(bytes(content))
+    assert "cannot grow where it is" in edited.declined
+    path.write_bytes(edited.patch.content(bytes(content)))
+    done = subprocess.run(["readelf", "-SW", str(path)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_musl_needs_the_whole_table_of_program_headers_in_one_segment(folder: Path) -> None:
+    """It finds the table by the PT_LOAD that holds it (ldso/dynlink.c, map_library)."""
+    alone = CODE_FIRST.replace("PHDRS { text PT_LOAD FILEHDR PHDRS FLAGS(5);", "PHDRS { headers")
+    alone = alone.replace("PHDRS { headers", "PHDRS { headers PT_LOAD FILEHDR PHDRS FLAGS(4); ")
+    alone = alone.replace(" FLAGS(4);  ", " FLAGS(4); text PT_LOAD FLAGS(5); ")
+    alone = alone.replace(". = SIZEOF_HEADERS;", ". = CONSTANT(MAXPAGESIZE);")
+    script = folder / "headers-alone.ld"
+    script.write_text(alone)
+    flags = ["-T", str(script), "-Wl,--build-id=none"]
+    path = shared_object(folder / "headers.so", "int zeros[3000000], f;", soname="x", flags=flags)
+    content = bytearray(path.read_bytes())
+    count = int.from_bytes(content[0x38:0x3A], "little")
+    end = 64 + 56 * count
+    assert read_elf(bytes(content), "").segments[0].filesz == end
+    content[64 + 32 : 64 + 48] = 2 * (end + 28).to_bytes(8, "little")  # half a header more
+    edited = edited_path(bytes(content))
+    assert "cannot grow where it is" in edited.declined
+
+
+def crafted(content: bytes, loads: int, sections: int) -> bytes:
+    """Add empty PT_LOAD headers, a PT_NULL and sections; both tables move to the end."""
+    elf = read_elf(content, "lib.so")
+    last = max(n for n, s in enumerate(elf.segments) if s.type == Pt.LOAD)
+    top = elf.segments[last].vaddr + elf.segments[last].memsz
+    own = [content[64 + 56 * n : 120 + 56 * n] for n in range(len(elf.segments))]
+    added = [
+        struct.pack("<IIQQQQQQ", 1, 4, 0, (top // 4096 + 1 + n) * 4096, 0, 0, 16, 4096)
+        for n in range(loads)
+    ]
+    headers = [*own[: last + 1], *added, *own[last + 1 :], bytes(56)]
+    start, count = struct.unpack_from("<Q", content, 40)[0], content[60] + 256 * content[61]
+    section = struct.pack("<IIQQQQIIQQ", 0, 1, 2, 4096, 4096, 1, 0, 0, 1, 0)
+    table = content[start : start + 64 * count] + sections * section
+    made = bytearray(content + bytes(-len(content) % 64) + b"".join(headers))
+    struct.pack_into("<QQ", made, 32, len(content) + -len(content) % 64, len(made))
+    count += sections
+    struct.pack_into("<H", made, 56, min(len(headers), 0xFFFF))
+    struct.pack_into("<H", made, 60, count if count < 0xFF00 else 0)
+    made += table
+    at = len(made) - len(table)
+    struct.pack_into("<Q", made, at + 32, count if count >= 0xFF00 else 0)
+    struct.pack_into("<I", made, at + 44, len(headers) if len(headers) >= 0xFFFF else 0)
+    return bytes(made)
+
+
+@pytest.mark.parametrize(("loads", "sections"), [(65_600, 10), (65_530, 0), (0, 65_300)])
+def test_too_many_headers_are_declined(plain: bytes, loads: int, sections: int) -> None:
+    edited = edited_path(crafted(plain, loads, sections))
+    assert "too many headers" in edited.declined
+
+
+def test_many_segments_and_sections_use_up_the_budget(plain: bytes) -> None:
+    with pytest.raises(BudgetError):
+        edited_path(crafted(plain, 4_000, 40_000))
+
+
+def test_an_edit_spends_the_budget_that_it_is_given(plain: bytes) -> None:
+    before = read_elf(plain, "lib.so")
+    budget = Budget("a wheel")
+    steps = budget.steps
+    edit(plain, before, longer(before), "lib.so", budget)
+    assert budget.steps < steps
+    with pytest.raises(BudgetError):
+        edit(plain, before, longer(before), "lib.so", Budget("a wheel", steps=10))
+
+
+def test_many_symbol_tables_use_up_the_budget(plain: bytes) -> None:
+    """All of these are in the same place."""
+    size = 8 << 20
+    at = int.from_bytes(plain[0x28:0x30], "little")
+    count = int.from_bytes(plain[0x3C:0x3E], "little")
+    place = len(plain) + -len(plain) % 64
+    table = struct.pack("<IIQQQQIIQQ", 0, Sht.SYMTAB, 0, 0, place, size, 0, 0, 8, 24)
+    content = bytearray(plain.ljust(place, b"\0") + bytes(size))
+    content[0x28:0x30] = len(content).to_bytes(8, "little")
+    content[0x3C:0x3E] = (count + 500).to_bytes(2, "little")
+    content += plain[at : at + 64 * count] + 500 * table
+    before = read_elf(bytes(content), "lib.so")
+    with pytest.raises(BudgetError):
+        edit(bytes(content), before, fuller(before), "lib.so")
 
 
 def test_a_machine_without_known_pages_is_declined(plain: bytes) -> None:

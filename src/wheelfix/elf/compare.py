@@ -7,7 +7,7 @@ same addresses: code, data, symbols, relocations, constructors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
@@ -16,6 +16,8 @@ from typing import cast
 
 from wheelfix.elf.constants import (
     PF_W,
+    PF_X,
+    SHF_ALLOC,
     SHN_LORESERVE,
     STB_WEAK,
     STT_SECTION,
@@ -23,10 +25,11 @@ from wheelfix.elf.constants import (
     VERSYM_INDEX,
     Dt,
     Pt,
+    Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.growth import holds_tables_only
-from wheelfix.elf.image import Buffer, Image
+from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
@@ -35,8 +38,32 @@ from wheelfix.system.mapped_pieces import pieces
 _MOST_SHOWN = 3
 _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
+_FILLER = {0, *b"XZ"}
+"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
 _LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
 """Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
+_PLACED = {
+    Pt.DYNAMIC,
+    Pt.INTERP,
+    Pt.NOTE,
+    Pt.PHDR,
+    Pt.TLS,
+    Pt.GNU_EH_FRAME,
+    Pt.GNU_PROPERTY,
+}
+"""Program headers of what is loaded: address and offset must say the same place."""
+_COMPARED_OTHERWISE = {
+    Pt.NULL,
+    Pt.LOAD,
+    Pt.DYNAMIC,
+    Pt.INTERP,
+    Pt.NOTE,
+    Pt.PHDR,
+    Pt.GNU_STACK,
+    Pt.GNU_RELRO,
+    Pt.GNU_PROPERTY,
+}
+"""Program headers that an edit may change, or that are compared by what they mean."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
 _MOVABLE = {
     Dt.STRTAB,
@@ -105,6 +132,7 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     if was is None or now is None:
         if (was is None) != (now is None):
             yield "the dynamic section came or went"
+        yield from _section_differences(old, new, [], {})
         yield from _memory_differences(old, new, _header_ranges(old, new))
         return
     yield from _tag_differences(was, now)
@@ -115,6 +143,8 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     if sorted(_notes(old)) != sorted(_notes(new)):
         yield "the contents of the PT_NOTE segments changed"
     rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
+    moved = {_dynamic_address(was): _dynamic_address(now)}
+    yield from _section_differences(old, new, rewritten, moved)
     yield from _memory_differences(old, new, rewritten)
 
 
@@ -122,10 +152,26 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
     known = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
-        if was != now and not (kind == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
-            yield f"PT_{kind.name} changed from {was} to {now}"
+    for single in (Pt.GNU_STACK, Pt.GNU_RELRO):
+        was, now = _kept_of(old.segment(single)), _kept_of(new.segment(single))
+        if was != now and not (single == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
+            yield f"PT_{single.name} changed from {was} to {now}"
+    had, has = _other_segments(old), _other_segments(new)
+    for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
+        gone = next((s for s in had - has if s.type == kind), None)
+        come = next((s for s in has - had if s.type == kind), None)
+        yield f"{_type(kind)} changed from {_kept_of(gone)} to {_kept_of(come)}"
+
+
+def _other_segments(image: Image) -> Counter[Segment]:
+    """Return the program headers that no edit changes, without their offsets in the file."""
+    return Counter(
+        s._replace(offset=0) for s in image.segments if s.type not in _COMPARED_OTHERWISE
+    )
+
+
+def _type(kind: int) -> str:
+    return f"PT_{Pt(kind).name}" if kind in set(Pt) else f"the program header of type {kind:#x}"
 
 
 def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
@@ -151,9 +197,42 @@ def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
             yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"
         if load.align < page:
             yield f"{_load(load)} is aligned to {load.align:#x}, and {page:#x} is needed"
+        if load.flags & PF_W and load.flags & PF_X:
+            yield f"{_load(load)} is writable and executable"
+    unit = max(page, 1)
     for first, second in pairwise(loads):
-        if first.vaddr + first.memsz > second.vaddr:
+        end = first.vaddr + first.memsz
+        if end > second.vaddr:
             yield f"{_load(first)} and {_load(second)} overlap or are out of order"
+        # Loaders map whole pages, and fill the last one of .bss with zeros.
+        elif -(-end // unit) > second.vaddr // unit and (
+            first.vaddr - first.offset != second.vaddr - second.offset or first.memsz > first.filesz
+        ):
+            yield f"{_load(first)} and {_load(second)} need different contents of one page"
+    yield from _place_faults(image, loads)
+
+
+def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
+    """Yield what is not loaded as its program header says; the texts have no addresses."""
+    for kind in _PLACED:
+        headers = [s for s in image.segments if s.type == kind and s.filesz]
+        if any(_offset_of(image, s.vaddr) != s.offset for s in headers):
+            yield f"PT_{kind.name} has an offset that is not loaded to its address"
+    start, size = image.program_headers
+    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
+        yield "no segment holds the whole table of program headers, which musl's loader needs"
+    dynamic = image.segment(Pt.DYNAMIC)
+    if dynamic is not None and dynamic.flags & PF_W:
+        holding = [s for s in loads if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz]
+        if not any(s.flags & PF_W for s in holding):
+            yield "the dynamic section, which loaders write to, is loaded read-only"
+
+
+def _offset_of(image: Image, address: int) -> int | None:
+    try:
+        return image.extent(address, "a segment")[0]
+    except BadElfError:
+        return None
 
 
 def _load(segment: Segment) -> str:
@@ -165,7 +244,10 @@ def _kept_of(segment: Segment | None) -> str:
         return "nothing"
     if segment.type == Pt.GNU_STACK:
         return f"flags {segment.flags:#x}"
-    return f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
+    text = f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
+    if segment.type == Pt.GNU_RELRO:
+        return text
+    return f"{text}, {segment.filesz:#x} bytes of the file, alignment {segment.align:#x}"
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
@@ -265,17 +347,118 @@ def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
             yield f"symbol `{name}` changed its name to `{other}`"
         if _section_kind(old[3]) != _section_kind(new[3]):
             yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
-        if old[4] != new[4] and moved.get(old[4]) != new[4]:
-            # A section symbol moves with its table, which is compared by content.
-            follows = old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
-            if not follows:
-                yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
+        if not _is_same_value(old, new, tables, moved):
+            yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
         if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
             yield (
                 f"symbol `{name}` changed its info, other or size"
                 f" from {old[1]:#x}, {old[2]:#x}, {old[5]:#x}"
                 f" to {new[1]:#x}, {new[2]:#x}, {new[5]:#x}"
             )
+
+
+def _is_same_value(
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+    tables: Iterable[tuple[int, int]],
+    moved: Mapping[int, int],
+) -> bool:
+    """Return whether a symbol has its value, or follows what moved."""
+    if old[4] == new[4] or moved.get(old[4]) == new[4]:
+        return True
+    # A section symbol moves with its table, which is compared by content.
+    return old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
+
+
+def _section_differences(
+    old: Image, new: Image, tables: Sequence[tuple[int, int]], moved: Mapping[int, int]
+) -> Iterator[str]:
+    """Compare what only section headers lead to, such as .symtab and debug information.
+
+    patchelf reorders sections: they are paired by name. An object without .symtab was stripped.
+    """
+    if not old.sections or not new.sections:
+        return
+    known = set(_section_faults(old))
+    yield from islice((fault for fault in _section_faults(new) if fault not in known), _MOST_SHOWN)
+    was, now = _unloaded_sections(old), _unloaded_sections(new)
+    if any(s.type == Sht.SYMTAB for s in was.values()) and not any(
+        s.type == Sht.SYMTAB for s in now.values()
+    ):
+        return
+    for key, section in was.items():
+        other = now.get(key)
+        text = _name(key[0])
+        if other is None or (section.type, section.size) != (other.type, other.size):
+            yield f"section {text} is gone, or has another type or size"
+        elif _link(old, section) != _link(new, other):
+            yield f"section {text} has another sh_link"
+        elif section.type == Sht.SYMTAB:
+            if not _has_same_symbols(old, new, (section, other), tables, moved):
+                yield f"the symbols of section {text} changed"
+        elif section.type != Sht.NOBITS:
+            old.spend(1 + (section.size >> 12), "the sections")
+            place = section.offset, other.offset
+            if _first_difference(old.view, new.view, *place, section.size) is not None:
+                yield f"the content of section {text} changed"
+
+
+def _section_faults(image: Image) -> Iterator[str]:
+    """Yield the sections whose address and offset are of different places, by name alone."""
+    for section in image.sections:
+        is_loaded = section.flags & SHF_ALLOC and section.type not in {Sht.NULL, Sht.NOBITS}
+        if is_loaded and section.size and _offset_of(image, section.addr) != section.offset:
+            name = _name(image.section_name(section))
+            yield f"section {name} has an offset that is not loaded to its address"
+
+
+def _unloaded_sections(image: Image) -> dict[tuple[bytes, int], Section]:
+    """Return the sections that are not loaded, by name and number among those of that name."""
+    found: dict[tuple[bytes, int], Section] = {}
+    count: Counter[bytes] = Counter()
+    for section in image.sections:
+        if section.type != Sht.NULL and not section.flags & SHF_ALLOC:
+            name = image.section_name(section)
+            found[name, count[name]] = section
+            count[name] += 1
+    return found
+
+
+def _name(name: bytes) -> str:
+    return f"`{name.decode(errors='backslashreplace')}`"
+
+
+def _link(image: Image, section: Section) -> bytes:
+    """Return the name of the section that `sh_link` leads to."""
+    if not 0 < section.link < len(image.sections):
+        return b""
+    return image.section_name(image.sections[section.link])
+
+
+def _has_same_symbols(
+    old: Image,
+    new: Image,
+    sections: tuple[Section, Section],
+    tables: Sequence[tuple[int, int]],
+    moved: Mapping[int, int],
+) -> bool:
+    """Compare tables of symbols of the same size: editors let values follow what they move."""
+    first, second = (
+        image.read(section.offset, section.size, "the symbols")
+        for image, section in zip((old, new), sections, strict=True)
+    )
+    if first == second:
+        return True
+    whole = len(first) - len(first) % old.structs.sym.size
+    old.spend(whole // old.structs.sym.size, "the symbols")
+    was, now = old.structs.symbols(first[:whole]), new.structs.symbols(second[:whole])
+    return first[whole:] == second[whole:] and all(
+        (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
+        and _section_kind(a[3]) == _section_kind(b[3])
+        and _is_same_value(a, b, tables, moved)
+        for a, b in zip(was, now, strict=True)
+        if a != b
+    )
 
 
 def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
@@ -346,16 +529,32 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
     """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
     old_sections = (old.section_headers, len(old.sections) * old.structs.shdr.size)
-    places = ((0, old.header_size), old.program_headers, new.program_headers, old_sections)
-    for offset, size in places:
-        for load in old.segments:
-            if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
-                start = load.vaddr + offset - load.offset
-                yield start, start + size
+    for offset, size in ((0, old.header_size), old.program_headers, old_sections):
+        for start in _addresses(old, offset):
+            yield start, start + size
     now = {s.vaddr for s in new.segments if s.type in {Pt.INTERP, Pt.NOTE}}
     for segment in old.segments:
         if segment.type in {Pt.INTERP, Pt.NOTE} and segment.vaddr not in now:
             yield segment.vaddr, segment.vaddr + segment.filesz
+
+
+def _addresses(image: Image, offset: int) -> Iterator[int]:
+    """Yield the addresses that a byte of the file is loaded to."""
+    for load in image.segments:
+        if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
+            yield load.vaddr + offset - load.offset
+
+
+def _new_header_ranges(
+    old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the addresses of the new program headers if only `rewritten` or filler was there."""
+    offset, size = new.program_headers
+    known = sorted(_file_ranges(old, rewritten))
+    for start in _addresses(new, offset):
+        for low, high in _file_ranges(old, [(start, start + size)]):
+            if all(set(old.view[a:b]) <= _FILLER for a, b in _gaps(low, high, known)):
+                yield start, start + size
 
 
 def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
@@ -406,7 +605,8 @@ def _memory_differences(
     old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
 ) -> Iterator[str]:
     # By file offset: a byte may be loaded to several addresses.
-    ranges = sorted(_file_ranges(old, rewritten))
+    known = list(rewritten)
+    ranges = sorted(_file_ranges(old, [*known, *_new_header_ranges(old, new, known)]))
     for load in old.segments:
         if load.type != Pt.LOAD:
             continue

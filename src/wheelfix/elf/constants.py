@@ -24,6 +24,7 @@ class Pt(IntEnum):
     NOTE = 4
     PHDR = 6
     TLS = 7
+    GNU_EH_FRAME = 0x6474E550
     GNU_STACK = 0x6474E551
     GNU_RELRO = 0x6474E552
     GNU_PROPERTY = 0x6474E553

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
 from wheelfix.elf.growth import NoRoomError, capacity, grow
@@ -47,31 +48,35 @@ class Edited(NamedTuple):
     """Why the object could not grow, in words that follow "because"; empty if it need not."""
 
 
-def edit(data: Buffer, before: Elf, after: Elf, name: str) -> Edited:
+def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None) -> Edited:
     """Change the object `before` to `after`, which differ in names, search paths and versions.
 
-    `data` is its content. If the resulting `Elf` is not `after` in all but its segments, `declined`
-    says why; the changes that fit are made all the same. DT_NEEDED entries can always be dropped:
-    their Verneed records are dropped with them, and weak references to those versions become
-    unversioned.
+    `data` is its content; without `budget`, it has one of its own. If the resulting `Elf` is not
+    `after` in all but its segments, `declined` says why; the changes that fit are made all the
+    same. DT_NEEDED entries can always be dropped: their Verneed records are dropped with them, and
+    weak references to those versions become unversioned.
 
     Raises `PlanConflictError` if a strong reference needs a version to be dropped, or a version
     would be needed from a library without DT_NEEDED; `BadElfError` for broken tables.
     """
     try:
-        return _edited(data, before, after, name, may_grow=True)
+        return _edited(data, before, after, name, budget, may_grow=True)
     except NoRoomError as error:
-        return edit_in_place(data, before, after, name)._replace(declined=str(error))
+        return edit_in_place(data, before, after, name, budget)._replace(declined=str(error))
 
 
-def edit_in_place(data: Buffer, before: Elf, after: Elf, name: str) -> Edited:
+def edit_in_place(
+    data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None
+) -> Edited:
     """Change `before` to `after` as `edit` does, as far as the size of the object stays."""
-    return _edited(data, before, after, name, may_grow=False)
+    return _edited(data, before, after, name, budget, may_grow=False)
 
 
-def _edited(data: Buffer, before: Elf, after: Elf, name: str, *, may_grow: bool) -> Edited:
+def _edited(  # noqa: PLR0913 - the arguments of `edit`
+    data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None, *, may_grow: bool
+) -> Edited:
     with memoryview(data) as view:
-        image = Image.parse(view, name)
+        image = Image.parse(view, name, budget)
         dynamic = Dynamic.parse(image)
         patch = PatchDraft(view)
         if dynamic is None or before == after:
@@ -421,9 +426,13 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
     Raises `NoRoomError` if the object cannot grow.
     """
     dynamic, image = draft.dynamic, draft.dynamic.image
-    half = image.structs.half.pack(VER_NDX_GLOBAL)
-    for number in draft.unversioned:
-        patch.write(image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half)
+    if draft.unversioned:
+        half, size = image.structs.half, 2 * (max(draft.unversioned) + 1)
+        versions = bytearray(image.loaded(dynamic.tags[Dt.VERSYM], size, "DT_VERSYM"))
+        for number in draft.unversioned:
+            half.pack_into(versions, 2 * number, VER_NDX_GLOBAL)
+        at = image.offset(dynamic.tags[Dt.VERSYM], size, "DT_VERSYM")
+        patch.write(at, bytes(versions))
     for at, raw in chain(_need_writes(draft), _section_writes(draft)):
         patch.write(at, raw)
     if len(draft.strings) > len(dynamic.strings) or len(draft.entries) > draft.capacity:

@@ -7,8 +7,8 @@ segment is, in this order,
   edit made it. What is not loaded, such as debug information, moves behind it;
 - a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
   the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
-  table of program headers. These are unused, or those of notes, hash tables and the like, which
-  then move to the new segment, too;
+  table of program headers. These are unused, or those of hash tables, notes that no code reads and
+  the like, which then move to the new segment, too;
 - the last one, made longer, with the zeros of .bss in the file.
 
 The table of program headers stays behind the ELF header. binutils' strip and objcopy write it there
@@ -30,6 +30,7 @@ from wheelfix.elf.constants import (
     PF_X,
     PN_XNUM,
     SHF_ALLOC,
+    SHN_LORESERVE,
     Dt,
     Pt,
     Sht,
@@ -66,7 +67,17 @@ _ADDRESSES = {
     Dt.RELR,
 }
 """Tags of tables that may move: nothing but these tags says where they are."""
-_MOVABLE = {
+_MOVABLE_NOTES = {
+    b".note.gnu.build-id",
+    b".note.gnu.property",
+    b".note.ABI-tag",
+    b".note.package",
+    b".note.dlopen",
+    b".note.go.buildid",
+}
+"""Notes that are found by PT_NOTE or by their section. Code may read any other note by its address,
+as Qt plugins read .note.qt.metadata, and no proof can find such a reference."""
+_MOVABLE_SECTIONS = {
     Sht.NOTE,
     Sht.HASH,
     Sht.GNU_HASH,
@@ -81,7 +92,7 @@ _MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
 """Program headers of what may move."""
 _UNIT = 64
 """Bytes; few sections need more alignment in the file."""
-_PAGE = 1 << 12
+_LARGE_UNIT = 1 << 12
 """Bytes; no section that is not loaded needs more."""
 _LARGEST_BSS = 1 << 20
 """Bytes of zeros that are written to the file rather than to have the object refused."""
@@ -158,9 +169,17 @@ def grow(
 ) -> tuple[Segment, ...]:
     """Write .dynamic and .dynstr; one or both have become larger; return the segments.
 
-    Raises `NoRoomError`, with nothing written, where that cannot be done safely.
+    Raises `NoRoomError` where that cannot be done safely; the patch is then of no use.
     """
-    growth = _Growth.of(patch, dynamic, tuple(entries), strings)
+    growth = _Growth(
+        patch=patch,
+        dynamic=dynamic,
+        entries=tuple(entries),
+        strings=strings,
+        headers=list(_headers(dynamic.image)),
+        moves_strings=len(strings) > len(dynamic.strings),
+        moves_dynamic=len(entries) > capacity(dynamic),
+    )
     growth.write()
     return tuple(
         Segment(h.type, h.flags, h.offset, h.vaddr, h.filesz, h.memsz, h.align)
@@ -177,24 +196,6 @@ class _Growth:
     headers: list[_Header]
     moves_strings: bool
     moves_dynamic: bool
-
-    @classmethod
-    def of(
-        cls,
-        patch: PatchDraft,
-        dynamic: Dynamic,
-        entries: tuple[tuple[int, int], ...],
-        strings: bytes,
-    ) -> _Growth:
-        return cls(
-            patch=patch,
-            dynamic=dynamic,
-            entries=entries,
-            strings=strings,
-            headers=list(_headers(dynamic.image)),
-            moves_strings=len(strings) > len(dynamic.strings),
-            moves_dynamic=len(entries) > capacity(dynamic),
-        )
 
     @property
     def image(self) -> Image:
@@ -215,11 +216,12 @@ class _Growth:
         if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
         loads = [h for n, h in enumerate(self.headers) if h.type == Pt.LOAD and n != segment.number]
+        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
         if any(self._is_emptied(load, moves) for load in loads):
             raise NoRoomError("a segment would be left without sections, which strip breaks")
         behind = len(self.patch.view) - segment.gap
         moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
-        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _PAGE
+        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
         size = end - segment.gap
         self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
         self._set_headers(segment, moves, end)
@@ -246,6 +248,8 @@ class _Growth:
         page = LARGEST_PAGE.get(self.image.machine)
         if page is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
+        if len(self.headers) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
+            raise NoRoomError("it has too many headers")
         if Dt.STRTAB not in self.dynamic.tags:
             raise NoRoomError("it has no string table")
         loads = [header for header in self.headers if header.type == Pt.LOAD]
@@ -318,8 +322,9 @@ class _Growth:
             return (None,)
         offset, size = self.image.program_headers
         end = offset + size
-        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(end, h)), None)
-        if load is None or len(self.headers) + 1 >= PN_XNUM:
+        last = end + self.image.structs.phdr.size - 1  # musl needs the whole table in one segment
+        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(last, h)), None)
+        if load is None:
             return None
         block = self._block(end, end + self.image.structs.phdr.size, load)
         if block is None:
@@ -328,27 +333,29 @@ class _Growth:
 
     def _block(self, start: int, wanted: int, load: _Header) -> tuple[int, int] | None:
         """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
-        sections = sorted(
-            (s for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
-            key=lambda section: section.offset,
-        )
+        image = self.image
+        sections = sorted(filter(_fills, image.sections), key=lambda section: section.offset)
         behind = [s for s in sections if s.offset + s.size > start]
         first = stop = behind[0].offset if behind else 0
         if first < start or any(self.patch.view[start : min(first, wanted)]):
             return None
         free = first
         for section in behind:
+            image.spend(1 + (len(self.headers) >> 4), "the sections")
             wanted = max([wanted, *self._cut_segments(first, stop)])
             if section.offset >= wanted:
-                free = wanted
+                free = max(free, wanted)
                 break
-            free = section.offset + section.size
+            free = max(free, section.offset + section.size)
             if self._is_vacated(section):
                 break
             if not self._is_movable(section) or not _within(section.offset, load):
                 return None
             stop = free
         is_whole = not any(self._cut_segments(first, stop))
+        end_of_headers = image.section_headers + len(image.sections) * image.structs.shdr.size
+        if image.section_headers < max(wanted, stop) and end_of_headers > start:
+            return None  # section header 0 is 64 zeros, and looks free
         fits = free >= wanted and stop - first <= _LARGEST_BLOCK
         return (first, stop) if fits and is_whole else None
 
@@ -363,15 +370,24 @@ class _Growth:
                     yield len(self.patch.view)  # more than can be moved
 
     def _is_vacated(self, section: Section) -> bool:
-        at = self.dynamic.tags.get(Dt.STRTAB)
-        return self.moves_strings and section.type == Sht.STRTAB and section.addr == at
+        at, end = self.dynamic.tags.get(Dt.STRTAB), section.offset + section.size
+        is_moved = self.moves_strings and section.type == Sht.STRTAB and section.addr == at
+        return is_moved and not any(
+            other.offset < end and section.offset < other.offset + other.size
+            for other in self.image.sections
+            if other is not section and _fills(other)
+        )
 
     def _is_movable(self, section: Section) -> bool:
+        if not section.flags & SHF_ALLOC:
+            return False
         if section.type in {Sht.REL, Sht.RELA} and self.is_program:
             return False
+        if section.type == Sht.NOTE:
+            return self.image.section_name(section) in _MOVABLE_NOTES
         interpreter = self.image.segment(Pt.INTERP)
         is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
-        return section.type in _MOVABLE or is_interpreter
+        return section.type in _MOVABLE_SECTIONS or is_interpreter
 
     def _block_move(self, start: int, stop: int, load: _Header) -> _Move:
         inside = [
@@ -546,9 +562,10 @@ class _Growth:
         own = self._section_number(Sht.DYNAMIC, move.old_vaddr)
         index = 6 if image.structs.bits == 64 else 14  # of st_shndx
         for section in image.sections:
-            if section.type not in {Sht.DYNSYM, Sht.SYMTAB}:
+            is_whole = section.offset + section.size <= len(image.view)
+            if section.type not in {Sht.DYNSYM, Sht.SYMTAB} or not is_whole:
                 continue
-            raw = bytes(image.view[section.offset : section.offset + section.size])
+            raw = image.read(section.offset, section.size, "the symbols")
             at = raw.find(old)
             while at >= 0:
                 image.spend(1, "the symbols")
@@ -595,7 +612,7 @@ def holds_tables_only(image: Image, load: _Header | Segment) -> bool:
         for section in image.sections
         if _fills(section) and section.flags & SHF_ALLOC and load.offset <= section.offset < stop
     ]
-    kinds = _MOVABLE | {Sht.STRTAB, Sht.DYNAMIC}
+    kinds = _MOVABLE_SECTIONS | {Sht.STRTAB, Sht.DYNAMIC}
     return bool(inside) and all(section.type in kinds for section in inside)
 
 

@@ -6,7 +6,7 @@ edit, and what has to be judged of it, do not grow with the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -90,20 +90,15 @@ class PatchDraft:
 
     def read(self, start: int, size: int) -> bytes:
         """Return bytes of the new file."""
-        raw = bytearray(b"".join(_bytes(p, self.view) for p in self._kept(start, start + size)))
-        for write in self.writes:
-            low, high = max(start, write.start), min(start + size, write.stop)
-            if low < high:
-                raw[low - start : high - start] = write.raw[low - write.start : high - write.start]
-        return bytes(raw)
+        return self._overlaid(start, start + size, self.writes)
 
     def finished(self) -> Patch:
         """Return the new file."""
         found: list[Copy | bytes] = []
         at = 0
-        for start, stop in self._ranges():
+        for start, stop, writes in self._ranges():
             found += self._kept(at, start)
-            found.append(self.read(start, stop - start))
+            found.append(self._overlaid(start, stop, writes))
             at = stop
         return Patch((*found, *self._kept(at, self.size)))
 
@@ -117,17 +112,28 @@ class PatchDraft:
         if max(start, gap.stop) < stop:
             yield Copy(max(start, gap.stop) - len(self.gap), stop - len(self.gap))
 
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield start and end of the written parts, in order and without overlaps."""
+    def _overlaid(self, start: int, stop: int, writes: Iterable[_Write]) -> bytes:
+        """Return bytes of the new file, as these writes change them."""
+        raw = bytearray(b"".join(_bytes(p, self.view) for p in self._kept(start, stop)))
+        for write in writes:
+            low, high = max(start, write.start), min(stop, write.stop)
+            if low < high:
+                raw[low - start : high - start] = write.raw[low - write.start : high - write.start]
+        return bytes(raw)
+
+    def _ranges(self) -> Iterator[tuple[int, int, list[_Write]]]:
+        """Yield start and end of the written parts, in order, with the writes to each."""
         start = stop = -1
-        for write in sorted(self.writes, key=lambda write: write.start):
+        found: list[tuple[int, _Write]] = []
+        for number, write in sorted(enumerate(self.writes), key=lambda pair: pair[1].start):
             if write.start > stop:
-                if start >= 0:
-                    yield start, stop
-                start, stop = write.start, write.stop
+                if found:
+                    yield start, stop, [known for _, known in sorted(found)]
+                start, stop, found = write.start, write.stop, []
+            found.append((number, write))
             stop = max(stop, write.stop)
-        if start >= 0:
-            yield start, stop
+        if found:
+            yield start, stop, [write for _, write in sorted(found)]
 
 
 def _bytes(piece: Copy | bytes, old: memoryview) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf import editor
 from wheelfix.elf.compare import differences
 from wheelfix.elf.image import Buffer
@@ -60,6 +61,8 @@ class _Job(NamedTuple):
     data: str | NewContent
     before: Elf
     wanted: Elf
+    budget: Budget | None
+    """That of the wheel for its members; a library of this machine has its own."""
 
 
 def apply(
@@ -79,7 +82,13 @@ def apply(
     names = [member.name for member in after.members]
     sources = {name: made.get(name, _Source(name, before.elfs.get(name))) for name in names}
     jobs = [
-        _Job(member, source.data, source.elf, after.elfs[member])
+        _Job(
+            member,
+            source.data,
+            source.elf,
+            after.elfs[member],
+            archive.budget if isinstance(source.data, str) else None,
+        )
         for member, source in sources.items()
         if source.elf is not None and member in after.elfs and source.elf != after.elfs[member]
     ]
@@ -127,7 +136,7 @@ def _sources(wheel: Wheel, edits: Iterable[Edit]) -> dict[str, _Source]:
     return sources
 
 
-_Own = Callable[[Buffer, Elf, Elf, str], editor.Edited]
+_Own = Callable[[Buffer, Elf, Elf, str, Budget | None], editor.Edited]
 """`editor.edit`, or `editor.edit_in_place` where patchelf is to make what needs room."""
 
 
@@ -170,7 +179,7 @@ def _edited(
             path, way = _edited(bare, rest, workdir, own, patchelf)
         stripped.unlink()
         return path, way
-    edited = own(original, before, wanted, job.member)
+    edited = own(original, before, wanted, job.member, job.budget)
     path = _written(edited.patch.chunks(original), workdir)
     if replace(wanted, segments=edited.elf.segments) != edited.elf:
         _patch(path, job.member, edited.elf, wanted, patchelf())
