@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.exports import read_exports
@@ -78,6 +78,7 @@ def test_a_name_that_stands_for_millions_stays_mangled() -> None:
 
 
 @given(st.text(alphabet="_ZNTIVSKrRO0123456789aEC\n\u0663", min_size=1))
+@example("NE")
 def test_any_text_is_demangled_or_stays(symbol: str) -> None:
     assert demangle(symbol)
     assert demangle("_Z" + symbol)

@@ -225,13 +225,12 @@ def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[s
             return [below(item) for item in cast("list[object]", given)]
         return given
 
-    def with_files(part: object) -> object:
-        component = cast("dict[str, object]", part) if isinstance(part, dict) else {}
-        return {**component, _FILES: below(component[_FILES])} if _FILES in component else part
-
     moved = {key: below(table[key]) for key in _PATHS if key in table}
     if isinstance(parts := table.get("component"), list):
-        moved["component"] = [with_files(part) for part in cast("list[object]", parts)]
+        moved["component"] = [
+            {**part, _FILES: below(part[_FILES])} if _FILES in part else part
+            for part in cast("list[dict[str, object]]", parts)
+        ]
     return {**table, **moved}
 
 
