@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.build import record_text
 from tests.support.index_reading import is_mailed, refusal
 from wheelfix.errors import BadWheelError
-from wheelfix.rules import installers
+from wheelfix.rules import entry_points as installers
 from wheelfix.rules.context import Context
 from wheelfix.rules.index_predicates import Answer
 from wheelfix.rules.registry import ARCHIVE_RULES, rules_in

@@ -16,7 +16,6 @@ from wheelfix.reports.check_content import finding_text
 from wheelfix.reports.printable import Style, error_text, printable
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import planned
-from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (
     AddEntry,
     AddMember,
@@ -27,6 +26,7 @@ from wheelfix.wheel.edits import (
     predict,
 )
 from wheelfix.wheel.model import Member, Wheel, WheelName
+from wheelfix.wheel.prediction import Draft
 
 ELF = Elf(bits=64, little_endian=True, machine=Machine.X86_64, osabi=0, flags=0, type=ElfType.DYN)
 NAME = "pkg-1.0-cp311-cp311-linux_x86_64.whl"

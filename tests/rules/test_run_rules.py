@@ -15,7 +15,6 @@ from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.rules.run_rules import attribute_to_stage, broken, run_rules
 from wheelfix.settings import Settings
-from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (
     AddEntry,
     AddMember,
@@ -36,6 +35,7 @@ from wheelfix.wheel.edits import (
     predict,
 )
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.prediction import Draft
 
 A = "demo/a.so"
 

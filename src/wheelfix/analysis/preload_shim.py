@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import PRELOAD
 
 _HOOK = f"from . import {PRELOAD}"

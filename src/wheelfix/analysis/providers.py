@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.settings import Provider, matches_any, name_of
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 

@@ -13,7 +13,7 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 
 Release = tuple[int, ...]
 _VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")

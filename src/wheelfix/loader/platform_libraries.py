@@ -12,7 +12,7 @@ from functools import cache
 
 from wheelfix.elf.model import Libc, libc_of
 from wheelfix.grouping import values_by_key
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")

@@ -9,7 +9,7 @@ from collections.abc import KeysView
 from functools import cache
 from typing import NamedTuple
 
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 _NAME = re.compile(r"_?P[yY]\w+")

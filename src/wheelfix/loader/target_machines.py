@@ -24,7 +24,7 @@ from wheelfix.loader.platform_libraries import (
     is_dynamic_loader,
     may_come_from_platform,
 )
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     ARCHITECTURES,

@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 
-from wheelfix.system.resources import read_text
+from wheelfix.system.packaged_text import read_text
 
 
 def filled(name: str, values: Mapping[str, str]) -> str:

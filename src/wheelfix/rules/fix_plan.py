@@ -8,9 +8,9 @@ from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Patcher, Settings
-from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import Edit, ElfEdit, MoveMember
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.prediction import Draft
 
 MAX_ROUNDS = 20
 """Rounds of fixes: one fix may trigger another rule. Only a bug needs more rounds."""

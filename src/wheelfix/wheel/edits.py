@@ -25,8 +25,8 @@ from wheelfix.wheel.dist_info import (
     with_license_file,
     with_requirement,
 )
-from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.prediction import Draft
 
 
 class Change(NamedTuple):

@@ -1,4 +1,4 @@
-"""Whether pip and uv install the wheel.
+"""Whether pip and uv accept the entry points and scripts of the wheel.
 
 Their checks of scripts and entry points are stricter than the specification, and differ. The tests
 install random wheels with both.

@@ -1,4 +1,4 @@
-"""A wheel under edit."""
+"""The predicted wheel: its members and tables while edits are applied to them."""
 
 from dataclasses import replace
 
