@@ -299,6 +299,8 @@ def test_the_empty_name_is_that_of_the_program_with_glibc_only() -> None:
     with_glibc = load("/env/m.so", described(files))
     assert not with_glibc.missing
     assert with_glibc.objects == ("/env/m.so", "/env/liba.so")
+    program = replace(described({**files, "/env/app": library()}), main="/env/app")
+    assert load("/env/m.so", program).objects == ("/env/m.so", "/env/app", "/env/liba.so")
     [missing] = load("/env/m.so", described(files, Libc.MUSL)).missing
     assert missing.name == ""
     assert not missing.candidates

@@ -88,8 +88,7 @@ class GlibcProcess(LoaderProcess):
         for position, name in enumerate(elf.needed):
             while filtees and filtees[0][1].position <= position:
                 yield filtees.pop(0)
-            if name:  # the empty name is that of the program (l_name), which is loaded
-                yield name, None
+            yield name, None
         yield from filtees
 
     def _expanded(self, requester: LinkMap | None, name: str) -> str:

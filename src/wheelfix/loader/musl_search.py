@@ -30,6 +30,7 @@ class MuslProcess(LoaderProcess):
 
     _loop_ends_search = True
     _dlopen_inherits = True
+    _program_is_unnamed = False
 
     def _is_builtin(self, name: str) -> bool:
         return bool(_BUILTIN.match(name)) or name.startswith("/lib/ld-musl-")

@@ -131,6 +131,9 @@ class LoaderProcess(ABC):
         failed: int | None = None
         for loaded in order:  # grows during the loop: breadth first
             for name, filtee in self._entries(loaded.elf) if loaded.elf else ():
+                if not name and self._program_is_unnamed:
+                    self._append_program(order)
+                    continue
                 found, request = self._request(loaded, name)
                 if filtee is not None:
                     request = request._replace(optional=not filtee.required)
@@ -151,6 +154,10 @@ class LoaderProcess(ABC):
         else:
             top.search_scope = objects
         return load
+
+    def _append_program(self, order: LoadOrder) -> None:
+        if self.main is not None:
+            order.append(self.main)
 
     def _request(
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
@@ -274,6 +281,8 @@ class LoaderProcess(ABC):
 
     # --- Where glibc and musl differ
 
+    _program_is_unnamed = True
+    """An empty DT_NEEDED entry is the program: glibc's `l_name` of it is empty."""
     _loop_ends_search = False
     _dlopen_inherits = False
     """Whether an object opened by dlopen inherits the search path of the caller."""
