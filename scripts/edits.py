@@ -43,7 +43,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         objects = [o for o in _objects(options, work) if options.only in o.label]
-        random.Random(options.first).shuffle(objects)  # noqa: S311 - to fall alike each time
+        random.Random(options.first).shuffle(objects)  # noqa: S311 - reproducible by its seed
         runner = (options.qemu, "-L", str(options.root)) if options.qemu else ()
         campaign = Campaign(
             loader=Loader(Machine(runner=runner, root=options.root), work),

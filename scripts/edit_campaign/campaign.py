@@ -90,7 +90,7 @@ class Campaign:
         before = self._loadable(taken)
         if before is None:
             return
-        dice = random.Random(f"{taken.label} {seed}")  # noqa: S311 - to fall alike each time
+        dice = random.Random(f"{taken.label} {seed}")  # noqa: S311 - reproducible by its seed
         case = _Case(taken=taken, data=taken.path.read_bytes(), before=before, dice=dice)
         stage = _emptied(self.work / "stage")
         made: dict[Path, str] = {}

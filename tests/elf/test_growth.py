@@ -17,9 +17,9 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import Edited, edit
-from wheelfix.elf.growth import LARGEST_PAGE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
+from wheelfix.elf.page_sizes import PAGE_SIZES
 from wheelfix.elf.patch import Copy, PatchDraft
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import ToolError
@@ -333,7 +333,7 @@ def test_a_second_edit_makes_the_same_segment_longer(plain: bytes) -> None:
 
 def test_a_new_segment_is_aligned_for_the_largest_page(plain: bytes) -> None:
     last = [s for s in edited_path(plain).elf.segments if s.type == Pt.LOAD][-1]
-    assert last.align == LARGEST_PAGE[read_elf(plain, "").machine]
+    assert last.align == PAGE_SIZES[read_elf(plain, "").machine].linked
     assert (last.vaddr - last.offset) % last.align == 0
     assert last.flags & 2 == 0  # .dynamic did not move: loaders write to nothing in it
 

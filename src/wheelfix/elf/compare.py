@@ -21,6 +21,7 @@ from wheelfix.elf.constants import (
     SHN_LORESERVE,
     STB_WEAK,
     STT_SECTION,
+    TABLE_TAGS,
     VER_NDX_GLOBAL,
     VERSYM_INDEX,
     Dt,
@@ -30,7 +31,8 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.growth import holds_tables_only
 from wheelfix.elf.image import Buffer, Image, Section
-from wheelfix.elf.model import Elf, Machine, Segment
+from wheelfix.elf.model import Elf, Segment
+from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.system.mapped_pieces import pieces
@@ -40,8 +42,6 @@ _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
 _FILLER = {0, *b"XZ"}
 """Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
-_LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
-"""Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
 _PLACED = {
     Pt.DYNAMIC,
     Pt.INTERP,
@@ -65,21 +65,8 @@ _COMPARED_OTHERWISE = {
 }
 """Program headers that an edit may change, or that are compared by what they mean."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
-_MOVABLE = {
-    Dt.STRTAB,
-    Dt.STRSZ,
-    Dt.SYMTAB,
-    Dt.HASH,
-    Dt.GNU_HASH,
-    Dt.VERSYM,
-    Dt.VERNEED,
-    Dt.VERDEF,
-    Dt.RELA,
-    Dt.REL,
-    Dt.JMPREL,
-    Dt.RELR,
-}
-"""Tags of tables that are compared by content, wherever they are."""
+_MOVABLE = TABLE_TAGS | {Dt.STRSZ}
+"""Tags of tables that are compared by content, at any address."""
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
@@ -191,7 +178,8 @@ def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
 def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
     """Yield what a loader may reject; `aligned` is the least p_align before the edit."""
     loads = [s for s in image.segments if s.type == Pt.LOAD]
-    page = min(1 << 16 if image.machine in _LARGE_PAGES else 1 << 12, aligned)
+    pages = PAGE_SIZES.get(image.machine)
+    page = min(pages.kernels[-1] if pages else SMALLEST_PAGE, aligned)
     for load in loads:
         if load.align > 1 and (load.vaddr - load.offset) % load.align:
             yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"

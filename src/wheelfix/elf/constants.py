@@ -100,6 +100,23 @@ class Dt(IntEnum):
     FILTER = 0x7FFFFFFF
 
 
+TABLE_TAGS = frozenset(
+    {
+        Dt.STRTAB,
+        Dt.SYMTAB,
+        Dt.HASH,
+        Dt.GNU_HASH,
+        Dt.VERSYM,
+        Dt.VERNEED,
+        Dt.VERDEF,
+        Dt.RELA,
+        Dt.REL,
+        Dt.JMPREL,
+        Dt.RELR,
+    }
+)
+"""Tags whose values are addresses of tables that only `.dynamic` refers to: these may move."""
+
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
 SHF_TLS = 1 << 10

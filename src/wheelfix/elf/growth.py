@@ -11,9 +11,9 @@ segment is, in this order,
   the like, which then move to the new segment, too;
 - the last one, made longer, with the zeros of .bss in the file.
 
-The table of program headers stays behind the ELF header. binutils' strip and objcopy write it there
-whatever they read (bfd/elf.c, assign_file_positions_for_load_sections), eu-strip writes over one
-that no section covers, Linux before 5.18 looks for a program's there (fs/binfmt_elf.c, AT_PHDR),
+The table of program headers stays behind the ELF header. binutils' strip and objcopy always write
+it there (bfd/elf.c, assign_file_positions_for_load_sections), eu-strip writes over one that no
+section covers, Linux before 5.18 looks for a program's there (fs/binfmt_elf.c, AT_PHDR),
 and glibc takes it for a part of any segment whose last page reaches as far (elf/dl-load.c).
 """
 
@@ -31,42 +31,17 @@ from wheelfix.elf.constants import (
     PN_XNUM,
     SHF_ALLOC,
     SHN_LORESERVE,
+    TABLE_TAGS,
     Dt,
     Pt,
     Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
-from wheelfix.elf.model import ElfType, Machine, Segment
+from wheelfix.elf.model import ElfType, Segment
+from wheelfix.elf.page_sizes import PAGE_SIZES
 from wheelfix.elf.patch import PatchDraft
 
-LARGEST_PAGE: dict[int, int] = {
-    Machine.I386: 1 << 12,
-    Machine.PPC64: 1 << 16,
-    Machine.S390: 1 << 12,
-    Machine.ARM: 1 << 16,
-    Machine.X86_64: 1 << 14,
-    Machine.AARCH64: 1 << 16,
-    Machine.RISCV: 1 << 12,
-    Machine.LOONGARCH: 1 << 16,
-}
-"""Bytes; the largest page that a loader of the machine may have: the psABIs' and linkers' maximum
-page size; 16 KiB on x86-64 for Android."""
-
-_ADDRESSES = {
-    Dt.STRTAB,
-    Dt.SYMTAB,
-    Dt.HASH,
-    Dt.GNU_HASH,
-    Dt.VERSYM,
-    Dt.VERNEED,
-    Dt.VERDEF,
-    Dt.RELA,
-    Dt.REL,
-    Dt.JMPREL,
-    Dt.RELR,
-}
-"""Tags of tables that may move: nothing but these tags says where they are."""
 _MOVABLE_NOTES = {
     b".note.gnu.build-id",
     b".note.gnu.property",
@@ -245,8 +220,8 @@ class _Growth:
 
     def _segment(self) -> tuple[_Segment, _Move | None]:
         """Choose the segment for the tables; return it with what moves for its program header."""
-        page = LARGEST_PAGE.get(self.image.machine)
-        if page is None:
+        pages = PAGE_SIZES.get(self.image.machine)
+        if pages is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
         if len(self.headers) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
             raise NoRoomError("it has too many headers")
@@ -264,7 +239,7 @@ class _Growth:
             return longer, None
         found = self._with_header_for_new()
         if found is not None:
-            return self._new(loads[-1], page), found[0]
+            return self._new(loads[-1], pages.linked), found[0]
         if longer is not None and loads[-1].memsz - loads[-1].filesz <= _LARGEST_BSS:
             return longer, None
         raise NoRoomError("its table of program headers cannot grow where it is")
@@ -541,7 +516,7 @@ class _Growth:
     def _value(self, tag: int, value: int, moves: Sequence[_Move]) -> int:
         if tag == Dt.STRSZ:
             return len(self.strings)
-        if tag not in _ADDRESSES:
+        if tag not in TABLE_TAGS:
             return value
         into = [m for m in moves if m.holds(value, 1)]
         return value + into[0].vaddr - into[0].old_vaddr if into else value

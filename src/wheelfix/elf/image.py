@@ -27,10 +27,8 @@ from wheelfix.elf.constants import (
     Sht,
 )
 from wheelfix.elf.model import Segment
+from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import BadElfError
-
-_PAGE = 1 << 12
-"""Bytes; the smallest page of all machines with a platform tag."""
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -317,9 +315,9 @@ def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
     found: list[Mapped] = []
     for load in sorted((s for s in segments if s.type == Pt.LOAD), key=lambda s: s.vaddr):
         start, stop, shift = load.vaddr, load.vaddr + load.filesz, load.vaddr - load.offset
-        if shift % _PAGE == 0:  # which loaders require
-            start -= start % _PAGE
-            stop += -stop % _PAGE if load.memsz <= load.filesz else 0
+        if shift % SMALLEST_PAGE == 0:  # which loaders require
+            start -= start % SMALLEST_PAGE
+            stop += -stop % SMALLEST_PAGE if load.memsz <= load.filesz else 0
         stop = min(stop, size + shift)
         if found and found[-1].shift == shift and start <= found[-1].stop:
             start, stop = found[-1].start, max(stop, found.pop().stop)

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
+from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
 from wheelfix.loader.install_schemes import Layout, Scheme
@@ -150,7 +151,7 @@ def page_sizes(names: Iterable[str]) -> tuple[int, ...]:
     for name in filter(is_page, names):
         match = _PAGE.fullmatch(name)
         size = int(match[1]) * (1024 if match[2] else 1) if match else 0
-        if size < 4096 or size & (size - 1):
+        if size < SMALLEST_PAGE or size & (size - 1):
             raise SettingsError(
                 f"`{name}` is no target: `page:` wants a size of memory pages",
                 hint="such as page:16k or page:64k",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, Pt
+from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, PF_W, PF_X, Pt
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -10,7 +10,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import promised_libcs
 
-_PF_X, _PF_W = 1, 2
 _SHOWN = 8
 
 
@@ -73,7 +72,7 @@ def writable_code(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         for segment in elf.segments:
-            if segment.type == Pt.LOAD and segment.flags & _PF_X and segment.flags & _PF_W:
+            if segment.type == Pt.LOAD and segment.flags & PF_X and segment.flags & PF_W:
                 yield Hit(
                     message=f"the segment for address {segment.vaddr:#x} is writable and executable"
                     " at once",

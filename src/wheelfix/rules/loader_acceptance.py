@@ -9,15 +9,15 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
+from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, PF_X, Pt
 from wheelfix.elf.model import Elf, Libc, Machine, Segment
+from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.platform_tags import Family, oldest_promised, promised_libcs
 
-_PF_X = 1
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
 _STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
@@ -26,19 +26,12 @@ _STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machin
 DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch do
 not.
 """
-_PAGE = 4096
-_KIB = 1024
-_PAGES: dict[int, tuple[tuple[int, ...], int, str]] = {
-    Machine.AARCH64: (
-        (4, 16, 64), 64, "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi"
-    ),
-    Machine.PPC64: ((4, 64), 64, "64 KiB pages on RHEL, Debian, Ubuntu and SUSE"),
-    Machine.LOONGARCH: ((4, 16, 64), 16, "16 KiB pages on most distributions"),
-}  # fmt: skip
-"""The page sizes that kernels can have, the largest in use, and where; in KiB.
-
-Other machines of platform tags have 4 KiB.
-"""
+_LARGE_PAGES: dict[int, str] = {
+    Machine.AARCH64: "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi",
+    Machine.PPC64: "64 KiB pages on RHEL, Debian, Ubuntu and SUSE",
+    Machine.LOONGARCH: "16 KiB pages on most distributions",
+}
+"""Where kernels have large pages."""
 _SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
@@ -205,7 +198,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
 def requires_executable_stack(elf: Elf) -> bool:
     """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
     stack = _last(elf, Pt.GNU_STACK)
-    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack.flags & _PF_X)
+    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack.flags & PF_X)
 
 
 def _stack_severity(context: Context, elf: Elf) -> Severity:
@@ -413,9 +406,9 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
 def _misalignment(load: Segment, *, old: bool) -> str | None:
     """Return the loader's error message; `old` means glibc before 2.35."""
     shift = load.vaddr - load.offset
-    if shift % _PAGE:
+    if shift % SMALLEST_PAGE:
         return "ELF load command address/offset not page-aligned"
-    if old and load.align % _PAGE:
+    if old and load.align % SMALLEST_PAGE:
         return "ELF load command alignment not page-aligned"
     if old and load.align and shift % load.align:
         return "ELF load command address/offset not properly aligned"
@@ -447,10 +440,12 @@ def small_alignment(context: Context) -> Iterator[Hit]:
     Not fixed: only the linker can change the layout of the segments.
     """
     for member, elf in context.wheel.elfs.items():
-        _, largest, where = _PAGES.get(elf.machine, ((), 0, ""))
-        wanted = largest * _KIB
+        where = _LARGE_PAGES.get(elf.machine)
+        if where is None:
+            continue
+        wanted = PAGE_SIZES[elf.machine].in_use
         pages = min((_pages(load) for load in _loads(elf)), default=wanted)
-        if pages >= wanted or pages < _PAGE:
+        if pages >= wanted or pages < SMALLEST_PAGE:
             continue  # segments that fit no page size are left to WF604
         yield Hit(
             message=f"is linked for pages of at most {pages // 1024} KiB, but kernels have up to"
@@ -464,8 +459,8 @@ def small_alignment(context: Context) -> Iterator[Hit]:
 
 def possible_pages(elf: Elf) -> tuple[int, ...]:
     """Return the page sizes in bytes between which kernels for this machine can choose."""
-    sizes, *_ = _PAGES.get(elf.machine, ((), 0, ""))
-    return tuple(size * _KIB for size in sizes)
+    pages = PAGE_SIZES.get(elf.machine)
+    return pages.kernels if pages else ()
 
 
 def _pages(load: Segment) -> int:
@@ -531,7 +526,8 @@ def _maps_the_same(first: Segment, second: Segment) -> bool:
 
 def _holds(load: Segment, address: int) -> bool:
     """Return whether an address is in a page of the segment, as whole pages are loaded."""
-    return load.vaddr // _PAGE <= address // _PAGE <= (load.vaddr + load.memsz) // _PAGE
+    first, last = load.vaddr // SMALLEST_PAGE, (load.vaddr + load.memsz) // SMALLEST_PAGE
+    return first <= address // SMALLEST_PAGE <= last
 
 
 @rule("WF610", "no-hash-table", Severity.WARNING)
