@@ -2,8 +2,7 @@
 
 Each wheel differs from a good one in one to three ways: fields of the zip, the file name, METADATA,
 RECORD, entry points, single bytes. What the second reading (tests/support/index_reading.py)
-refuses must be refused by wheelfix, and what wheelfix says that PyPI refuses must be refused. What
-`repair` can fix is repaired, and must then be taken.
+refuses must be refused by wheelfix, and what wheelfix says that PyPI refuses must be refused.
 
     python scripts/index_predicates.py -n 10000
     python scripts/index_predicates.py --first 4711 -n 1 --keep .
@@ -28,7 +27,7 @@ from tests.support.index_reading import is_mailed, refusal
 from wheelfix.errors import BadWheelError
 from wheelfix.rules import entry_points as installers
 from wheelfix.rules.context import Context
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import REFUSED, Answer
 from wheelfix.rules.registry import ARCHIVE_RULES, rules_in
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
@@ -37,7 +36,6 @@ from wheelfix.wheel.reader import open_wheel
 
 RULES = (*ARCHIVE_RULES, *rules_in(Rule, installers))
 SETTINGS = Settings(index=Index.PYPI)
-_TWICE = struct.pack("<2HBL", 0x7075, 5, 1, 0)
 
 
 @dataclass(kw_only=True)
@@ -209,13 +207,13 @@ def written(draft: Draft) -> bytes:
     if "RECORD" not in missing:
         record = f"{draft.info}/RECORD"
         files[record] = draft.rows(record_text(files, record)).encode()
-    body, directory, count = bytearray(draft.before), bytearray(), 0
+    body, directory = bytearray(draft.before), bytearray()
     entries = [*((folder, b"") for folder in draft.folders), *files.items()]
     for name, data in entries:
         odd = draft.flags.get(name, set()) | draft.flags.get(name.rpartition("/")[2], set())
         _add(body, directory, name, data, odd)
-        count += 1
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body),
+    count = (len(entries),) * 2
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *count, len(directory), len(body),
                       len(draft.comment))  # fmt: skip
     return bytes(body + directory + end + draft.comment + draft.after)
 
@@ -229,7 +227,6 @@ def _add(body: bytearray, directory: bytearray, name: str, data: bytes, odd: set
     wrong = struct.pack("<2Q", len(data), len(packed) + 1)
     unicode_path = struct.pack("<2HBL", 0x7075, 5 + len(raw), 1, zlib.crc32(raw)) + raw
     fields = {
-        "pad": b"\0\0",
         "twice": unicode_path * 2,
         "zip64-0": struct.pack("<2H", 1, 0),
         "zip64-8": struct.pack("<2H", 1, 8) + sizes[:8],
@@ -238,9 +235,9 @@ def _add(body: bytearray, directory: bytearray, name: str, data: bytes, odd: set
         "zip64-20": struct.pack("<2H", 1, 20) + sizes + bytes(4),
         "time": struct.pack("<2HBL", 0x5455, 5, 1, 0),
         "cut extra": b"\x99\x99\x09\x00ab",
+        "pad": b"\0\0",
     }
-    extra = b"".join(value for key, value in fields.items() if key in odd and key != "pad")
-    extra += fields["pad"] if "pad" in odd else b""
+    extra = b"".join(value for key, value in fields.items() if key in odd)
     streamed = bool({"descriptor", "bare descriptor"} & odd)
     numbers = (crc, len(packed), len(data))
     stated = (0, 0, 0) if streamed else (crc, len(packed), len(data) + ("local size" in odd))
@@ -279,7 +276,6 @@ def cases(first: int, count: int) -> Iterator[tuple[int, str, str, bytes]]:
         yield number, said, draft.name, data
 
 
-_SAYS = "PyPI refuses it"
 _ALWAYS = {"WF505", "WF506"}
 """Rules whose errors are refused by the index whatever it is."""
 
@@ -297,7 +293,7 @@ def judged(path: Path) -> tuple[set[str], bool, bool]:
     refused = {
         f.code
         for f in found
-        if any(note.startswith(_SAYS) for note in f.notes)
+        if any(note.startswith(REFUSED) for note in f.notes)
         or (f.code in _ALWAYS and f.severity.label == "error")
     }
     mailed = any(note == Answer.RECORD_NAMES.note() for f in found for note in f.notes)

@@ -240,6 +240,62 @@ def test_sboms_of_others_are_copied(tmp_path: Path, library: Path) -> None:
     assert _repair(outcome.output, sbom_include=(str(sbom),)).status is Status.UNCHANGED
 
 
+LIST = '{"bomFormat": "CycloneDX", "specVersion": "1.5", "components": [%s]}'
+
+
+def _included(folder: Path, **contents: str) -> tuple[str, ...]:
+    """Write SBOMs of one name into several folders."""
+    for name, content in contents.items():
+        (folder / name).mkdir()
+        (folder / name / "s.json").write_text(content)
+    return tuple(str(folder / name / "s.json") for name in contents)
+
+
+def test_two_sboms_of_one_name_are_refused_if_they_differ(tmp_path: Path) -> None:
+    files = _included(tmp_path, a=LIST % "", b=LIST % '{"type": "library", "name": "x"}')
+    options = Settings(wheel_dir=tmp_path / "out", sbom_include=files)
+    outcome = repair(_wheel(tmp_path), options, {"PATH": "/usr/bin:/bin"})
+    assert outcome.status is Status.FAILED
+    assert "two different files of `sbom-include` are called `s.json`" in str(outcome.error)
+
+
+def test_an_sbom_that_is_included_twice_is_copied_once(tmp_path: Path) -> None:
+    files = _included(tmp_path, a=LIST % "", b=LIST % "")
+    assert f"{INFO}/sboms/s.json" in _read(_repair(_wheel(tmp_path), sbom_include=files))
+
+
+@pytest.mark.parametrize("name", ["wheelfix.cdx.json", "auditwheel.cdx.json"])
+def test_an_sbom_with_the_name_of_the_list_of_grafts_is_refused(tmp_path: Path, name: str) -> None:
+    """A repair replaces that list, and would drop what the file says."""
+    (tmp_path / name).write_text(LIST % "")
+    options = Settings(wheel_dir=tmp_path / "out", sbom_include=(str(tmp_path / name),))
+    outcome = repair(_wheel(tmp_path), options, {"PATH": "/usr/bin:/bin"})
+    assert outcome.status is Status.FAILED
+    assert f"`{name}` is the name of the list of grafted libraries" in str(outcome.error)
+
+
+def test_a_pure_wheel_gets_sboms_and_components_too(tmp_path: Path) -> None:
+    """JavaScript or data of other projects, for example."""
+    text = tmp_path / "LICENSE"
+    text.write_text("As is.\n")
+    part = Component(name="jquery", version="3.7.1", license="MIT", license_files=(str(text),))
+    sbom = tmp_path / "js.cdx.json"
+    sbom.write_text(LIST % "")
+    wheel = build.make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
+    pure = {"allow_pure_python_wheel": True}
+    outcome = _repair(wheel, component=(part,), sbom_include=(str(sbom),), **pure)
+    files = _read(outcome)
+    assert files[f"{INFO}/sboms/js.cdx.json"] == sbom.read_bytes()
+    assert files[f"{BUNDLED}/jquery/LICENSE"] == b"As is.\n"
+    assert [c["name"] for c in _components(files)] == ["jquery"]
+    assert outcome.output is not None
+    again = _repair(outcome.output, component=(part,), sbom_include=(str(sbom),), **pure)
+    assert again.status is Status.UNCHANGED
+    text.unlink()
+    options = Settings(wheel_dir=tmp_path / "out", component=(part,), allow_pure_python_wheel=True)
+    assert repair(wheel, options, {"PATH": "/usr/bin:/bin"}).status is Status.FAILED
+
+
 @pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"name": "x"}'])
 def test_what_is_no_sbom_is_refused(tmp_path: Path, content: str | None) -> None:
     sbom = tmp_path / "rust.cdx.json"
@@ -290,6 +346,14 @@ def test_different_texts_of_one_name_are_both_kept(tmp_path: Path) -> None:
         ("MIT AND Zlib", ["Zlib", "BSD-3-Clause"], "MIT AND Zlib AND BSD-3-Clause"),
         ("MIT", ["Zlib OR MIT", "Zlib OR MIT"], "MIT AND (Zlib OR MIT)"),
         ("MIT AND (Zlib OR MIT)", ["Zlib OR MIT"], "MIT AND (Zlib OR MIT)"),
+        ("MIT OR Apache-2.0 AND Zlib", ["Zlib"], "(MIT OR Apache-2.0 AND Zlib) AND Zlib"),
+        ("(MIT AND Zlib) OR X11", ["Zlib"], "((MIT AND Zlib) OR X11) AND Zlib"),
+        ("mit or Zlib", ["X11"], "(MIT OR Zlib) AND X11"),
+        ("mit", ["MIT"], "mit"),
+        ("MIT AND(Zlib OR X11)", ["Zlib OR X11"], "MIT AND(Zlib OR X11)"),
+        ("((MIT AND Zlib))", ["Zlib", "X11"], "MIT AND Zlib AND X11"),
+        ("MIT", ["MIT AND Zlib"], "MIT AND Zlib"),
+        ("not a licence", ["MIT"], "not a licence"),
     ],
 )
 def test_expressions_are_joined_once(own: str, others: list[str | None], joined: str) -> None:

@@ -211,6 +211,19 @@ def test_without_an_index_only_what_repair_corrects_is_a_warning(tmp_path: Path)
     assert [(f.code, f.severity) for f in found] == [("WF520", Severity.WARNING)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Home-page: www.example.org", "Download-URL: ftp:x", "Author-email: a", "Maintainer-email: b"],
+)
+def test_a_field_is_spelled_as_the_specification_spells_it(tmp_path: Path, text: str) -> None:
+    """The spelling of the core metadata specification, which METADATA has."""
+    draft = good()
+    line(text)(draft)
+    [finding] = judge(made(tmp_path, draft))
+    assert finding.entry == text.partition(":")[0]
+    assert f"`{text}`" in finding.message
+
+
 def test_a_data_descriptor_alone_makes_repair_write_the_wheel_anew(tmp_path: Path) -> None:
     """Its objects are right already: nothing else would change."""
     library = shared_object(tmp_path / "libx.so", libc=False)

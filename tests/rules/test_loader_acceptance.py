@@ -318,6 +318,24 @@ def test_a_part_outside_of_all_segments_is_an_error(tmp_path: Path) -> None:
     assert "cannot apply additional memory protection" in opened(path)
 
 
+@pytest.mark.parametrize(("at", "loads_it"), [(0xFF8, True), (0x1000, False)])
+def test_the_page_behind_a_segment_that_ends_with_a_page_is_not_loaded(
+    tmp_path: Path, at: int, *, loads_it: bool
+) -> None:
+    """With large pages, nothing is mapped there: the loader copies initial values from it."""
+
+    def shortened(headers: list[list[int]]) -> None:
+        loads(headers)[0][5:7] = [0x1000, 0x1000]
+        for header in headers:
+            header[3] = at if header[0] == TLS else header[3]
+
+    source = "static __thread int x = 1; int *f(void) { return &x; }"
+    flags = ["-ftls-model=initial-exec", "-Wl,-z,max-page-size=0x200000"]
+    path = rewritten(shared_object(tmp_path / "tls.so", source, flags=flags), shortened)
+    assert opened(path) == ("" if loads_it else "signal 11")
+    assert ("WF609" in said(read(path))) != loads_it
+
+
 @pytest.mark.parametrize(("value", "code"), [("", None), (" = 1", "WF609")])
 def test_thread_local_data_without_initial_values_may_be_anywhere(
     tmp_path: Path, value: str, code: str | None

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import executable, make_wheel, shared_object
+from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix.elf.model import VersionNeed
 from wheelfix.errors import SettingsError
+from wheelfix.loader.install_schemes import NEWEST_MINOR
 from wheelfix.pipelines.compare_releases import compare_wheels, pairs
+from wheelfix.pipelines.repair import repair
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_comparison import Change, ChangeKind, Side, compare, counterpart
 from wheelfix.settings import Settings
@@ -120,7 +122,38 @@ def test_a_moved_library_is_a_warning(tmp_path: Path) -> None:
     assert (ChangeKind.MOVED_LIBRARY, Severity.WARNING) in {(c.kind, c.severity) for c in found}
 
 
-def test_exports_of_a_grafted_library_are_nobodys(tmp_path: Path) -> None:
+SAME = "libdemo.so.1"
+PLACES: Mapping[str, tuple[list[str], list[str], set[ChangeKind]]] = {
+    "vendored now": (["demo"], ["demo.libs"], {ChangeKind.MOVED_LIBRARY}),
+    "a vendored copy beside it": (["demo"], ["demo", "demo.libs"], set()),
+    "another copy beside it": (["demo"], ["demo", "demo/lib"], set()),
+    "a copy less, the last": (["demo", "demo/lib"], ["demo"], {ChangeKind.MOVED_LIBRARY}),
+    "a copy less, the first": (["demo", "demo/lib"], ["demo/lib"], {ChangeKind.MOVED_LIBRARY}),
+    "public, and moved": (["demo"], ["demo.libs", "demo/lib"], {ChangeKind.MOVED_LIBRARY}),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_an_unchanged_library_lacks_no_exports_wherever_it_is(case: str, tmp_path: Path) -> None:
+    before, after, expected = PLACES[case]
+    library = shared_object(tmp_path / SAME, OLD, soname=SAME)
+    wheels = [
+        make_wheel(
+            tmp_path / version,
+            version=version,
+            tag=TAG,
+            files={f"{folder}/{SAME}": library for folder in folders},
+        )
+        for version, folders in (("1.0", before), ("2.0", after))
+    ]
+    found = compare_wheels(wheels[0], wheels[1], Settings()).changes
+    assert {change.kind for change in found if change.severity > Severity.INFO} == expected
+    moves = [change.members for change in found if change.kind is ChangeKind.MOVED_LIBRARY]
+    new = "demo.libs" if case == "vendored now" else after[-1]
+    assert moves == ([(f"{new}/{SAME}",)] if expected else [])
+
+
+def test_exports_of_a_grafted_library_do_not_count(tmp_path: Path) -> None:
     name = "libdemo-1a2b3c4d.so.1"
     libraries = two(tmp_path, name, name, "int h(void){return 2;}")
     assert not [c for c in compared(*libraries, folder="demo.libs") if c.severity > Severity.INFO]
@@ -194,6 +227,51 @@ def test_tags_pythons_and_extras_that_are_lost() -> None:
     assert max(change.severity for change in found.values()) is Severity.WARNING
 
 
+def test_an_extra_is_the_same_in_any_spelling() -> None:
+    """PEP 685: installers normalize the names of extras."""
+    names = ("a_b", "C.D", "e-f")
+
+    def side(*extras: str) -> Side:
+        fields = tuple(("provides-extra", extra) for extra in extras)
+        return Side(wheel({}, metadata=Metadata(fields=fields)), {}, {})
+
+    found = kinds(side(*names), side("A-B", "c-d"))
+    assert found[ChangeKind.LOST_EXTRA].message.startswith("extra `e-f` is gone")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost"),
+    [
+        ("linux_x86_64", "manylinux_2_17_x86_64", ""),
+        ("linux_x86_64", "musllinux_1_2_x86_64", ""),
+        ("manylinux_2_17_x86_64", "linux_x86_64", ""),
+        ("manylinux_2_17_x86_64", "any", ""),
+        ("win_amd64", "any", ""),
+        ("linux_x86_64", "manylinux_2_17_aarch64", "linux x86_64"),
+        ("any", "manylinux_2_17_x86_64", "any"),
+        ("any", "linux_x86_64", "any"),
+        ("manylinux_2_17_x86_64", "musllinux_1_2_x86_64", "manylinux x86_64"),
+        ("manylinux_2_17_x86_64.manylinux2014_x86_64", "win_amd64", "manylinux x86_64"),
+    ],
+)
+def test_a_tag_is_lost_if_no_new_one_is_accepted_where_it_was(
+    old: str, new: str, lost: str
+) -> None:
+    one, other = (Side(wheel({}, name=f"demo-1-py3-none-{t}.whl"), {}, {}) for t in (old, new))
+    found = [c.message for c in compare(one, other, Settings()) if c.kind is ChangeKind.LOST_TAG]
+    assert found == ([f"`{old}` -> `{new}`: nothing for `{lost}` any more"] if lost else [])
+
+
+def test_a_built_wheel_loses_nothing_by_its_own_repair(tmp_path: Path) -> None:
+    module = extension(tmp_path / "x.so", "x")
+    built = make_wheel(tmp_path, files={"demo/x.so": module})
+    options = Settings(wheel_dir=tmp_path / "out")
+    repaired = repair(built, options, {"PATH": os.environ["PATH"]}).output
+    assert repaired is not None
+    found = compare_wheels(built, repaired, Settings()).changes
+    assert not [change for change in found if change.severity > Severity.INFO]
+
+
 def test_growth_is_a_warning_above_its_limit() -> None:
     def sized(packed: int, name: str) -> Side:
         members = (Member(name=name, size=packed, compressed_size=packed),)
@@ -260,3 +338,98 @@ def test_wheels_are_paired_by_python_and_platform() -> None:
         pairs(olds, [Path("other-1-py3-none-any.whl")])
     name = WheelName.parse(olds[0].name)
     assert counterpart(name, [WheelName.parse("other-1-py3-none-any.whl")]) is None
+
+
+def names_of(*tags: str) -> list[Path]:
+    return [Path(f"demo-1-{tag}.whl") for tag in tags]
+
+
+LINUX, MANY, MUSL = "linux_x86_64", "manylinux_2_17_x86_64", "musllinux_1_2_x86_64"
+RELEASES: Mapping[str, tuple[list[Path], list[Path], list[tuple[int | None, int | None]]]] = {
+    "a newer stable ABI": (
+        names_of(f"cp38-abi3-{MANY}", f"cp38-abi3-{MUSL}"),
+        names_of(f"cp39-abi3-{MUSL}", f"cp39-abi3-{MANY}"),
+        [(1, 0), (0, 1)],
+    ),
+    "the stable ABI now": (
+        names_of(f"cp39-cp39-{MANY}", f"cp312-cp312-{MANY}", f"cp313-cp313-{MANY}"),
+        names_of(f"cp312-abi3-{MANY}"),
+        [(1, 0), (0, None), (2, 0)],
+    ),
+    "the stable ABI no more": (
+        names_of(f"cp312-abi3-{MANY}"),
+        names_of(f"cp312-cp312-{MANY}", f"cp313-cp313-{MANY}", f"cp313-cp313t-{MANY}"),
+        [(0, 0), (0, 1), (None, 2)],
+    ),
+    "repaired": (
+        names_of(f"cp312-cp312-{LINUX}", f"cp313-cp313-{LINUX}"),
+        names_of(f"cp313-cp313-{MANY}", f"cp312-cp312-{MANY}"),
+        [(1, 0), (0, 1)],
+    ),
+    "a wheel for all beside it": (
+        names_of("py3-none-any"),
+        names_of(f"cp312-cp312-{MANY}", "py3-none-any"),
+        [(0, 0), (0, 1)],
+    ),
+    "pure now": (
+        names_of(f"cp312-cp312-{MANY}", f"cp313-cp313-{MANY}"),
+        names_of("py3-none-any"),
+        [(0, 0), (1, 0)],
+    ),
+    "two versions of the C library": (
+        names_of(f"cp312-cp312-{MANY}", f"cp312-cp312-{MANY.replace('17', '28')}"),
+        names_of(f"cp312-cp312-{MANY.replace('17', '28')}", f"cp312-cp312-{MANY}"),
+        [(1, 0), (0, 1)],
+    ),
+    "two builds": (
+        names_of(f"1-cp312-cp312-{MANY}", f"2-cp312-cp312-{MANY}"),
+        names_of(f"cp312-cp312-{MANY}"),
+        [(0, 0), (1, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RELEASES)
+def test_wheels_are_paired_by_the_pythons_and_machines_that_accept_both(case: str) -> None:
+    olds, news, expected = RELEASES[case]
+    assert pairs(olds, news) == tuple(
+        (None if old is None else olds[old], None if new is None else news[new])
+        for old, new in expected
+    )
+
+
+def test_what_another_wheel_of_the_release_takes_over_is_not_lost(tmp_path: Path) -> None:
+    def release(version: str, *tags: str, requires: str = "") -> list[Path]:
+        return [
+            make_wheel(tmp_path / version, version=version, tag=tag, metadata=requires, files={})
+            for tag in tags
+        ]
+
+    def warned(olds: list[Path], news: list[Path]) -> list[tuple[ChangeKind, str]]:
+        both = pairs(olds, news)
+        return [
+            (change.kind, change.message)
+            for old, new in both
+            if old is not None and new is not None
+            for change in compare_wheels(old, new, Settings(), both).changes
+            if change.severity > Severity.INFO
+        ]
+
+    stable = release("1.0", f"cp312-abi3-{MANY}.{MUSL}")
+    each = [f"cp3{n}-cp3{n}-{tag}" for n in range(12, NEWEST_MINOR + 1) for tag in (MANY, MUSL)]
+    assert warned(stable, release("2.0", *each)) == []
+    lost = warned(stable, release("3.0", *each[2:]))
+    assert {kind for kind, _ in lost} == {ChangeKind.LOST_PYTHON}
+    assert {message.partition(" for ")[2] for _, message in lost} == {"`python3.12`"}
+    required = release("4.0", *each, requires="Requires-Python: >=3.13\n")
+    assert {kind for kind, _ in warned(stable, required)} == {ChangeKind.LOST_PYTHON}
+    newer = release("5.0", *(tag.replace("2_17", "2_28") for tag in each))
+    assert {kind for kind, _ in warned(stable, newer)} == {ChangeKind.RAISED_TAG}
+    assert warned(stable, [*newer, *release("5.0", *each)]) == []
+    pure = release("6.0", "py3-none-any")
+    assert warned(stable, pure) == []
+    assert {kind for kind, _ in warned(pure, stable)} == {
+        ChangeKind.LOST_TAG,
+        ChangeKind.LOST_PYTHON,
+    }
+    assert warned(pure, [*stable, *pure]) == []

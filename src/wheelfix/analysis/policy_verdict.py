@@ -38,6 +38,7 @@ from wheelfix.analysis.zip_search import ZipSearch
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
+from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.machines import musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
@@ -59,7 +60,6 @@ _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x0500
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
-_GLIBC = re.compile(r"GLIBC_(2\.\d{1,3})(?:\.\d+)?")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
@@ -139,12 +139,7 @@ def _unlisted(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterato
     """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
     found = parse_platform_tag(overall)
     known = {parse_platform_tag(f"{policy.name}_any").version for policy in policies}
-    needs = (need for elf in wheel.elfs.values() for need in elf.verneed)
-    versions = [version for need in needs for version in need.versions]
-    newest = max(
-        (tuple(map(int, m[1].split("."))) for v in versions if (m := _GLIBC.fullmatch(v))),
-        default=(0,),
-    )
+    newest = oldest_glibc(wheel.elfs.values())
     for tag in wheel.name.platforms:
         own = parse_platform_tag(tag)
         if own.family is not Family.MANYLINUX or own.arch != found.arch or own.version in known:

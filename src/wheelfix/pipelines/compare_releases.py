@@ -1,6 +1,6 @@
 """Comparison of wheels with those of an earlier release: reading, and pairing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,31 +31,41 @@ class Comparison(NamedTuple):
     changes: tuple[Change, ...]
 
 
-def compare_wheels(old: Path, new: Path, settings: Settings) -> Comparison:
+Pairs = Sequence[tuple[Path | None, Path | None]]
+"""The wheels of two releases, each with its counterpart."""
+
+
+def compare_wheels(old: Path, new: Path, settings: Settings, releases: Pairs = ()) -> Comparison:
     """Return what changed from the wheel `old` to `new`.
 
-    Raises `BadWheelError` for what `open_wheel` refuses, `BudgetError` for too many symbols.
+    What another wheel in `releases` takes over is not lost. Raises `BadWheelError` for what
+    `open_wheel` refuses, `BudgetError` for too many symbols.
     """
-    changes = compare(_read(old, settings), _read(new, settings), settings)
-    return Comparison(old.name, new.name, changes)
+    before, after = (
+        _read(path, settings, [pair[side] for pair in releases])
+        for side, path in enumerate((old, new))
+    )
+    return Comparison(old.name, new.name, compare(before, after, settings))
 
 
-def _read(path: Path, settings: Settings) -> Side:
+def _read(path: Path, settings: Settings, release: Iterable[Path | None]) -> Side:
+    names = (WheelName.parse(wheel.name) for wheel in release if wheel)
     with open_wheel(path) as archive:
         wheel = archive.wheel
         exports = {
             member: archive.symbol_tables(member).definitions()
             for member in public_libraries(wheel, settings)
         }
-        return Side(wheel=wheel, exports=exports, packages=listed_packages(wheel))
+        own = canonicalize_name(wheel.name.distribution)
+        beside = tuple(name for name in names if canonicalize_name(name.distribution) == own)
+        return Side(wheel, exports, listed_packages(wheel), beside)
 
 
-def pairs(
-    olds: Sequence[Path], news: Sequence[Path]
-) -> tuple[tuple[Path | None, Path | None], ...]:
-    """Return each new wheel with its counterpart, then the wheels without one.
+def pairs(olds: Sequence[Path], news: Sequence[Path]) -> Pairs:
+    """Return each new wheel with its counterpart, then the other old ones, likewise.
 
-    Raises `SettingsError` if the wheels are of different distributions.
+    Raises `BadWheelError` for a file name that is not one of a wheel, `SettingsError` if the wheels
+    are of different distributions.
     """
     before = {WheelName.parse(path.name): path for path in olds}
     after = {WheelName.parse(path.name): path for path in news}
@@ -74,7 +84,11 @@ def pairs(
         other = counterpart(name, before)
         found.append((before[other] if other else None, path))
         used |= {other} if other else set()
-    return (*found, *((path, None) for name, path in before.items() if name not in used))
+    for name, path in before.items():
+        if name not in used:
+            other = counterpart(name, after)
+            found.append((path, after[other] if other else None))
+    return tuple(found)
 
 
 def unpaired(old: Path | None, new: Path | None) -> Comparison:

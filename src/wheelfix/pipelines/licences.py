@@ -4,12 +4,11 @@ The texts go to `*.dist-info/licenses/bundled/`, in a folder for each package.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
@@ -24,7 +23,6 @@ from wheelfix.wheel.edits import (
     Edit,
     MoveMember,
     NewFile,
-    RemoveMember,
     SetLicenseExpression,
 )
 from wheelfix.wheel.model import Wheel
@@ -98,8 +96,9 @@ def licence_texts(
         content = _content(file.path)
         path = f"bundled/{file.name}"
         member = f"{wheel.dist_info}/licenses/{path}"
-        old = taken.get(path, read(member) if member in present else None)
-        if old not in {None, content}:
+        if path not in taken and member in present:
+            taken[path] = read(member)
+        if taken.get(path, content) != content:
             folder, _, name = path.rpartition("/")
             path = f"{folder}/{hashlib.sha256(content).hexdigest()[:8]}-{name}"
         taken[path] = content
@@ -152,51 +151,43 @@ def licence_edits(
 
 
 def joined_expression(own: str, others: Iterable[str | None]) -> str:
-    """Return the SPDX expression `own` with the valid ones of `others` joined by AND."""
-    parts = [own]
-    for other in others:
-        try:
-            expression = str(canonicalize_license_expression(other or ""))
-        except InvalidLicenseExpression:
-            continue
-        known = {operand for part in parts for operand in (part, *part.split(" AND "))}
-        if expression not in known and f"({expression})" not in known:
-            parts.append(expression)
-    if len(parts) == 1:
+    """Return the SPDX expression `own` with the valid ones of `others` joined by AND.
+
+    It stays as it is if it is not valid, or if AND joins all of them already.
+    """
+    canonical = _canonical(own)
+    known = _operands(canonical)
+    valid = filter(None, (_canonical(other or "") for other in others))
+    parts = dict.fromkeys([*known, *(part for other in valid for part in _operands(other))])
+    if not canonical or len(parts) == len(set(known)):
         return own
     return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
 
 
-# --- SBOMs of others ------------------------------------------------------------------------------
-
-
-def included_sboms(files: Iterable[str], wheel: Wheel, read: ReadMember) -> Iterator[Edit]:
-    """Yield the edits that copy the SBOMs `files` into `wheel` (PEP 770); `read` reads a member.
-
-    Raises `SettingsError` for a file that cannot be read, or is no SBOM in JSON.
-    """
-    present = {member.name for member in wheel.members}
-    for path in map(Path, files):
-        content = _content(path)
-        if not _is_sbom(content):
-            raise SettingsError(
-                f"`{path}` is not an SBOM in JSON, by CycloneDX or SPDX",
-                hint="for Rust: cargo cyclonedx --format json",
-            )
-        member = f"{wheel.dist_info}/sboms/{path.name}"
-        if member in present and read(member) == content:
-            continue
-        if member in present:
-            yield RemoveMember(member=member)
-        yield AddMember(
-            member=member, source=NewFile(content=content), size=len(content), mode=0o100644
-        )
-
-
-def _is_sbom(content: bytes) -> bool:
+def _canonical(expression: str) -> str:
+    """Return an SPDX expression in its canonical spelling; empty if it is not valid."""
     try:
-        document: Any = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    keys = ("bomFormat", "spdxVersion", "@context")
-    return isinstance(document, dict) and any(key in document for key in keys)
+        return str(canonicalize_license_expression(expression))
+    except InvalidLicenseExpression:
+        return ""
+
+
+def _operands(expression: str) -> list[str]:
+    """Return what AND joins in a canonical SPDX expression, without brackets around it.
+
+    OR binds looser than AND (SPDX 3.0, annex "SPDX license expressions").
+    """
+    operands: list[list[str]] = [[]]
+    depth = 0
+    for word in expression.split():
+        if depth == 0 and word == "OR":
+            return [expression]
+        if depth == 0 and word == "AND":
+            operands.append([])
+        else:
+            operands[-1].append(word)
+        depth += word.count("(") - word.count(")")
+    found: list[str] = []
+    for operand in map(" ".join, operands):
+        found += _operands(operand[1:-1]) if operand.startswith("(") else [operand]
+    return found

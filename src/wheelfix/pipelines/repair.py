@@ -31,7 +31,6 @@ from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.licences import (
     Text,
     described,
-    included_sboms,
     licence_edits,
     licence_texts,
 )
@@ -52,7 +51,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_pure,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import Origins, places_of, sbom_edits
+from wheelfix.pipelines.sbom import Origins, included_sboms, places_of, sbom_edits
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -319,9 +318,10 @@ def _decide(job: _Job) -> _Plan:
     fixing = tuple(rule for rule in rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        order = _normalize(after.wheel, settings)
-        after = after.after([step.edit for step in order])
-        return _Plan(found=found, after=after, edits=(*edits, *order), messages=(NO_OBJECT,))
+        listing = _list_grafted(job, after.wheel, (), {}, edits)
+        listing = (*listing, *_normalize(after.wheel, settings))
+        after = after.after([step.edit for step in listing])
+        return _Plan(found=found, after=after, edits=(*edits, *listing), messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)

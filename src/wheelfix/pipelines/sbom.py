@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 import wheelfix
 from wheelfix.analysis.providers import ProvidedLibraries
+from wheelfix.errors import SettingsError
 from wheelfix.host.os_packages import LicenceFile, Package, package_url
 from wheelfix.host.provider_lookup import metadata_text
 from wheelfix.pipelines.graft import GraftedLibrary
@@ -249,6 +250,66 @@ def write_sbom(  # noqa: PLR0913 - each kind of component
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
+# --- SBOMs of others ------------------------------------------------------------------------------
+
+
+def included_sboms(
+    files: Iterable[str], wheel: Wheel, read: Callable[[str], bytes]
+) -> Iterator[Edit]:
+    """Yield the edits that copy the SBOMs `files` into `wheel` (PEP 770); `read` reads a member.
+
+    Raises `SettingsError` for a file that cannot be read, that is no SBOM in JSON, or whose name
+    another SBOM has.
+    """
+    present = {member.name for member in wheel.members}
+    taken: dict[str, bytes] = {}
+    for path in map(Path, files):
+        content = _content(path)
+        inner = f"sboms/{path.name}"
+        if inner in {_MEMBER, _AUDITWHEEL}:
+            raise SettingsError(
+                f"`{path}`: `{path.name}` is the name of the list of grafted libraries, which a "
+                "repair replaces",
+                hint="give the file of `sbom-include` another name",
+            )
+        if taken.setdefault(inner, content) != content:
+            raise SettingsError(
+                f"two different files of `sbom-include` are called `{path.name}`",
+                hint="give them different names: they go into one folder of the wheel",
+            )
+    for inner, content in taken.items():
+        member = f"{wheel.dist_info}/{inner}"
+        if member in present and read(member) == content:
+            continue
+        if member in present:
+            yield RemoveMember(member=member)
+        yield AddMember(
+            member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+        )
+
+
+def _content(path: Path) -> bytes:
+    """Return an SBOM. Raises `SettingsError` if the file is none, or cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read `{path}`: {error.strerror}",
+            hint="correct its path in `sbom-include`",
+        ) from error
+    try:
+        document: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        document = None
+    keys = ("bomFormat", "spdxVersion", "@context")
+    if not isinstance(document, dict) or not any(key in document for key in keys):
+        raise SettingsError(
+            f"`{path}` is not an SBOM in JSON, by CycloneDX or SPDX",
+            hint="for Rust: cargo cyclonedx --format json",
+        )
+    return content
+
+
 # --- Earlier lists -----------------------------------------------------------------------
 
 
@@ -314,28 +375,20 @@ def _moved(
     component: dict[str, Any], places: Callable[[str], Sequence[str]]
 ) -> dict[str, Any] | None:
     """Return a component with its places of today, None if no member holds it any more."""
-    evidence = component.get("evidence", {})
-    if "occurrences" not in evidence:
-        return component
-    occurrences: list[dict[str, Any]] = evidence["occurrences"]
+    occurrences: list[dict[str, Any]] = component.get("evidence", {}).get("occurrences", [])
     if occurrences == []:
         return component
     locations = [found["location"] for found in occurrences]
-    members = [place for location in locations for place in places(str(location))]
-    if not members:
+    moved = [
+        {**found, "location": place}
+        for found in occurrences
+        for place in places(str(found["location"]))
+    ]
+    if not moved:
         return None
     ref = component["bom-ref"]
-    return {
-        **component,
-        "bom-ref": members[0] if ref in locations else ref,
-        "evidence": {
-            "occurrences": [
-                {**found, "location": place}
-                for found in occurrences
-                for place in places(str(found["location"]))
-            ]
-        },
-    }
+    new = moved[0]["location"] if ref in locations else ref
+    return {**component, "bom-ref": new, "evidence": {"occurrences": moved}}
 
 
 def _reference_of(component: dict[str, Any]) -> str:

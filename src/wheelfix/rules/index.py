@@ -64,7 +64,7 @@ def zip_refused(context: Context) -> Iterator[Hit]:
 _ANSWERS = {feature: Answer[feature.name] for feature in ZipFeature}
 
 
-@rule("WF521", "compression-refused", Severity.WARNING)
+@rule("WF521", "compression-refused", Severity.ERROR)
 def compression_refused(context: Context) -> Iterator[Hit]:
     """PyPI takes the wheel for a decompression bomb.
 
@@ -87,20 +87,19 @@ def compression_refused(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     total = sum(member.size for member in wheel.members)
-    if context.settings.index is Index.NONE or total <= _RATIO_FROM:
+    if context.settings.index is not Index.PYPI or total <= _RATIO_FROM:
         return
     if wheel.zip_size and total / wheel.zip_size > _RATIO:
         largest = max(wheel.members, key=lambda member: member.size)
         yield Hit(
             message=f"{in_units(wheel.zip_size)} inflate to {in_units(total)}, "
             f"{total / wheel.zip_size:.0f} times as much",
-            severity=Answer.RATIO.severity(context.settings),
             notes=(Answer.RATIO.note(), f"`{largest.name}`: {in_units(largest.size)}"),
             hint="leave out, or ship compressed, what compresses that well",
         )
 
 
-@rule("WF522", "file-name-refused", Severity.WARNING)
+@rule("WF522", "file-name-refused", Severity.ERROR)
 def file_name_refused(context: Context) -> Iterator[Hit]:
     """PyPI refuses the name of the wheel file.
 
@@ -130,7 +129,6 @@ def file_name_refused(context: Context) -> Iterator[Hit]:
             Hit(
                 message=message,
                 entry=entry,
-                severity=answer.severity(context.settings),
                 notes=(answer.note(*values),),
                 hint=hint,
             )
@@ -209,7 +207,7 @@ def takes_platform(tag: str) -> bool:
     return _PLATFORMS.fullmatch(tag.lower()) is not None
 
 
-@rule("WF523", "metadata-refused", Severity.WARNING)
+@rule("WF523", "metadata-refused", Severity.ERROR)
 def metadata_refused(context: Context) -> Iterator[Hit]:
     """PyPI refuses a field of METADATA.
 
@@ -237,14 +235,13 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     readable = wheel.metadata.problem is None and not any(invalid_fields(wheel.metadata))
-    if context.settings.index is Index.NONE or not readable or not wheel.metadata.fields:
+    if context.settings.index is not Index.PYPI or not readable or not wheel.metadata.fields:
         return
     for field, message, answer, values in refused_fields(wheel.metadata):
         yield Hit(
             message=message,
             member=f"{wheel.dist_info}/METADATA",
             entry=field,
-            severity=answer.severity(context.settings),
             notes=(answer.note(*values),),
             hint="correct it in `pyproject.toml`, and build the wheel again",
         )

@@ -11,7 +11,9 @@ from packaging.metadata import Metadata as Validated
 from packaging.version import Version
 
 from wheelfix.analysis.providers import read_requirement
+from wheelfix.grouping import values_by_key
 from wheelfix.rules.index_predicates import Answer
+from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.model import Metadata
 
 Refusal = tuple[str, str, Answer, tuple[str, ...]]
@@ -50,9 +52,7 @@ def _classifiers() -> ModuleType | None:
 def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
     """Yield the fields that PyPI refuses, of METADATA that installers take."""
     sent = _sent(metadata)
-    fields: dict[str, list[str]] = {}
-    for name, value in sent:
-        fields.setdefault(name, []).append(value)
+    fields = values_by_key(sent)
     yield from _by_packaging(sent)
     yield from _of_version(metadata)
     for summary in fields.get("summary", ()):
@@ -78,8 +78,7 @@ def _sent(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     The index judges the fields of the request, not those of the file. twine and uv leave out
     licence fields that older versions of METADATA do not have: setuptools wrote them all the same.
     """
-    early = {"1.0", "1.1", "1.2", "2.1", "2.2", "2.3"}
-    left_out = _LICENCES if metadata.metadata_version in early else frozenset[str]()
+    left_out = frozenset[str]() if has_license_files(metadata) else _LICENCES
     return tuple((name, value) for name, value in metadata.fields if name not in left_out)
 
 
@@ -118,9 +117,12 @@ def _by_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[Refusal]:
             yield _title(name), f"`{_title(name)}` is invalid: {reason}", Answer.FIELD, (reason,)
 
 
+_SPELLED = {"url": "URL", "page": "page", "email": "email"}
+"""The words of field names that do not just begin with a capital letter: `Home-page`."""
+
+
 def _title(name: str) -> str:
-    words = name.split("-")
-    return "-".join("URL" if word == "url" else word.capitalize() for word in words)
+    return "-".join(_SPELLED.get(word, word.capitalize()) for word in name.split("-"))
 
 
 def _addresses(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:

@@ -14,6 +14,8 @@ from wheelfix.settings import Index, Settings
 _ZIP = "Invalid distribution file. ZIP archive not accepted: "
 _ZIPFILES, _WHEEL = "warehouse/utils/zipfiles.py", "warehouse/utils/wheel.py"
 _LEGACY, _METADATA = "warehouse/forklift/legacy.py", "warehouse/forklift/metadata.py"
+REFUSED = "PyPI refuses it"
+"""The first words of the note about each check but the one that writes an email."""
 _PACKAGING = "packaging.metadata 26.2, called by warehouse/forklift/metadata.py"
 
 
@@ -138,7 +140,7 @@ class Answer(Enum):
         _, words, source, date = self.value
         if self.is_email:
             return f"PyPI takes it, and writes the maintainers an email ({source}, {date})"
-        return f"PyPI refuses it: `{_filled(words, values)}` ({source}, {date})"
+        return f"{REFUSED}: `{_filled(words, values)}` ({source}, {date})"
 
     def severity(self, settings: Settings) -> Severity:
         """Return how severe that is for the index of `settings`."""

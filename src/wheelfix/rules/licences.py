@@ -72,7 +72,7 @@ def _name(file: str) -> re.Pattern[str]:
 
 
 def _members_with_text(wheel: Wheel) -> Iterator[str]:
-    """Yield the members of which an SBOM says where in the wheel their licence is."""
+    """Yield the members whose licence text, according to an SBOM, is in the wheel."""
     present = {member.name for member in wheel.members}
     folder = f"{wheel.dist_info}/sboms"
     for name, text in wheel.texts.items():

@@ -526,7 +526,7 @@ def _maps_the_same(first: Segment, second: Segment) -> bool:
 
 def _holds(load: Segment, address: int) -> bool:
     """Return whether an address is in a page of the segment, as whole pages are loaded."""
-    first, last = load.vaddr // SMALLEST_PAGE, (load.vaddr + load.memsz) // SMALLEST_PAGE
+    first, last = load.vaddr // SMALLEST_PAGE, (load.vaddr + load.memsz - 1) // SMALLEST_PAGE
     return first <= address // SMALLEST_PAGE <= last
 
 

@@ -16,6 +16,7 @@ from wheelfix.rules.index_predicates import Answer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Settings
 from wheelfix.text import join_some
+from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
 
@@ -360,16 +361,12 @@ def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str, Answer, tuple[st
             message = f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
             yield text, message, Answer.URL, (text,)
     names = {member.name for member in wheel.members}
-    newer = _numbers(wheel.metadata.metadata_version) >= [2, 4]
-    for path in wheel.metadata.license_files if newer else ():
+    stated = wheel.metadata.license_files if has_license_files(wheel.metadata) else ()
+    for path in stated:
         if f"{wheel.dist_info}/licenses/{path}" not in names:
             place = f"{wheel.dist_info}/licenses/{path}"
             message = f"`License-File: {path}` is not in the wheel's `licenses` folder"
             yield path, message, Answer.LICENSE_FILE, (path, str(wheel.name), place)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10]
 
 
 @rule("WF507", "python-excluded", Severity.ERROR)

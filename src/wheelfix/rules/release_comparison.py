@@ -1,4 +1,4 @@
-"""What changed between two releases of a wheel, and what of it breaks users and dependents.
+"""What changed between two releases of a wheel, and which changes break users and dependents.
 
 Names are compared without versions of the distribution and without the hashes of grafts. A library
 is public if other distributions can link to it: it is not grafted, and no extension module.
@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -18,6 +18,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import Definitions
 from wheelfix.elf.model import Definition, Elf, Libc
 from wheelfix.grouping import values_by_key
+from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.metadata import allows_any
@@ -26,7 +27,7 @@ from wheelfix.settings import Settings
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import Family, oldest_promised, parse_platform_tag
+from wheelfix.wheel.platform_tags import may_coexist, oldest_promised, parse_platform_tag
 
 
 class ChangeKind(StrEnum):
@@ -107,16 +108,23 @@ class Side(NamedTuple):
     """The definitions of its public libraries, by member and symbol."""
     packages: Mapping[str, str]
     """The package and version that each grafted library is from, by member, as the SBOM says."""
+    release: tuple[WheelName, ...] = ()
+    """The wheels of its release, as far as they are known."""
 
 
 def counterpart(wheel: WheelName, others: Iterable[WheelName]) -> WheelName | None:
-    """Return the name in `others` for the same distribution, Python and platform."""
+    """Return the name in `others` for the same distribution, Python and platform.
+
+    Failing that, the first one that some Python and machine accept as well as `wheel`.
+    """
     own = canonicalize_name(wheel.distribution)
     same = [other for other in others if canonicalize_name(other.distribution) == own]
-    exact = [o for o in same if (o.pythons, o.abis, _systems(o)) == _key(wheel)]
+    alike = [other for other in same if _key(other) == _key(wheel)]
+    exact = sorted(alike, key=lambda other: other.platforms != wheel.platforms)
     tags = set(product(wheel.pythons, wheel.abis, _systems(wheel)))
     tagged = [o for o in same if not tags.isdisjoint(product(o.pythons, o.abis, _systems(o)))]
-    return next(iter(exact or tagged), None)
+    usable = (o for o in same if _share_a_machine(wheel, o) and _share_a_python(wheel, o))
+    return next(chain(exact, tagged, usable), None)
 
 
 def _key(wheel: WheelName) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
@@ -124,9 +132,21 @@ def _key(wheel: WheelName) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[
 
 
 def _systems(wheel: WheelName) -> frozenset[str]:
-    """Return the platforms without the versions of the C library: `manylinux x86_64`."""
-    parsed = [(tag, parse_platform_tag(tag)) for tag in wheel.platforms]
-    return frozenset(f"{tag.family} {tag.arch}" if tag.is_linux else text for text, tag in parsed)
+    return frozenset(map(_system, wheel.platforms))
+
+
+def _system(platform: str) -> str:
+    """Return a platform tag without the version of the C library: `manylinux x86_64`."""
+    tag = parse_platform_tag(platform)
+    return f"{tag.family} {tag.arch}" if tag.is_linux else platform
+
+
+def _share_a_machine(one: WheelName, other: WheelName) -> bool:
+    return any(may_coexist(*tags) for tags in product(one.platforms, other.platforms))
+
+
+def _share_a_python(one: WheelName, other: WheelName) -> bool:
+    return not set(interpreters(one)).isdisjoint(interpreters(other))
 
 
 def public_libraries(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
@@ -152,8 +172,8 @@ def compare(old: Side, new: Side, settings: Settings) -> tuple[Change, ...]:
     found = (
         *_libraries(old, new),
         *_floor(old.wheel, new.wheel),
-        *_tags(old.wheel.name, new.wheel.name),
-        *_pythons(old.wheel, new.wheel),
+        *_tags(old, new),
+        *_pythons(old, new),
         *_requirements(old.wheel, new.wheel),
         *_sizes(old.wheel, new.wheel, settings.max_growth),
         *_files(old.wheel, new.wheel),
@@ -168,11 +188,10 @@ def compare(old: Side, new: Side, settings: Settings) -> tuple[Change, ...]:
 
 def _libraries(old: Side, new: Side) -> Iterator[Change]:
     """Yield changes of the public libraries of `old`."""
-    names = _by_name(new.wheel, new.wheel.elfs)
+    objects = values_by_key((_name(member, elf), member) for member, elf in new.wheel.elfs.items())
     stems = values_by_key((_stem(member), member) for member in new.exports)
-    for name, member in _by_name(old.wheel, old.exports).items():
-        definitions = old.exports[member]
-        same = names.get(name)
+    for (folder, name), member in _by_place(old).items():
+        same = _found_for(folder, name, objects.get(name, ()), new)
         successor = same or next(iter(stems.get(_stem(member), ())), None)
         if successor is None:
             message = f"`{member}` is gone: what is linked with `{name}` does not load"
@@ -183,25 +202,42 @@ def _libraries(old: Side, new: Side) -> Iterator[Change]:
             means = "what is linked with the old one does not load"
             message = f"`{successor}` has the SONAME `{now}`, not `{name}`: {means}"
             yield Change(ChangeKind.CHANGED_SONAME, message, (successor,))
-        elif _stable(old.wheel, posixpath.dirname(member)) != _stable(
-            new.wheel, posixpath.dirname(same)
-        ):
+        elif _folder(new.wheel, same) != folder:
             message = (
                 f"`{member}` moved to `{same}`: search paths of dependents lead to its old place"
             )
             yield Change(ChangeKind.MOVED_LIBRARY, message, (same,))
-        offered = new.exports.get(successor, {})
-        yield from _exports(definitions, offered, successor, rebuilt=same is None)
+        if successor in new.exports:
+            offered = new.exports[successor]
+            yield from _exports(old.exports[member], offered, successor, rebuilt=same is None)
 
 
-def _by_name(wheel: Wheel, members: Iterable[str]) -> dict[str, str]:
-    """Return the objects by the name that dependents need; of several copies, the one so called."""
-    found: dict[str, str] = {}
-    for member in members:
-        name = _name(member, wheel.elfs[member])
-        if name not in found or posixpath.basename(member) == name:
-            found[name] = member
+def _by_place(side: Side) -> dict[tuple[str, str], str]:
+    """Return the public libraries by folder and the name that dependents need.
+
+    Of several copies in a folder, it is the one so called.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for member in side.exports:
+        name = _name(member, side.wheel.elfs[member])
+        place = (_folder(side.wheel, member), name)
+        if place not in found or posixpath.basename(member) == name:
+            found[place] = member
     return found
+
+
+def _found_for(folder: str, name: str, copies: Iterable[str], new: Side) -> str | None:
+    """Return which of `copies` a dependent finds that needs `name` and searched `folder`."""
+
+    def unlikely(copy: str) -> tuple[bool, bool, bool]:
+        is_elsewhere = _folder(new.wheel, copy) != folder
+        return is_elsewhere, copy not in new.exports, posixpath.basename(copy) != name
+
+    return min(copies, key=unlikely, default=None)
+
+
+def _folder(wheel: Wheel, member: str) -> str:
+    return _stable(wheel, posixpath.dirname(member))
 
 
 def _exports(
@@ -274,9 +310,6 @@ def _shown(symbol: str, definition: Definition) -> str:
 # --- Where it can be installed --------------------------------------------------------------------
 
 
-_GLIBC = re.compile(r"GLIBC_(\d+)\.(\d+)")
-
-
 def _floor(old: Wheel, new: Wheel) -> Iterator[Change]:
     """Yield a higher version of glibc: an error unless a tag of `new` promises it."""
     before, after = _newest_glibc(old), _newest_glibc(new)
@@ -291,72 +324,81 @@ def _floor(old: Wheel, new: Wheel) -> Iterator[Change]:
         tag = ".".join(map(str, promised))
         yield Change(ChangeKind.VERSION, f"{message}; the tag promises {tag}", (after[1],))
     else:
-        tag = "the tag is the same" if old.name.platforms == new.name.platforms else "the tag"
-        means = f"{tag}, so pip installs it where it does not load"
-        if old.name.platforms != new.name.platforms:
-            means = f"{tag} does not say so, and pip installs it where it does not load"
+        is_same = old.name.platforms == new.name.platforms
+        tag = "the tag is the same, so" if is_same else "the tag does not say so, and"
+        means = f"{tag} pip installs it where it does not load"
         yield Change(ChangeKind.RAISED_FLOOR, f"{message}; {means}", (after[1],))
 
 
-def _newest_glibc(wheel: Wheel) -> tuple[tuple[int, int], str] | None:
+def _newest_glibc(wheel: Wheel) -> tuple[tuple[int, ...], str] | None:
     """Return the newest version of glibc that an object needs, and the object."""
-    found = (
-        ((int(match[1]), int(match[2])), member)
-        for member, elf in wheel.elfs.items()
-        for need in elf.verneed
-        for version in need.versions
-        if (match := _GLIBC.match(version))
-    )
-    return max(found, default=None)
+    found = ((oldest_glibc([elf]), member) for member, elf in wheel.elfs.items())
+    return max((need for need in found if need[0]), default=None)
 
 
-def _tags(old: WheelName, new: WheelName) -> Iterator[Change]:
-    if old.platforms == new.platforms:
+def _tags(old: Side, new: Side) -> Iterator[Change]:
+    before, after = old.wheel.name, new.wheel.name
+    if before.platforms == after.platforms:
         return
-    before, after = _promises(old), _promises(new)
-    names = f"`{'.'.join(old.platforms)}` -> `{'.'.join(new.platforms)}`"
-    lost = [f"{family} {arch}".strip() for family, arch in before if (family, arch) not in after]
-    raised = [key for key, least in before.items() if key in after and after[key] > least]
+    beside = [name for name in new.release if _share_a_python(before, name)]
+    now = {tag for name in (after, *beside) for tag in name.platforms}
+    names = f"`{'.'.join(before.platforms)}` -> `{'.'.join(after.platforms)}`"
+    lost: list[str] = []
+    raised: list[str] = []
+    for system, tags in values_by_key((_system(tag), tag) for tag in before.platforms).items():
+        least = min(parse_platform_tag(tag).version for tag in tags)
+        accepted = [since for tag in now if (since := _accepted_since(tags[0], tag)) is not None]
+        if not accepted:
+            lost.append(system)
+        elif min(accepted) > least:
+            libc = parse_platform_tag(tags[0]).libc or "the system"
+            raised.append(f"{libc} {'.'.join(map(str, least))}")
     if lost:
         message = f"{names}: nothing for {join_some(lost)} any more"
         yield Change(ChangeKind.LOST_TAG, message)
-    for key in raised:
-        least = ".".join(map(str, before[key]))
-        libc = (
-            parse_platform_tag(f"{key[0]}_{least.replace('.', '_')}_{key[1]}").libc or "the system"
-        )
-        message = f"{names}: pip no longer installs it with {libc} {least}"
-        yield Change(ChangeKind.RAISED_TAG, message)
+    for system in raised:
+        yield Change(ChangeKind.RAISED_TAG, f"{names}: pip no longer installs it with {system}")
     if not lost and not raised:
         yield Change(ChangeKind.TAG, names)
 
 
-def _promises(name: WheelName) -> dict[tuple[Family, str], tuple[int, ...]]:
-    """Return the oldest version that the tags allow, by family and architecture."""
-    found: dict[tuple[Family, str], tuple[int, ...]] = {}
-    for text in name.platforms:
-        tag = parse_platform_tag(text)
-        key = (tag.family, tag.arch)
-        found[key] = min(found.get(key, tag.version), tag.version)
-    return found
+def _accepted_since(old: str, new: str) -> tuple[int, ...] | None:
+    """Return the oldest version of the system of the tag `old` that accepts the tag `new`.
+
+    Empty if each version does, None if none does. Other systems than Linux count as one.
+    """
+    was, now = parse_platform_tag(old), parse_platform_tag(new)
+    if new == "any":
+        return ()
+    if old == "any":
+        return None
+    if (was.family, was.arch) == (now.family, now.arch):
+        return now.version
+    return () if may_coexist(old, new) else None
 
 
-def _pythons(old: Wheel, new: Wheel) -> Iterator[Change]:
-    before, after = _allowed(old), _allowed(new)
-    lost = [python for python in before if python not in after]
-    gained = [python for python in after if python not in before]
+def _pythons(old: Side, new: Side) -> Iterator[Change]:
+    before, after = _allowed(old, *old.release), _allowed(new, *new.release)
+    lost = [python for python in _allowed(old) if python not in after]
+    gained = [python for python in _allowed(new) if python not in before]
     if lost:
         yield Change(ChangeKind.LOST_PYTHON, f"pip no longer installs it for {join_some(lost)}")
     if gained:
         yield Change(ChangeKind.PYTHON, f"pip also installs it for {join_some(gained)}")
 
 
-def _allowed(wheel: Wheel) -> tuple[str, ...]:
-    """Return the Pythons that the tags and Requires-Python allow."""
+def _allowed(side: Side, *release: WheelName) -> tuple[str, ...]:
+    """Return the Pythons that the tags and Requires-Python allow, for some machine of the wheel.
+
+    `release` are the wheels that may take over there.
+    """
+    wheel = side.wheel
     required = wheel.metadata.requires_python or ""
+    names = (wheel.name, *(name for name in release if _share_a_machine(name, wheel.name)))
+    pythons = dict.fromkeys(python for name in names for python in interpreters(name))
     return tuple(
         python
-        for python in interpreters(wheel.name)
+        for python in pythons
         if allows_any(required, [f"{_minor(python)}.{patch}" for patch in (0, 99)])
     )
 
@@ -371,18 +413,14 @@ def _requirements(old: Wheel, new: Wheel) -> Iterator[Change]:
         lines = _difference(_values(old, key), _values(new, key))
         if lines:
             yield Change(ChangeKind.REQUIREMENT, f"`{title}` of METADATA", items=tuple(lines))
-    gone = [extra for extra in _values(old, "provides-extra") if extra not in _extras(new)]
+    kept = {canonicalize_name(extra) for extra in _values(new, "provides-extra")}
+    gone = [e for e in _values(old, "provides-extra") if canonicalize_name(e) not in kept]
     if gone:
         yield Change(ChangeKind.LOST_EXTRA, f"extra {join_some(gone)} is gone: pip only warns")
 
 
 def _values(wheel: Wheel, key: str) -> list[str]:
     return [value for name, value in wheel.metadata.fields if name == key]
-
-
-def _extras(wheel: Wheel) -> set[str]:
-    named = _values(wheel, "provides-extra")
-    return {*named, *(canonicalize_name(name) for name in named)}
 
 
 def _difference(old: Iterable[str], new: Iterable[str]) -> list[str]:

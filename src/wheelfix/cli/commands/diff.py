@@ -9,7 +9,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.console import Quiet, Terminal, Verbose, write_file
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.pipelines.compare_releases import Comparison, compare_wheels, pairs, unpaired
+from wheelfix.pipelines.compare_releases import Comparison, Pairs, compare_wheels, pairs, unpaired
 from wheelfix.reports import diff as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.diff import Judged
@@ -83,7 +83,7 @@ def diff(
             found.append(unpaired(one, other))
         else:
             terminal.show_progress(f"comparing {other.name}")
-            found.append(compare_wheels(one, other, settings))
+            found.append(compare_wheels(one, other, settings, both))
     judged = Judged(found, accept or ())
     colour = output is None and terminal.colours_results
     if output_format is DiffFormat.JSON:
@@ -101,7 +101,7 @@ def diff(
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
 
 
-def _paired(old: Path, new: Path) -> tuple[tuple[Path | None, Path | None], ...]:
+def _paired(old: Path, new: Path) -> Pairs:
     """Return the wheels to compare. Raises `SettingsError` if there are none."""
     sides: list[list[Path]] = []
     for path in (old, new):
