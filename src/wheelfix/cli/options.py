@@ -116,15 +116,19 @@ def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
         value = given.get(field.name)
         if value is None or value in ([], ()):
             continue
-        source = context.get_parameter_source(field.name)
-        by_environment = source is not None and source.name == "ENVIRONMENT"
-        table = environment if by_environment else flags
+        table = environment if by_environment(context, field.name) else flags
         table[field.key] = _table_value(field, value)
     return [
         Layer(source=source, table=table)
         for source, table in (("the environment", environment), ("the command line", flags))
         if table
     ]
+
+
+def by_environment(context: typer.Context, name: str) -> bool:
+    """Return whether an environment variable, and no flag, gave the parameter `name`."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "ENVIRONMENT"
 
 
 def _table_value(field: SettingField, value: object) -> object:
