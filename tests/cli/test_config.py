@@ -210,6 +210,46 @@ def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     assert read_configuration(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
 
 
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    """A provider is a path if there is such a file; otherwise it is the name of a distribution."""
+    put(
+        tmp_path / "wheelfix.toml",
+        """
+        library-path = ["libs"]
+        ldpaths = "a/lib:/opt/lib::b"
+        provider = ["providers/x.whl", "folder", "torch", { requirement = "folder" }]
+        sbom-include = ["demo.cdx.json"]
+        component = [{ name = "zlib", license-files = ["LICENSE"] }]
+        [[overrides]]
+        select = "demo-*"
+        library-path = ["more"]
+        """,
+    )
+    for path in (tmp_path / "providers" / "x.whl", tmp_path / "folder" / "libx.so"):
+        path.parent.mkdir()
+        path.touch()
+    (tmp_path / "sub").mkdir()
+    here = read_configuration(tmp_path, None).settings
+    assert (here.library_path, here.ldpaths) == (("libs",), "a/lib:/opt/lib::b")
+    configuration = read_configuration(tmp_path / "sub", None)
+    found = configuration.settings
+    assert found.library_path == (str(tmp_path / "libs"),)
+    assert configuration.settings_for("demo-1.whl").library_path == (str(tmp_path / "more"),)
+    assert found.ldpaths == f"{tmp_path}/a/lib:/opt/lib::{tmp_path}/b"
+    assert [provider.label for provider in found.provider] == [
+        str(tmp_path / "providers" / "x.whl"),
+        str(tmp_path / "folder"),
+        "torch",
+        "folder",
+    ]
+    assert found.sbom_include == (str(tmp_path / "demo.cdx.json"),)
+    for text, problem in (("library-path = ['']", "not empty"), ("component = [1]", "a table")):
+        put(tmp_path / "wheelfix.toml", text)
+        with pytest.raises(SettingsError, match=problem):
+            read_configuration(tmp_path / "sub", None).check(RULES)
+    assert found.component[0].license_files == (str(tmp_path / "LICENSE"),)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
