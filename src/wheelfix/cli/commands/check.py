@@ -403,7 +403,8 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         for report, finding in checked.all_findings
     ]
     write_whole(file, baselines.text(found).encode())
-    terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
+    name = printable(str(file))
+    terminal.say(f"{counted(len(found), 'finding')} written to `{name}`: they no longer count")
     return without_baselined(checked, baselines.read(file))
 
 
