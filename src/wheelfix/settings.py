@@ -667,7 +667,7 @@ class SettingField(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Its flags, the short one first; a boolean has one for each value: `--strip/--no-strip`."""
+        """Its flags, the short one first; a boolean has one for each value: `--x/--no-x`."""
         setting = self.setting
         flag = setting.flag or f"--{self.key}"
         if self.type is bool:
