@@ -12,10 +12,18 @@ from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.configuration import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
-from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.settings import (
+    SETTING_FIELDS,
+    DataLibraries,
+    SacrificialEntry,
+    SearchPathTag,
+    SettingField,
+    Settings,
+)
 
 
 def test_every_setting_can_be_in_the_file() -> None:
@@ -208,6 +216,25 @@ def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert read_configuration(tmp_path, None).settings.wheel_dir == Path("out")
     assert read_configuration(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
+
+
+WITH_PATHS = [
+    field
+    for field in SETTING_FIELDS
+    if {"DIR", "DIRS", "FILE", "PATH"}.intersection((field.setting.metavar or "").split("|"))
+]
+
+
+@pytest.mark.parametrize("field", WITH_PATHS, ids=lambda field: field.key)
+def test_what_a_flag_takes_as_a_path_is_relative_to_the_file(
+    tmp_path: Path, field: SettingField
+) -> None:
+    is_list = isinstance(field.default, tuple)
+    put(tmp_path / "wheelfix.toml", f"{field.key} = {toml(['x'] if is_list else 'x')}\n")
+    for folder in ("x", "sub"):
+        (tmp_path / folder).mkdir()
+    value = getattr(read_configuration(tmp_path / "sub", None).settings, field.name)
+    assert toml(value) == toml([tmp_path / "x"] if is_list else tmp_path / "x")
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
