@@ -302,12 +302,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--markdown",
         type=Path,
-        help=f"also write the tables to this file, in place of what follows its line {MARK}",
+        help=f"also write the tables to this file, in place of what follows its line {MARK};\n"
+        "a file without that line is refused",
     )
     options = parser.parse_args()
     for given, known in ((options.wheels, MAKERS), (options.parts, PARTS)):
         if unknown := [name for name in given.split(",") if name not in known]:
             parser.error(f"there is no {', '.join(unknown)}, but {', '.join(known)}")
+    file: Path | None = options.markdown
+    if file is not None and file.exists() and MARK not in file.read_text(encoding="utf-8"):
+        parser.error(f"`{file}` has no line {MARK} to write the tables below")
     options.cache = options.cache.resolve()
     options.batch = options.batch.resolve() if options.batch else None
     return options
@@ -334,9 +338,9 @@ def main() -> int:
     texts.append(f"{circumstances(programs, options)}\n")
     print(texts[-1], end="")
     if options.markdown:
-        before = options.markdown.read_text() if options.markdown.exists() else ""
-        head = before.partition(f"{MARK}\n")[0] if MARK in before else ""
-        options.markdown.write_text("\n".join([f"{head}{MARK}", *texts]))
+        before = options.markdown.read_text(encoding="utf-8") if options.markdown.exists() else ""
+        head = before.partition(MARK)[0]
+        options.markdown.write_text("\n".join([f"{head}{MARK}", *texts]), encoding="utf-8")
     return 0
 
 

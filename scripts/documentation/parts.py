@@ -76,15 +76,12 @@ def settings() -> str:
 
 def _setting(field: SettingField, schema: Mapping[str, Any]) -> str:
     setting = field.setting
-    variables = [f"WHEELFIX_{field.name.upper()}", setting.variable]
-    flag = setting.flag or f"--{field.key}"
-    off = f" / {setting.off_flag or f'--no-{field.key}'}" if field.type is bool else ""
     rows = [
         ("Type", _type(schema)),
         ("Default", "none" if field.default is None else code(toml(field.default))),
-        ("Flag", code(f"{flag}{off}")),
+        ("Flag", ", ".join(map(code, field.flags))),
         ("Commands", ", ".join(f"[{name}](commands/{name}.md)" for name in setting.commands)),
-        ("Environment", ", ".join(code(variable) for variable in variables if variable)),
+        ("Environment", ", ".join(map(code, field.variables))),
     ]
     if not setting.commands:  # a setting that only a file can have
         rows = rows[:2]

@@ -666,6 +666,21 @@ class SettingField(NamedTuple):
         return self.name.replace("_", "-")
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Its flags, the short one first; a boolean has one for each value: `--x/--no-x`."""
+        setting = self.setting
+        flag = setting.flag or f"--{self.key}"
+        if self.type is bool:
+            flag += f"/{setting.off_flag or f'--no-{self.key}'}"
+        return (setting.short, flag) if setting.short else (flag,)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its environment variables; the first that is set counts."""
+        own = f"WHEELFIX_{self.name.upper()}"
+        return (own, self.setting.variable) if self.setting.variable else (own,)
+
+    @property
     def default(self) -> object:
         """The value of what was not set."""
         return getattr(_DEFAULTS, self.name)

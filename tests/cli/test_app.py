@@ -568,6 +568,88 @@ def test_environment_variables(
     assert getattr(settings_of("repair"), field) == expected
 
 
+@pytest.fixture
+def warned(here: Path) -> str:
+    """The name of a wheel with a warning, so that `--strict` fails it."""
+    (here / "wheelfix.toml").write_text('severity = { WF501 = "warning" }\n', "utf-8")
+    wheel = make_wheel(Path(), "warned", tag="py3-none-any", files={"warned.py": b""})
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("unlisted.py", b"")
+    return str(wheel)
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "code"),
+    [
+        ("", "", 0),
+        ("", "--strict", 1),
+        ("WHEELFIX_STRICT=1", "", 1),
+        ("WHEELFIX_FAIL_ON=error", "--strict", 1),
+        ("WHEELFIX_FAIL_ON=warning", "--exit-zero", 0),
+        ("WHEELFIX_STRICT=1", "--fail-on never", 0),
+        ("WHEELFIX_STRICT=1", "--exit-zero", 0),
+        ("WHEELFIX_EXIT_ZERO=1", "--strict", 1),
+        ("WHEELFIX_EXIT_ZERO=1", "--fail-on warning", 1),
+        ("WHEELFIX_STRICT=1 WHEELFIX_EXIT_ZERO=1", "--fail-on warning", 1),
+        ("WHEELFIX_STRICT=1 WHEELFIX_FAIL_ON=warning", "", 1),
+        ("WHEELFIX_STRICT=0 WHEELFIX_FAIL_ON=error", "", 0),
+        ("WHEELFIX_STRICT=1 WHEELFIX_EXIT_ZERO=1", "", 2),
+        ("WHEELFIX_STRICT=1 WHEELFIX_FAIL_ON=error", "", 2),
+        ("", "--strict --exit-zero", 2),
+        ("WHEELFIX_FAIL_ON=error", "--strict --exit-zero", 2),
+        ("", "--strict --fail-on warning", 1),
+    ],
+)
+def test_flags_decide_before_variables_what_fails(
+    warned: str, monkeypatch: pytest.MonkeyPatch, variables: str, flags: str, code: int
+) -> None:
+    for given in variables.split():
+        monkeypatch.setenv(*given.split("=", 1))
+    assert run(["check", *flags.split(), warned]) == code
+
+
+@pytest.mark.parametrize(
+    ("variable", "flags", "beginning"),
+    [
+        ("json", "--statistics", "1  warning[WF501]"),
+        ("jsonl", "--statistics", "1  warning[WF501]"),
+        ("jsonl", "--report json=report.json", "WHEEL: "),
+        ("jsonl", "--baseline known.json --write-baseline", "WHEEL: "),
+        ("json", "--report jsonl=report.jsonl", "{"),
+    ],
+)
+def test_a_flag_that_excludes_the_format_of_the_environment_wins(
+    warned: str, capsys: pytest.CaptureFixture[str], variable: str, flags: str, beginning: str
+) -> None:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("WHEELFIX_OUTPUT_FORMAT", variable)
+        assert run(["check", *flags.split(), warned]) == 0
+    assert capsys.readouterr().out.startswith(beginning.replace("WHEEL", warned))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--statistics --output-format json",
+        "--report json=report.json --output-format jsonl",
+        "--baseline known.json --write-baseline --output-format jsonl",
+    ],
+)
+def test_a_flag_that_excludes_the_format_of_a_flag_is_refused(warned: str, flags: str) -> None:
+    assert run(["check", *flags.split(), warned]) == 2
+
+
+@pytest.mark.parametrize("command", ["explain", "tree"])
+def test_a_provider_of_the_environment_is_not_for_an_installed_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (here / "site-packages").mkdir()
+    shared_object(here / "site-packages" / "libx.so", "int x;")
+    monkeypatch.setenv("WHEELFIX_PROVIDER", "other.whl")
+    assert run([command, "--site", "site-packages"]) == 0
+    assert run([command, "--site", "site-packages", "--provider", "other.whl"]) == 2
+
+
 @pytest.mark.usefixtures("here")
 def test_every_option_of_auditwheel_repair_is_accepted() -> None:
     """Take the options from auditwheel's own help, so that new ones make this test fail."""

@@ -12,10 +12,18 @@ from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.configuration import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
-from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.settings import (
+    SETTING_FIELDS,
+    DataLibraries,
+    SacrificialEntry,
+    SearchPathTag,
+    SettingField,
+    Settings,
+)
 
 
 def test_every_setting_can_be_in_the_file() -> None:
@@ -208,6 +216,65 @@ def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert read_configuration(tmp_path, None).settings.wheel_dir == Path("out")
     assert read_configuration(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
+
+
+WITH_PATHS = [
+    field
+    for field in SETTING_FIELDS
+    if {"DIR", "DIRS", "FILE", "PATH"}.intersection((field.setting.metavar or "").split("|"))
+]
+
+
+@pytest.mark.parametrize("field", WITH_PATHS, ids=lambda field: field.key)
+def test_what_a_flag_takes_as_a_path_is_relative_to_the_file(
+    tmp_path: Path, field: SettingField
+) -> None:
+    is_list = isinstance(field.default, tuple)
+    put(tmp_path / "wheelfix.toml", f"{field.key} = {toml(['x'] if is_list else 'x')}\n")
+    for folder in ("x", "sub"):
+        (tmp_path / folder).mkdir()
+    value = getattr(read_configuration(tmp_path / "sub", None).settings, field.name)
+    assert toml(value) == toml([tmp_path / "x"] if is_list else tmp_path / "x")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    """A provider is a path if there is such a file; otherwise it is the name of a distribution."""
+    put(
+        tmp_path / "wheelfix.toml",
+        """
+        library-path = ["libs"]
+        ldpaths = "a/lib:/opt/lib::b"
+        provider = ["providers/x.whl", "folder", "torch", { requirement = "folder" }]
+        sbom-include = ["demo.cdx.json"]
+        component = [{ name = "zlib", license-files = ["LICENSE"] }]
+        [[overrides]]
+        select = "demo-*"
+        library-path = ["more"]
+        """,
+    )
+    for path in (tmp_path / "providers" / "x.whl", tmp_path / "folder" / "libx.so"):
+        path.parent.mkdir()
+        path.touch()
+    (tmp_path / "sub").mkdir()
+    here = read_configuration(tmp_path, None).settings
+    assert (here.library_path, here.ldpaths) == (("libs",), "a/lib:/opt/lib::b")
+    configuration = read_configuration(tmp_path / "sub", None)
+    found = configuration.settings
+    assert found.library_path == (str(tmp_path / "libs"),)
+    assert configuration.settings_for("demo-1.whl").library_path == (str(tmp_path / "more"),)
+    assert found.ldpaths == f"{tmp_path}/a/lib:/opt/lib::{tmp_path}/b"
+    assert [provider.label for provider in found.provider] == [
+        str(tmp_path / "providers" / "x.whl"),
+        str(tmp_path / "folder"),
+        "torch",
+        "folder",
+    ]
+    assert found.sbom_include == (str(tmp_path / "demo.cdx.json"),)
+    for text, problem in (("library-path = ['']", "not empty"), ("component = [1]", "a table")):
+        put(tmp_path / "wheelfix.toml", text)
+        with pytest.raises(SettingsError, match=problem):
+            read_configuration(tmp_path / "sub", None).check(RULES)
+    assert found.component[0].license_files == (str(tmp_path / "LICENSE"),)
 
 
 @pytest.mark.parametrize(

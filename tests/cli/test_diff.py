@@ -8,6 +8,7 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.schemas import errors
 from wheelfix.cli.app import run
+from wheelfix.cli.console import Terminal
 
 TAG = "py3-none-manylinux_2_35_x86_64"
 
@@ -64,6 +65,44 @@ def test_json_has_a_schema(
     report = json.loads((tmp_path / "x").read_text(encoding="utf-8"))
     assert errors("diff", report) == []
     assert sorted(pair["old"] is None for pair in report["wheels"]) == [False, True]
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_wheel_that_cannot_be_read_does_not_stop_the_others(
+    releases: tuple[Path, Path], capsys: pytest.CaptureFixture[str], side: str
+) -> None:
+    old, new = (release.parent for release in releases)
+    for folder, version in ((old, "1.0"), (new, "2.0")):
+        for tag in ("py2", "py3"):
+            make_wheel(folder, version=version, tag=f"{tag}-none-any", files={"demo.py": b""})
+    folder = old if side == "old" else new
+    next(folder.glob("*-py2-none-any.whl")).write_bytes(b"PK")
+    (folder / "misnamed.whl").write_bytes(b"PK")
+    assert run(["diff", str(old), str(new)]) == 2
+    out, err = capsys.readouterr()
+    assert "lacks 7 exports" in out
+    assert out.count("+++ ") == 2
+    assert err.count("error: ") == 2
+    assert f"`demo-{'1' if side == 'old' else '2'}.0-py2-none-any.whl`" in err
+    assert "`misnamed.whl` is not the name of a wheel" in err
+    for wheel in folder.glob("demo-*"):
+        wheel.unlink()
+    assert run(["diff", str(old), str(new)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("error: ") == 1
+
+
+def test_names_of_wheels_are_escaped_in_the_progress_line(
+    releases: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Terminal, "show_progress", lambda _, text: said.append(text))
+    for path in releases:
+        path.rename(path.with_name(path.name.replace("demo-", "demo\x1b[2J-")))
+    run(["diff", *(str(path.parent) for path in releases)])
+    assert said
+    assert all(text.isprintable() for text in said)
 
 
 def test_markdown_folds_long_lists(

@@ -12,8 +12,10 @@ from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.json_schema import schema
+from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
+from wheelfix.reports.printable import printable
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import SETTING_FIELDS, Settings
 
@@ -81,10 +83,39 @@ def test_settings_have_the_origin_of_each_value(
     assert said["fail-on"] == ['fail-on = "warning"', "the environment"]
     assert said["ignore"] == ['ignore = { "WF113" = "", "WF116" = "" }', "the environment"]
     assert said["select"] == ['select = ["ALL"]', "default"]
-    assert said["baseline"] == ["baseline = (not set)", "default"]
-    assert set(said) == set(EVERYTHING)
+    assert said["# baseline"] == ["# baseline = (not set)", "default"]
+    assert {key.removeprefix("# ") for key in said} == set(EVERYTHING)
     assert run(["settings"]) == 0
     assert "strip = false" in capsys.readouterr().out
+
+
+ODD = 'a"b\\c\t\x1b\x7f\x80\u202e\U0001f600\U000e0001##[::'
+FORMS: list[dict[str, Any]] = [
+    {},
+    EVERYTHING,
+    {"provider": ["torch", "providers/x.whl", {"requirement": "pyarrow"}, *EVERYTHING["provider"]]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "data"}]},
+    {"require": ["libx.so=x_*,y_*", {"library": "liby.so"}]},
+    {"component": [{"name": "zlib"}, {"name": "xz", "license-files": ["a", "b"]}]},
+    {"component": [{"name": "a", "license": "MIT", "libraries": ["liba.so*"], "version": "1"}]},
+    {"ignore": ["WF113"], "severity": {"WF113": "info"}, "max-size": "1.5 MB", "lib-sdir": ""},
+    {"per-file-ignores": {ODD: "WF311,WF313", "b": ["WF1"]}},
+    {"ignore": {"WF113": ODD}, "exclude": [ODD], "baseline": ODD, "wheel-dir": ODD},
+    {"provider": [ODD], "component": [{"name": ODD}], "require": [{"library": ODD}]},
+]
+
+
+@pytest.mark.parametrize("table", FORMS, ids=lambda table: ",".join(table)[:60])
+def test_what_is_shown_can_be_pasted_back(table: dict[str, Any]) -> None:
+    """Each line alone, and all of them, mean the settings that were read."""
+    meant = settings_from(table, Settings(), "-")
+    shown = in_effect(meant, {field.name: ("x",) for field in SETTING_FIELDS}).splitlines()
+    shown = [printable(line) for line in shown]
+    assert settings_from(tomllib.loads("\n".join(shown)), Settings(), "-") == meant
+    for field, line in zip(SETTING_FIELDS, shown, strict=True):
+        alone = settings_from(tomllib.loads(line), Settings(), "-")
+        assert getattr(alone, field.name) == getattr(meant, field.name)
+        assert (field.key in tomllib.loads(line)) is (getattr(meant, field.name) is not None)
 
 
 # --- The schema -----------------------------------------------------------------------------------

@@ -485,6 +485,13 @@ def test_a_command_of_no_program_is_refused(
     assert "hint: they have `demo-tool`" in capsys.readouterr().err
     pure = make_wheel(tmp_path, "pure", tag="py3-none-any", files={"pure.py": b""})
     assert run(["verify", "--run", "demo-tool", str(pure), str(wheel)]) == 0
+    capsys.readouterr()
+    (cut := tmp_path / "cut-1.0-py3-none-any.whl").write_bytes(b"PK")
+    assert run(["verify", "--run", "demo-tool", str(cut), str(wheel)]) == 2
+    out, err = capsys.readouterr()
+    assert err.count("error: ") == 1
+    assert cut.name in err
+    assert f"{wheel.name}: ok" in out
 
 
 def test_a_library_that_loads_only_with_its_dependents_is_reported(

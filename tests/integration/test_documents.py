@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,11 +92,26 @@ def test_the_documents_use_the_hooks() -> None:
     assert set(used) <= {hook["id"] for hook in offered}
 
 
-def test_the_page_on_the_action_lists_its_inputs_and_outputs() -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
-    for name in (*action["inputs"], *action["outputs"]):
-        assert f"`{name}`" in page
+def test_the_times_of_the_readme_are_those_of_the_benchmark() -> None:
+    """For auditwheel and wheelfix: of scipy and torch, as the first table of the page has them."""
+    [row] = re.findall(r"^\| time for scipy, for torch .*$", README, re.MULTILINE)
+    stated: list[str] = re.findall(r"(\d+(?:\.\d+)?) s\b", row)
+    page = (ROOT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
+    lines = dropwhile(lambda line: "auditwheel s" not in line, page.splitlines())
+    table = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in takewhile(lambda line: line.startswith("|"), lines)
+    ]
+    measured = [
+        cells[table[0].index(f"{program} s")]
+        for program in ("auditwheel", "wheelfix")
+        for wheel in ("scipy", "torch")
+        for cells in table
+        if cells[0].startswith(wheel)
+    ]
+    assert len(stated) == len(measured) == 4
+    for figure, exact in zip(stated, measured, strict=True):
+        assert float(figure) == round(float(exact), len(figure.partition(".")[2]))
 
 
 def test_the_jobs_of_gitlab_call_wheelfix(tmp_path: Path) -> None:

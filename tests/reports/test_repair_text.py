@@ -326,6 +326,24 @@ def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
     assert full.endswith("more lines: -v")
 
 
+def test_each_list_of_a_short_summary_begins_with_its_first_line() -> None:
+    steps = tuple(edits(a_wheel())[0]._replace(code=f"WF{n}", name=f"r{n}") for n in range(40))
+    errors = tuple(replace(FINDING, code=f"WF{n}") for n in range(40))
+    for messages in (2, 9, 12, 40):
+        outcome = replace(
+            an_outcome(),
+            edits=steps,
+            messages=tuple(f"message {n}" for n in range(messages)),
+            remaining=errors,
+            absent=tuple(Absent(f"lib{n}.so", a, "", ("a",)) for a in Absence for n in range(9)),
+        )
+        lines = text.summary(outcome, verbose=False, colour=False).splitlines()
+        firsts = [line for line in lines if re.match(r"  [a-z]", line)]
+        assert len(firsts) > 6
+        assert not [line for line in firsts if line[11:].startswith("and ")]
+        assert [line for line in firsts if line.endswith(" more: -v")]
+
+
 def test_a_grafted_library_names_its_dependents_as_they_were_before_the_graft() -> None:
     other = GRAFTED._replace(
         member="pkg.libs/liby-5678.so.1", original="liby.so.1", dependents=(GRAFTED.member,)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import wheelfix
 from documentation.links import dead_links
@@ -47,6 +48,16 @@ def test_the_program_is_described_completely() -> None:
         for word in words:
             assert f"| `{word}` |" in PAGES[page], word
     assert f"| {ExitCode.FINDINGS.value} | Errors remain" in PAGES["reference/exit-codes.md"]
+
+
+def test_the_pages_on_the_action_have_its_inputs_and_outputs() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    for name in action["inputs"]:
+        assert f"| `{name}` |" in PAGES["how-to/ci.md"]
+        assert f"| `{name}` |" in PAGES["reference/action.md"]
+    for name in action["outputs"]:
+        assert f"| `{name}` |" in PAGES["reference/action.md"]
+    assert "../reference/action.md#outputs" in PAGES["how-to/ci.md"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -16,9 +16,10 @@ from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
 from wheelfix.reports.check_content import RenderOptions, lowest_failing
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
+from wheelfix.rules.registry import SET_RULES
 from wheelfix.system.workers import Workers
 
-SKIPPED = "cross-wheel rules (WF85x, WF901) were skipped"
+SKIPPED = f"cross-wheel rules ({', '.join(sorted(rule.code for rule in SET_RULES))}) were skipped"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -54,9 +54,13 @@ class ReportWriter(NamedTuple):
         """Print the report."""
         self._print(render(self.found, form, self._printed(form)))
 
-    def show_statistics(self) -> None:
-        """Print the number of findings of each rule."""
-        self._print(render_statistics(self.found, self._printed(Format.FULL)))
+    def write_statistics(self, file: Path | None) -> None:
+        """Write the number of findings of each rule to `file` or stdout. Raises `OutputError`."""
+        if file is None:
+            self._print(render_statistics(self.found, self._printed(Format.FULL)))
+        else:
+            options = self._options(Format.FULL, colour=False)
+            write_file(file, render_statistics(self.found, options))
 
     def _printed(self, form: Format) -> RenderOptions:
         options = self._options(form, colour=self.terminal.colours_results)

@@ -152,9 +152,9 @@ def question_of(
     wheel: Wheel,
     *,
     target: str | None,
-    scheme: str | None,
-    others: Sequence[Wheel],
-    library_path: tuple[str, ...] | None,
+    scheme: str | None = None,
+    others: Sequence[Wheel] = (),
+    library_path: tuple[str, ...] | None = None,
     directories: tuple[str, ...] = (),
     settings: Settings,
 ) -> LoadOptions:

@@ -36,17 +36,16 @@ def with_settings(command: Command) -> Command:
 
 def _parameter(field: SettingField) -> inspect.Parameter:
     setting = field.setting
-    variables = [f"WHEELFIX_{field.name.upper()}", setting.variable]
     is_shown = isinstance(field.default, str | Path | int) and not isinstance(
         field.default, bool | Size
     )
     facts = [f"default: {field.default}"] if is_shown else []
     facts += [f"or {setting.variable}"] if setting.variable else []
     option = typer.Option(
-        *_flags(field),
+        *field.flags,
         help=setting.help + (f" [{'; '.join(facts)}]" if facts else ""),
         metavar=setting.metavar,
-        envvar=[variable for variable in variables if variable],
+        envvar=list(field.variables),
         show_envvar=False,  # the epilog says how they are named
         show_default=False,
         min=setting.least,
@@ -60,15 +59,6 @@ def _parameter(field: SettingField) -> inspect.Parameter:
         default=None,
         annotation=Annotated[kind_of(field).flag | None, option],
     )
-
-
-def _flags(field: SettingField) -> list[str]:
-    """Return the flags of a setting, the short one first; a boolean has one for each value."""
-    setting = field.setting
-    flag = setting.flag or f"--{field.key}"
-    if field.type is bool:
-        flag += f"/{setting.off_flag or f'--no-{field.key}'}"
-    return [*([setting.short] if setting.short else []), flag]
 
 
 def configuration_of(
@@ -116,15 +106,19 @@ def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
         value = given.get(field.name)
         if value is None or value in ([], ()):
             continue
-        source = context.get_parameter_source(field.name)
-        by_environment = source is not None and source.name == "ENVIRONMENT"
-        table = environment if by_environment else flags
+        table = environment if by_environment(context, field.name) else flags
         table[field.key] = _table_value(field, value)
     return [
         Layer(source=source, table=table)
         for source, table in (("the environment", environment), ("the command line", flags))
         if table
     ]
+
+
+def by_environment(context: typer.Context, name: str) -> bool:
+    """Return whether an environment variable, and no flag, gave the parameter `name`."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "ENVIRONMENT"
 
 
 def _table_value(field: SettingField, value: object) -> object:

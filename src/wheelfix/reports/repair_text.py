@@ -91,14 +91,16 @@ def _folded(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]
 
 
 def _cut(lines: Sequence[str], most: int, noun: str) -> list[str]:
-    """Return at most `most` lines, of which the last says how many `noun`s are left out."""
+    """Return `lines`, or their beginning and a line that counts the rest: at most `most` lines.
+
+    With room for one line, the count follows the first: alone it would say nothing.
+    """
     if len(lines) <= most:
         return list(lines)
-    left = len(lines) - most + 1
-    return [
-        *lines[: most - 1],
-        f"and {counted(left, f'more {noun}') if noun else f'{left:,} more'}: -v",
-    ]
+    shown = lines[: max(most - 1, 1)]
+    left = len(lines) - len(shown)
+    rest = f"and {counted(left, f'more {noun}') if noun else f'{left:,} more'}: -v"
+    return [*shown, rest] if most > 1 else [f"{shown[0]}, {rest}"]
 
 
 def _excluded(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[str]:

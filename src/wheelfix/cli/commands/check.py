@@ -163,9 +163,12 @@ def check(
         resume=resume,
         dask=dask,
     )
+    if options.by_environment(context, "output_format") and not request.can_write(output_format):
+        request = request._replace(output_format=Format.FULL)
     _refuse_contradictions(request)
-    if strict or exit_zero:
-        given["fail_on"] = _fail_on(given["fail_on"], strict=strict, exit_zero=exit_zero)
+    given["fail_on"] = _fail_on(
+        context, fail_on=given["fail_on"], strict=strict, exit_zero=exit_zero
+    )
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
     raise typer.Exit(_run(request, configuration, terminal))
@@ -182,6 +185,12 @@ class _Request(NamedTuple):
     statistics: bool
     resume: bool
     dask: str | None
+
+    def can_write(self, form: Format) -> bool:
+        """Return whether the other options allow the report in `form`."""
+        if form is Format.JSONL:
+            return not (self.statistics or self.more_reports or self.write_baseline)
+        return form is Format.FULL or not self.statistics
 
 
 def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
@@ -211,8 +220,6 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
         report = _checked(wheels, configuration, known, terminal, workers, line)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
-    if request.output_file is not None:
-        files = [(request.output_format, request.output_file), *files]
     _write_reports(report, request, files, configuration.settings, terminal)
     limit = lowest_failing(configuration.settings.fail_on)
     failing = limit is not None and report.fails(limit)
@@ -258,23 +265,34 @@ def _refuse_contradictions(request: _Request) -> None:
             "--resume needs the file of records to continue",
             hint="--output-format jsonl --output-file FILE --resume",
         )
-    if writes_records and (request.more_reports or request.write_baseline):
+    if not request.can_write(request.output_format):
         raise SettingsError(
             "`--report` and `--write-baseline` need all wheels at once: not with jsonl",
             hint="use a separate run; `--report jsonl=FILE` works with the other formats",
         )
 
 
-def _fail_on(given: object, *, strict: bool, exit_zero: bool) -> object:
-    """Return the severity that the options agree on. Raises `SettingsError`."""
-    wanted = [given] if given is not None else []
-    wanted += [FailOn.WARNING] if strict else []
-    wanted += [FailOn.NEVER] if exit_zero else []
-    if len(set(wanted)) > 1:
+def _fail_on(context: typer.Context, *, fail_on: object, strict: bool, exit_zero: bool) -> object:
+    """Return the severity that the flags agree on; without flags, that of the variables.
+
+    It is None without both. Raises `SettingsError` for contradictions.
+    """
+    asked = {
+        "fail_on": fail_on,
+        "strict": FailOn.WARNING if strict else None,
+        "exit_zero": FailOn.NEVER if exit_zero else None,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    flags = {value for name, value in given.items() if not options.by_environment(context, name)}
+    wanted = flags or set(given.values())
+    if len(wanted) > 1:
         raise SettingsError(
-            "--strict, --exit-zero and --fail-on contradict each other", hint="give one of them"
+            "--strict, --exit-zero and --fail-on contradict each other"
+            if flags
+            else "WHEELFIX_STRICT, WHEELFIX_EXIT_ZERO and WHEELFIX_FAIL_ON contradict each other",
+            hint="give one of them",
         )
-    return wanted[0]
+    return next(iter(wanted), None)
 
 
 def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline:
@@ -385,7 +403,8 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         for report, finding in checked.all_findings
     ]
     write_whole(file, baselines.text(found).encode())
-    terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
+    name = printable(str(file))
+    terminal.say(f"{counted(len(found), 'finding')} written to `{name}`: they no longer count")
     return without_baselined(checked, baselines.read(file))
 
 
@@ -401,9 +420,11 @@ def _write_reports(
             terminal.fail(unreadable.error)
     writer = ReportWriter(found=report, settings=settings, terminal=terminal)
     if request.statistics:
-        writer.show_statistics()
+        writer.write_statistics(request.output_file)
     elif request.output_file is None:
         writer.show(request.output_format)
+    else:
+        writer.write(request.output_format, request.output_file)
     for form, file in files:
         writer.write(form, file)
     writer.write_step_summary(os.environ)

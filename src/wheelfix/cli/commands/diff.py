@@ -8,14 +8,16 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.console import Quiet, Terminal, Verbose, write_file
-from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.pipelines.compare_releases import Comparison, Pairs, compare_wheels, pairs, unpaired
+from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
+from wheelfix.pipelines.compare_releases import Comparison, compare_wheels, pairs, unpaired
 from wheelfix.reports import diff as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.diff import Judged
+from wheelfix.reports.printable import printable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_comparison import ChangeKind
 from wheelfix.settings import Group
+from wheelfix.wheel.model import WheelName
 
 
 class DiffFormat(StrEnum):
@@ -75,15 +77,26 @@ def diff(
     """
     configuration = options.configuration_of(context, given, config)
     settings = configuration.settings
-    both = _paired(old, new)
     terminal = Terminal(verbosity=-1 if quiet else verbose)
+    sides = [_wheels(path) for path in (old, new)]
+    errors: list[WheelfixError] = [e for side in sides for e in map(_misnamed, side) if e]
+    for error in errors:
+        terminal.fail(error)
+    named = [[wheel for wheel in side if not _misnamed(wheel)] for side in sides]
     found: list[Comparison] = []
+    both = pairs(*named) if all(named) else ()
     for one, other in both:
         if one is None or other is None:
             found.append(unpaired(one, other))
-        else:
-            terminal.show_progress(f"comparing {other.name}")
+            continue
+        terminal.show_progress(f"comparing {printable(other.name)}")
+        try:
             found.append(compare_wheels(one, other, settings, both))
+        except WheelfixError as error:
+            terminal.fail(error)
+            errors.append(error)
+    if not found:
+        raise typer.Exit(ExitCode.ERROR)
     judged = Judged(found, accept or ())
     colour = output is None and terminal.colours_results
     if output_format is DiffFormat.JSON:
@@ -96,21 +109,27 @@ def diff(
         write_file(output, text)
     else:
         terminal.result(text)
+    if errors:
+        raise typer.Exit(ExitCode.ERROR)
     limit = lowest_failing(settings.fail_on)
     fails = limit is not None and any(judged.number(s) for s in Severity if s >= limit)
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
 
 
-def _paired(old: Path, new: Path) -> Pairs:
-    """Return the wheels to compare. Raises `SettingsError` if there are none."""
-    sides: list[list[Path]] = []
-    for path in (old, new):
-        if path.is_dir():
-            sides.append(options.wheels_below(path))
-        else:
-            options.require_file(path)
-            sides.append([path])
-        if not sides[-1]:
-            raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
-    found = pairs(*sides)
-    return found if old.is_dir() or new.is_dir() else ((old, new),)
+def _wheels(path: Path) -> list[Path]:
+    """Return the wheels of one side. Raises `SettingsError` if there are none."""
+    if not path.is_dir():
+        options.require_file(path)
+        return [path]
+    if not (found := options.wheels_below(path)):
+        raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
+    return found
+
+
+def _misnamed(wheel: Path) -> WheelfixError | None:
+    """Return the error of a file name that is no wheel's."""
+    try:
+        WheelName.parse(wheel.name)
+    except BadWheelError as error:
+        return error
+    return None

@@ -102,7 +102,8 @@ def explain(
     if site is not None:
         if len(words) > 1:
             raise SettingsError("with --site, name one module, file or SONAME")
-        if scheme or beside or given.get("provider"):
+        provider = given["provider"] and not options.by_environment(context, "provider")
+        if scheme or beside or provider:
             raise SettingsError("--scheme, --with and --provider are for wheels, not for --site")
         subject = words[0] if words else None
         process = _in_site(site, subject, how)

@@ -35,9 +35,7 @@ def show(
     given_settings = options.configuration_of(context, given, config).settings_for(wheel.name)
     subject = read_wheel(wheel)
     settings = with_providers(given_settings, Path.cwd(), subject)
-    question = question_of(
-        subject, target=target, scheme=None, others=[], library_path=None, settings=settings
-    )
+    question = question_of(subject, target=target, settings=settings)
     budget = Budget.of_file(str(subject.name), subject.size)
     shown = reports.Shown(
         wheel=subject,

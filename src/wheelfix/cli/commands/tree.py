@@ -79,7 +79,8 @@ def tree(
     """
     library_path = parse_library_path(env or [])
     if site is not None:
-        if after or scheme or beside or given.get("provider"):
+        provider = given["provider"] and not options.by_environment(context, "provider")
+        if after or scheme or beside or provider:
             raise SettingsError(
                 "--after, --scheme, --with and --provider are for wheels, not for --site"
             )

@@ -157,11 +157,14 @@ def verify(
 
 def _refuse_unknown_programs(runs: Sequence[Sequence[str]], wheels: Sequence[Path]) -> None:
     """Raise `SettingsError` for a `--run` whose program is in none of the wheels."""
-    known = [
-        program.rpartition("/")[2]
-        for wheel in (wheels if runs else ())
-        for program in verifying.programs(read_wheel(wheel))
-    ]
+    try:
+        known = [
+            program.rpartition("/")[2]
+            for wheel in (wheels if runs else ())
+            for program in verifying.programs(read_wheel(wheel))
+        ]
+    except WheelfixError:
+        return  # verifying that wheel reports it, and the others are still verified
     for name in (command[0] for command in runs if command[0] not in known):
         listed = f"they have {join_some(known)}" if known else "they have no program"
         raise SettingsError(

@@ -53,9 +53,7 @@ def why(
     settings = with_providers(given_settings, Path.cwd(), as_built)
     terminal = Terminal(verbosity=0)
     subject, planned = _as_repaired(wheel, as_built, given_settings, terminal)
-    question = question_of(
-        subject, target=target, scheme=None, others=[], library_path=None, settings=settings
-    )
+    question = question_of(subject, target=target, settings=settings)
     graph = graph_of(subject, question)
     nodes = nodes_called(graph, library)
     if not nodes:

@@ -170,8 +170,8 @@ def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -
 def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
-    `wheel-dir`, `baseline`, `sbom-include` and the `license-files` of components are relative to
-    the file's directory. Raises `SettingsError`.
+    Paths are relative to the file's directory (`_PATHS`); a `provider` is one if there is such a
+    file or directory, and otherwise the name of a distribution. Raises `SettingsError`.
     """
     path = explicit or find_file(start)
     if path is None:
@@ -218,23 +218,47 @@ def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[s
     if directory is None:
         return table
 
-    def below(given: object) -> object:
+    def moved(given: object, move: Callable[[str, Path], str]) -> object:
         if isinstance(given, str):
-            return str(directory / given)
+            return move(given, directory) if given.strip() else given
         if isinstance(given, list):
-            return [below(item) for item in cast("list[object]", given)]
+            return [moved(item, move) for item in cast("list[object]", given)]
         return given
 
-    moved = {key: below(table[key]) for key in _PATHS if key in table}
+    def with_files(part: object) -> object:
+        if not isinstance(part, Mapping):
+            return part
+        own = cast("Mapping[str, object]", part)
+        return {**own, _FILES: moved(own[_FILES], _below)} if _FILES in own else own
+
+    found = {key: moved(table[key], move) for key, move in _PATHS.items() if key in table}
     if isinstance(parts := table.get("component"), list):
-        moved["component"] = [
-            {**part, _FILES: below(part[_FILES])} if _FILES in part else part
-            for part in cast("list[dict[str, object]]", parts)
-        ]
-    return {**table, **moved}
+        found["component"] = [with_files(part) for part in cast("list[object]", parts)]
+    return {**table, **found}
 
 
-_PATHS = ("wheel-dir", "baseline", "sbom-include")
+def _below(path: str, directory: Path) -> str:
+    return str(directory / path)
+
+
+def _all_below(paths: str, directory: Path) -> str:
+    return ":".join(path and _below(path, directory) for path in paths.split(":"))
+
+
+def _below_if_there(text: str, directory: Path) -> str:
+    path = _below(text, directory)
+    return path if os.path.exists(path) else text  # noqa: PTH110 - false for any other text
+
+
+_PATHS: Mapping[str, Callable[[str, Path], str]] = {
+    "wheel-dir": _below,
+    "baseline": _below,
+    "sbom-include": _below,
+    "library-path": _below,
+    "ldpaths": _all_below,
+    "provider": _below_if_there,
+}
+"""The settings with paths, and how a text of each becomes one below the file's directory."""
 _FILES = "license-files"
 
 

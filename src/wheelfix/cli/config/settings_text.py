@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from textwrap import wrap
 from typing import cast
 
-from wheelfix.settings import SETTING_FIELDS, Settings
+from wheelfix.settings import SETTING_FIELDS, Provider, Settings
 
 _OVERRIDES = """\
 # Other settings for some wheels, chosen by file name:
@@ -18,20 +18,26 @@ _OVERRIDES = """\
 
 def toml(value: object) -> str:
     """Return `value` as one line of TOML 1.0."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()  # a boolean is an int, too
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
-        inside = ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in items)
+        inside = ", ".join(f"{_string(key)} = {toml(item)}" for key, item in items)
         return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, Provider) and not value.requirement:
+        return _string(value.source)
     if is_dataclass(value) and not isinstance(value, type):
-        given = asdict(value).items()
-        return toml({key: item for key, item in given if item not in {None, "", ()}})
+        given = ((field, getattr(value, field.name)) for field in fields(value))
+        return toml({f.name.replace("_", "-"): item for f, item in given if item != f.default})
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(toml(item) for item in cast('Sequence[object]', value))}]"
-    return json.dumps(str(value), ensure_ascii=False)
+    return _string(str(value))
+
+
+def _string(text: str) -> str:
+    """Return a basic string. What is not printable, such as DEL, is escaped as TOML does it."""
+    quoted = json.dumps(text, ensure_ascii=False).replace("##[", r"#\u0023[")  # as `printable`
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in quoted)
 
 
 def commented(table: str = "") -> str:
@@ -48,14 +54,14 @@ def commented(table: str = "") -> str:
 
 
 def in_effect(settings: Settings, origins: Mapping[str, Sequence[str]]) -> str:
-    """Return each setting's value on a line, with the layers that set it."""
+    """Return a line for each setting with its value, as in a file, and the layers that set it."""
     lines = [
-        (f"{field.key} = {_shown(getattr(settings, field.name))}", origins[field.name])
+        (_line(field.key, getattr(settings, field.name)), origins[field.name])
         for field in SETTING_FIELDS
     ]
     width = min(60, max(len(line) for line, _ in lines))
     return "\n".join(f"{line:{width}}  # {', '.join(sources)}" for line, sources in lines)
 
 
-def _shown(value: object) -> str:
-    return "(not set)" if value is None else toml(value)
+def _line(key: str, value: object) -> str:
+    return f"# {key} = (not set)" if value is None else f"{key} = {toml(value)}"

@@ -129,7 +129,7 @@ _UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30} | {
 
 def _size(given: object, where: str) -> Size:
     """Return bytes from a number of them, or from a text such as `1.5 MB` or `48MiB`."""
-    text = str(given).strip() if isinstance(given, int | str) and given is not True else ""
+    text = str(given).strip() if isinstance(given, int | str) else ""
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)", text, re.ASCII)
     unit = _UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None:
