@@ -97,7 +97,11 @@ def test_names_of_wheels_are_escaped_in_the_progress_line(
     releases: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(Terminal, "show_progress", lambda _, text: said.append(text))
+
+    def show_progress(_: Terminal, text: str) -> None:
+        said.append(text)
+
+    monkeypatch.setattr(Terminal, "show_progress", show_progress)
     for path in releases:
         path.rename(path.with_name(path.name.replace("demo-", "demo\x1b[2J-")))
     run(["diff", *(str(path.parent) for path in releases)])

@@ -328,6 +328,15 @@ def test_the_exit_code_is_that_of_a_shell(command: list[str], code: int) -> None
     assert run("--", *command).returncode == code
 
 
+def test_a_damaged_wheel_is_refused_before_the_command_runs(tmp_path: Path) -> None:
+    damaged, witness = tmp_path / "demo-1.0-py3-none-any.whl", tmp_path / "ran"
+    damaged.write_bytes(b"PK")
+    done = run("--wheel", damaged, "--", "touch", witness)
+    assert done.returncode == 2
+    assert "demo-1.0-py3-none-any.whl" in done.stderr
+    assert not witness.exists()
+
+
 def test_the_files_of_a_killed_process_are_reported(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libshort.so")
     code = OPEN + "; import os; os.kill(os.getpid(), 9)"

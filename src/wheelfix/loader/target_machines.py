@@ -250,8 +250,7 @@ def _unknown(text: str) -> SettingsError:
         hint = f"known releases are {', '.join(releases)}"
     else:
         hint = (
-            f"known are {', '.join(known)}, page:SIZE, PLATFORM+PYTHON such as debian:12+conda, "
-            "and description files (.toml, .json)"
+            f"known are {', '.join(known)}, page:SIZE, and PLATFORM+PYTHON such as debian:12+conda"
         )
     return SettingsError(f"`{text}` is no target", hint=hint)
 

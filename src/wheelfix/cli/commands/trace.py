@@ -20,6 +20,7 @@ from wheelfix.host.trace_values import Trace, with_differences
 from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
 from wheelfix.settings import Group
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
 _Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")]
@@ -57,15 +58,14 @@ def trace(
     exit code of the command are not changed. Needs glibc, whose loader keeps one descriptor open
     in each process; a daemon may close it.
     """
-    for wheel in wheels or ():
-        require_file(wheel)
+    known = [_read(path) for path in wheels or ()]  # errors come before the command runs
     with _report(output) as stream:
         try:
             seen = tracing.trace(command, os.environ, symbols=tuple(symbols or ()))
         except tracing.CommandError as error:
             Terminal(verbosity=0).fail(error)
             raise typer.Exit(error.code) from error
-        seen = _compared(with_matching_bindings(seen, symbols or ()), wheels or ())
+        seen = _compared(with_matching_bindings(seen, symbols or ()), known)
         if output_format is TextOrJson.JSON:
             report = json_text(reports.as_json(seen), indent=1)
         else:
@@ -92,18 +92,23 @@ def _report(output: Path | None) -> Generator[TextIO]:
         yield stream
 
 
-def _compared(seen: Trace, wheels: Sequence[Path]) -> Trace:
+def _read(path: Path) -> Wheel:
+    """Return what a wheel file holds."""
+    require_file(path)
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def _compared(seen: Trace, wheels: Sequence[Wheel]) -> Trace:
     """Compare the trace with each wheel that is found installed."""
     notes: list[str] = []
-    for path in wheels:
-        with open_wheel(path) as archive:
-            wheel = archive.wheel
+    for wheel in wheels:
         files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
         sizes = {name: Path(file.path).stat().st_size for name, file in files.items()}
         stale = [m.name for m in wheel.members if sizes.get(m.name, m.size) != m.size]
         if not files:
-            notes.append(f"{path.name}: no installed copy was found near the loaded files")
+            notes.append(f"{wheel.name}: no installed copy was found near the loaded files")
         elif stale:
-            notes.append(f"{path.name}: another build is installed: {stale[0]} has another size")
+            notes.append(f"{wheel.name}: another build is installed: {stale[0]} has another size")
         seen = with_differences(seen, wheel, files)
     return replace(seen, notes=(*seen.notes, *notes))
