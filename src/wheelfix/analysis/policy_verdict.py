@@ -34,7 +34,7 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
-from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.analysis.zip_search import LIBPYTHON, ZipSearch
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
@@ -57,7 +57,6 @@ _POLICY_ARCHITECTURES = {
 _T = TypeVar("_T")
 _JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
-_LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
@@ -394,7 +393,7 @@ def _walked(
             continue
         seen.add(name)
         member = found.get(name)
-        if _LIBPYTHON.fullmatch(name):
+        if LIBPYTHON.fullmatch(name):
             if subject.family is not Family.ANDROID:
                 yield name  # not searched for: a graft removes the entry
         elif member is None:

@@ -18,6 +18,10 @@ _SEARCHED = "the search in the layout of the zip"
 _FOUND_SIZE = 100
 """Bytes in memory of a name that was searched for."""
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})")
+LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
+"""The names for which auditwheel does not search: a graft removes these entries."""
+_ROOT = "/\0"
+"""The directory of the unpacked zip; no search path entry can name it (a C string has no NUL)."""
 
 
 class _Directories(NamedTuple):
@@ -53,6 +57,9 @@ class ZipSearch:
             if name is None:
                 waiting.pop()
                 continue
+            if LIBPYTHON.fullmatch(name):
+                found[name] = None
+                continue
             searched = self._searched(member)
             directories = (*own.rpath, *searched.rpath, *searched.runpath, *own.runpath)
             provider = self._find(name, directories, self._elfs[top])
@@ -82,7 +89,8 @@ class ZipSearch:
     def _read(self, member: str) -> _Directories:
         elf = self._elfs[member]
         path = f"{elf.rpath or ''}:{elf.runpath or ''}"
-        self._budget.spend(3 * path.count(":") + len(path) // 10, _SEARCHED, member)
+        length = len(path) + path.count("$") * len(member)
+        self._budget.spend(3 * path.count(":") + length // 10, _SEARCHED, member)
         rpath, runpath = (
             _in_zip(path, member, self._directories) for path in (elf.rpath, elf.runpath)
         )
@@ -90,11 +98,21 @@ class ZipSearch:
 
 
 def _in_zip(path: str | None, member: str, directories: Container[str]) -> tuple[str, ...]:
-    """Return the directories of the zip to which the entries of a search path lead."""
-    origin = posixpath.dirname(member) or "."
+    """Return the directories of the zip to which the entries of a search path lead.
+
+    An empty entry is the current directory, which is the root of the unpacked zip (`InWheel`).
+    Other entries without `$ORIGIN` lead into the file system of the machine.
+    """
+    if not path:
+        return ()
+    origin = posixpath.join(_ROOT, posixpath.dirname(member))
     led = (
-        posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry))
-        for entry in (path or "").split(":")
-        if _ORIGIN.match(entry)
+        posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry) or _ROOT).replace("//", "/")
+        for entry in path.split(":")
     )
-    return tuple(directory for directory in dict.fromkeys(led) if directory in directories)
+    inside = (
+        place.removeprefix(_ROOT).removeprefix("/") or "."
+        for place in dict.fromkeys(led)
+        if f"{place}/".startswith(f"{_ROOT}/")
+    )
+    return tuple(directory for directory in inside if directory in directories)
