@@ -67,6 +67,7 @@ class MuslProcess(LoaderProcess):
                 how = How.RPATH if owner is requester else How.INHERITED
                 yield how, self._search_path(owner, path)
             owner = owner.loader
+            self._spend(1, 0)
         yield How.DEFAULT, self.defaults
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
