@@ -16,10 +16,11 @@ from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import Elf, Filtee, Libc, Machine
 from wheelfix.loader import loading
-from wheelfix.loader.file_system import SearchList
+from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.loading import search_directories
+from wheelfix.loader.process import LinkMap
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the objects are written for x86-64"
@@ -307,6 +308,23 @@ def test_the_empty_name_is_that_of_the_program_with_glibc_only() -> None:
     [missing] = load("/env/m.so", described(files, Libc.MUSL)).missing
     assert missing.name == ""
     assert not missing.candidates
+
+
+@pytest.mark.parametrize("libc", [Libc.GLIBC, Libc.MUSL])
+def test_the_steps_after_library_path_are_those_that_are_searched_after_it(libc: Libc) -> None:
+    environment = described({}, libc, cache={"libz.so.1": "/lib/libz.so.1"})
+    process = loading.start_process(FileSystem(environment, Budget.of_files()))
+    lists: list[list[How]] = []
+    for paths in ({"rpath": "$ORIGIN"}, {"runpath": "$ORIGIN"}):
+        of_program, of_module = (
+            LinkMap(file=path, opened=path, origin="/env", elf=library(**paths), loader=None)
+            for path in ("/env/python", "/env/m.so")
+        )
+        of_module.loader = of_program
+        lists.append([how for how, _ in process.search_lists(of_module, "libz.so.1")])
+    after = {how for found in lists for how in found[found.index(How.LIBRARY_PATH) + 1 :]}
+    assert after == {how for how in How if loading.is_after_library_path(how, libc)}
+    assert {How.RPATH, How.INHERITED} <= {how for found in lists for how in found}
 
 
 # --- The cost of a search ------------------------------------------------------------------------

@@ -28,6 +28,8 @@ def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, s
 class MuslProcess(LoaderProcess):
     """`load_library` and `load_deps` of musl."""
 
+    after_library_path = frozenset({How.RPATH, How.INHERITED, How.DEFAULT})
+
     _loop_ends_search = True
     _dlopen_inherits = True
     _program_is_unnamed = False
