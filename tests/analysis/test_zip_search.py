@@ -51,7 +51,7 @@ def drawn(dice: random.Random) -> dict[str, Elf]:
     }
     return {
         member: elf(
-            *dice.sample(NAMES, dice.randint(0, 3)),
+            *dice.sample((*NAMES, "sub/liba.so", "/liba.so"), dice.randint(0, 3)),
             **{
                 tag: ":".join(dice.sample(ENTRIES, dice.randint(1, 3)))
                 for tag in dice.choice([(), ("rpath",), ("runpath",), ("rpath", "runpath")])

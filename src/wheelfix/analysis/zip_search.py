@@ -39,7 +39,8 @@ class ZipSearch:
         self._elfs = wheel.elfs
         self._budget = budget
         self._known: dict[str, _Directories] = {}
-        self._directories: set[str] = {"."}
+        self._trees: dict[str, dict[str, str | None]] = {}
+        self._directories: set[str] = {".", ".."}
         for member in wheel.members:
             directory = posixpath.dirname(member.name)
             while directory and directory not in self._directories:
@@ -48,6 +49,11 @@ class ZipSearch:
 
     def tree(self, top: str) -> Mapping[str, str | None]:
         """Return each DT_NEEDED name below `top` with the member that is found, None for none."""
+        if top not in self._trees:
+            self._trees[top] = self._tree(top)
+        return self._trees[top]
+
+    def _tree(self, top: str) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
         own = self._searched(top)
         waiting = [(top, iter(self._elfs[top].needed))]
@@ -71,15 +77,14 @@ class ZipSearch:
     def _find(self, name: str, directories: Sequence[str], dependent: Elf) -> str | None:
         # Each policy walks through what is found.
         self._budget.spend(10 + 2 * len(directories), _SEARCHED, name, memory=_FOUND_SIZE)
-        paths = (posixpath.normpath(posixpath.join(folder, name)) for folder in directories)
-        return next(
-            (
-                path
-                for path in paths
-                if path in self._elfs and self._elfs[path].abi == dependent.abi
-            ),
-            None,
-        )
+        for folder in directories:
+            path = f"{folder}/{name}" if folder != "." else name
+            if "/" in name:
+                path = posixpath.normpath(posixpath.join(folder, name))
+            elf = self._elfs.get(path)
+            if elf is not None and elf.abi == dependent.abi:
+                return path
+        return None
 
     def _searched(self, member: str) -> _Directories:
         if member not in self._known:
@@ -101,7 +106,8 @@ def _in_zip(path: str | None, member: str, directories: Container[str]) -> tuple
     """Return the directories of the zip to which the entries of a search path lead.
 
     An empty entry is the current directory, which is the root of the unpacked zip (`InWheel`).
-    Other entries without `$ORIGIN` lead into the file system of the machine.
+    Other entries without `$ORIGIN` lead into the file system of the machine. A directory above the
+    root is `..`: it has no library, but exists, so that a DT_RUNPATH with it hides DT_RPATH.
     """
     if not path:
         return ()
@@ -110,9 +116,9 @@ def _in_zip(path: str | None, member: str, directories: Container[str]) -> tuple
         posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry) or _ROOT).replace("//", "/")
         for entry in path.split(":")
     )
-    inside = (
-        place.removeprefix(_ROOT).removeprefix("/") or "."
+    relative = (
+        ".." if place == "/" else place.removeprefix(_ROOT).removeprefix("/") or "."
         for place in dict.fromkeys(led)
-        if f"{place}/".startswith(f"{_ROOT}/")
+        if place == "/" or f"{place}/".startswith(f"{_ROOT}/")
     )
-    return tuple(directory for directory in inside if directory in directories)
+    return tuple(directory for directory in relative if directory in directories)
