@@ -21,6 +21,7 @@ from typing import Any
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement
 from wheelfix.analysis.policy_verdict import judge_zip
+from wheelfix.analysis.zip_search import ZipSearch
 from wheelfix.budget import Budget
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.wheel.reader import open_wheel
@@ -56,7 +57,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = _as_json(judge_zip(wheel, policies, Budget.of_files()))
+    ours = _as_json(judge_zip(wheel, policies, ZipSearch(wheel, Budget.of_files())))
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()

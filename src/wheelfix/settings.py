@@ -5,6 +5,7 @@ the fields of `Settings`.
 """
 
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
@@ -383,10 +384,10 @@ class Settings:
         metavar="LEVEL",
         short="-z",
         variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
-        least=-1,
-        most=9,
+        least=zlib.Z_DEFAULT_COMPRESSION,
+        most=zlib.Z_BEST_COMPRESSION,
         commands=_REPAIR,
-    ).default(-1)
+    ).default(zlib.Z_DEFAULT_COMPRESSION)
     zip_codec: ZipCodec = Setting(
         "Library that compresses changed members: zlib, libdeflate (where it has wheels), or auto, "
         "the faster one that is installed.",

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from tests.support import build
+from tests.support.many_objects import wheel_of
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
 from wheelfix.analysis.policy_verdict import judge, judge_zip, policy_verdict
+from wheelfix.analysis.zip_search import ZipSearch
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.pipelines import auditwheel_decisions as auditwheel
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.settings import Settings
@@ -52,7 +56,7 @@ def agrees(path: Path) -> Judgement:
 def shown(path: Path) -> Judgement:
     """Return what auditwheel finds in the zip, from values and held against its own words."""
     with open_wheel(path) as archive:
-        ours = judge_zip(archive.wheel, POLICIES, Budget.of_files())
+        ours = judge_zip(archive.wheel, POLICIES, ZipSearch(archive.wheel, Budget.of_files()))
     assert ours is not None
     theirs = show(path)
     assert ours == Judgement(
@@ -108,6 +112,36 @@ def test_a_library_of_the_wheel_is_followed_to_what_it_needs(tmp_path: Path) -> 
     )
     path = build.make_wheel(tmp_path, files={"p/m.so": extension, "p/libinner.so": inner})
     assert external(agrees(path)) == {"libouter.so"}
+
+
+def test_auditwheel_show_follows_each_of_two_libraries_of_one_name(tmp_path: Path) -> None:
+    files: dict[str, Path] = {}
+    for folder, name in (("a", "libone.so"), ("b", "libtwo.so")):
+        outer = build.shared_object(tmp_path / folder / name, soname=name)
+        inner = build.shared_object(
+            tmp_path / folder / "libsame.so", soname="libsame.so", needed=[outer]
+        )
+        files[f"{folder}/libsame.so"] = inner
+        files[f"{folder}/m{folder}.so"] = build.extension(
+            tmp_path / folder / "m.so", f"m{folder}", needed=[inner], rpath="$ORIGIN"
+        )
+    assert external(shown(build.make_wheel(tmp_path, files=files))) == {"libone.so", "libtwo.so"}
+
+
+def test_trees_that_find_the_same_are_walked_once_for_each_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked = Counter[str]()
+
+    def count(name: str) -> bool:
+        walked[name] += 1
+        return is_glibc_loader(name)
+
+    monkeypatch.setattr("wheelfix.analysis.policy_verdict.is_glibc_loader", count)
+    subject = wheel_of(100)
+    assert judge_zip(subject, POLICIES, ZipSearch(subject, Budget.of_files())) is not None
+    needs = sum(len(elf.needed) for elf in subject.elfs.values())
+    assert walked.total() <= needs * len(POLICIES)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from wheelfix.elf.stub_for_auditwheel import build_stub
 
 FOLDERS = ("", "demo", "demo/sub", "demo.libs", "demo-1.0.data/scripts", "demo-1.0.data/data/lib")
 ldd: Any = import_module("auditwheel.lddtree").ldd
-NAMES = tuple(f"lib{letter}.so" for letter in "abcdef")
+NAMES = (*(f"lib{letter}.so" for letter in "abcde"), "libpython3.11.so.1.0")
 ENTRIES = (
     "$ORIGIN",
     "$ORIGIN/",
@@ -31,6 +31,12 @@ ENTRIES = (
     "$ORIGIN/none",
     "$ORIGIN/../demo/./sub//",
     "$ORIGIN/../..",
+    "",
+    "/$ORIGIN",
+    "./$ORIGIN",
+    "/usr/..$ORIGIN/sub",
+    "$ORIGIN/$ORIGIN",
+    "demo.libs",
     "/nowhere/at/all",
 )
 
@@ -45,10 +51,10 @@ def drawn(dice: random.Random) -> dict[str, Elf]:
     }
     return {
         member: elf(
-            *dice.sample(NAMES, dice.randint(0, 3)),
+            *dice.sample((*NAMES, "sub/liba.so", "/liba.so"), dice.randint(0, 3)),
             **{
                 tag: ":".join(dice.sample(ENTRIES, dice.randint(1, 3)))
-                for tag in dice.choice([(), ("rpath",), ("runpath",)])
+                for tag in dice.choice([(), ("rpath",), ("runpath",), ("rpath", "runpath")])
             },
         )
         for member in sorted(members)
@@ -60,23 +66,27 @@ def unpack(objects: Mapping[str, Elf], root: Path) -> None:
     for member, value in objects.items():
         place = root / member
         place.parent.mkdir(parents=True, exist_ok=True)
-        stub = build_stub(value, needed=value.needed, search_path=value.search_path)
+        entries = value.needed if value.runpath is None else (*value.needed, value.runpath)
+        stub = build_stub(value, needed=entries, search_path=value.rpath)
         place.write_bytes(stub if value.runpath is None else with_runpath(stub))
 
 
 def with_runpath(stub: bytes) -> bytes:
-    """Make DT_RUNPATH of the DT_RPATH of a stub."""
+    """Make DT_RUNPATH of the last DT_NEEDED entry of a stub."""
     (dynamic,) = (s for s in ELFFile(BytesIO(stub)).iter_segments() if s["p_type"] == "PT_DYNAMIC")
     place = dynamic["p_offset"]
-    while int.from_bytes(stub[place : place + 8], "little") != Dt.RPATH:
+    while int.from_bytes(stub[place + 16 : place + 24], "little") == Dt.NEEDED:
         place += 16
     return stub[:place] + Dt.RUNPATH.to_bytes(8, "little") + stub[place + 8 :]
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_the_libraries_found_are_those_that_auditwheel_finds(seed: int, tmp_path: Path) -> None:
+def test_the_libraries_found_are_those_that_auditwheel_finds(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objects = drawn(random.Random(seed))  # noqa: S311 - a seeded test
     unpack(objects, tmp_path)
+    monkeypatch.chdir(tmp_path)  # as auditwheel's InWheel does
     search = ZipSearch(wheel(objects), Budget.of_files())
     for member in objects:
         tree = ldd(tmp_path / member, ldpaths={"conf": [], "env": [], "interp": []})

@@ -7,8 +7,10 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from email.message import Message
+from functools import partial
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -238,7 +240,20 @@ def test_a_terminal_gets_links(here: Path, arguments: list[str], code: str, name
         assert (link in shown) is expected
 
 
-def on_a_terminal(arguments: list[str], path: Path) -> bytes:
+def test_a_full_disk_costs_the_progress_line_and_not_the_check(here: Path) -> None:
+    """No file can grow, as on a full disk (setrlimit(2))."""
+    wheel = a_bad_wheel(here)
+    no_room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+    arguments = [sys.executable, "-m", "wheelfix", "check", wheel]
+    piped = subprocess.run(arguments, preexec_fn=no_room, capture_output=True, check=False)
+    assert piped.returncode == 1
+    assert b"WF112" in piped.stdout
+    assert b"WF112" in on_a_terminal(["check", wheel], here, no_room)
+
+
+def on_a_terminal(
+    arguments: list[str], path: Path, confine: Callable[[], None] | None = None
+) -> bytes:
     """Return what wheelfix writes to a terminal."""
     master, terminal = pty.openpty()
     with subprocess.Popen(
@@ -246,6 +261,7 @@ def on_a_terminal(arguments: list[str], path: Path) -> bytes:
         stdout=terminal,
         stderr=terminal,
         env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(path)},
+        preexec_fn=confine,  # noqa: PLW1509 - no other thread holds a lock here
     ):
         os.close(terminal)
         shown = b""

@@ -5,11 +5,15 @@ import sys
 from pathlib import Path
 
 from tests.support.build import make_wheel
-from wheelfix.host.fresh_environments import make_unpacked, unpack
+from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, make_unpacked, unpack
 from wheelfix.host.installed_files import recorded
 from wheelfix.host.pythons import interpreter
-from wheelfix.loader.install_schemes import schemes
+from wheelfix.loader.install_schemes import scheme_names, schemes
 from wheelfix.wheel.model import WheelName
+
+
+def test_the_schemes_of_installers_are_schemes() -> None:
+    assert set(INSTALLER_SCHEMES) <= {name.partition("-")[0] for name in scheme_names()}
 
 
 def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
     assert package.licence_files == (text,)
 
 
-@pytest.mark.parametrize("place", ["licenses/LICENSE.txt", "LICENSE.txt"])
+@pytest.mark.parametrize("place", ["licenses/LICENSE.txt", "LICENSE.txt", "AUTHORS", "COPYRIGHT"])
 def test_a_file_of_an_installed_distribution_belongs_to_it(tmp_path: Path, place: str) -> None:
     """As scipy-openblas64, which numpy is built with."""
     info = "scipy_openblas64-0.3.30.dist-info"
@@ -252,7 +252,7 @@ def test_a_file_of_an_installed_distribution_belongs_to_it(tmp_path: Path, place
     assert package.purl == "pkg:pypi/scipy-openblas64@0.3.30"
     assert package.licence == "BSD-3-Clause"
     assert package.licence_files == (
-        LicenceFile("scipy-openblas64/LICENSE.txt", site / info / place),
+        LicenceFile(f"scipy-openblas64/{Path(place).name}", site / info / place),
     )
 
 

@@ -12,11 +12,15 @@ from random_installations.dice import random_case
 from random_installations.objects import LIBRARY, PROGRAM
 from random_installations.programs import programs_for
 from tests.support.loads import load, load_all, load_each
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import Elf, Filtee, Libc, Machine
+from wheelfix.loader import loading
+from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.loading import search_directories
+from wheelfix.loader.process import LinkMap
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the objects are written for x86-64"
@@ -304,3 +308,53 @@ def test_the_empty_name_is_that_of_the_program_with_glibc_only() -> None:
     [missing] = load("/env/m.so", described(files, Libc.MUSL)).missing
     assert missing.name == ""
     assert not missing.candidates
+
+
+@pytest.mark.parametrize("libc", [Libc.GLIBC, Libc.MUSL])
+def test_the_steps_after_library_path_are_those_that_are_searched_after_it(libc: Libc) -> None:
+    environment = described({}, libc, cache={"libz.so.1": "/lib/libz.so.1"})
+    process = loading.start_process(FileSystem(environment, Budget.of_files()))
+    lists: list[list[How]] = []
+    for paths in ({"rpath": "$ORIGIN"}, {"runpath": "$ORIGIN"}):
+        of_program, of_module = (
+            LinkMap(file=path, opened=path, origin="/env", elf=library(**paths), loader=None)
+            for path in ("/env/python", "/env/m.so")
+        )
+        of_module.loader = of_program
+        lists.append([how for how, _ in process.search_lists(of_module, "libz.so.1")])
+    after = {how for found in lists for how in found[found.index(How.LIBRARY_PATH) + 1 :]}
+    assert after == {how for how in How if loading.is_after_library_path(how, libc)}
+    assert {How.RPATH, How.INHERITED} <= {how for found in lists for how in found}
+
+
+# --- The cost of a search ------------------------------------------------------------------------
+
+
+class CountedText(str):
+    """A text that counts how often it is hashed."""
+
+    __slots__ = ()
+    hashed = 0
+
+    def __hash__(self) -> int:
+        CountedText.hashed += 1
+        return super().__hash__()
+
+
+def test_a_search_list_is_a_key_at_the_cost_of_its_owner() -> None:
+    elements = [CountedText(f"$ORIGIN/{number}") for number in range(100)]
+    places = SearchList("/env/a.so", tuple((element, element) for element in elements))
+    assert {("libz.so.1", places): 1}["libz.so.1", places] == 1
+    assert CountedText.hashed == 0
+
+
+def test_musl_spends_each_object_whose_search_path_a_request_inherits() -> None:
+    depth, names = 100, [f"none{number}.so" for number in range(20)]
+    files = {
+        f"/env/{place}.so": library(*names, f"{place + 1}.so", rpath="$ORIGIN" * (place == 0))
+        for place in range(depth)
+    }
+    budget = Budget.of_files()
+    before = budget.steps
+    assert len(loading.load("/env/0.so", described(files, Libc.MUSL), budget).objects) == depth
+    assert before - budget.steps > len(names) * depth**2 / 2

@@ -201,6 +201,38 @@ def test_license_files_of_an_older_metadata_version_are_moved_to_their_place(
     assert (_metadata(files).license_files or [])[0] == "LICENSE"
 
 
+def _without_metadata_version(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {entry: archive.read(entry) for entry in archive.infolist()}
+    names = {entry.filename: content for entry, content in contents.items()}
+    names[f"{INFO}/METADATA"] = names[f"{INFO}/METADATA"].partition(b"\n")[2]
+    del names[f"{INFO}/RECORD"]
+    names[f"{INFO}/RECORD"] = build.record_text(names, f"{INFO}/RECORD").encode()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for entry in contents:
+            archive.writestr(entry, names[entry.filename])
+
+
+def test_without_a_metadata_version_the_texts_are_added_without_lines(
+    tmp_path: Path, library: Path
+) -> None:
+    """No reader knows what `License-File` means there, and the file predicted is the one made."""
+    text = tmp_path / "COPYING"
+    text.write_text("Do what you owe.\n")
+    wheel = _wheel(
+        tmp_path,
+        library,
+        metadata="License-File: LICENSE\n",
+        files={f"{INFO}/LICENSE": b"MIT"},
+    )
+    _without_metadata_version(wheel)
+    component = Component(name="owed", libraries=("libowed.so.1",), license_files=(str(text),))
+    files = _read(_repair(wheel, library.parent, component=(component,), ignore=("WF506",)))
+    assert files[f"{BUNDLED}/owed/COPYING"] == text.read_bytes()
+    assert files[f"{INFO}/LICENSE"] == b"MIT"
+    assert files[f"{INFO}/METADATA"] == b"Name: demo\nVersion: 1.0\nLicense-File: LICENSE\n"
+
+
 def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Path) -> None:
     files = _read(_repair(_wheel(tmp_path, _of_debian(), metadata="License-File: LICENSE\n")))
     assert b"Metadata-Version: 2.1\n" in files[f"{INFO}/METADATA"], "PyPI would refuse 2.4"

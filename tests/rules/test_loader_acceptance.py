@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
-from wheelfix.elf.constants import Pt
+from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.check import check
@@ -456,6 +456,35 @@ def test_packed_relocations_need_a_c_library_that_knows_them(tmp_path: Path) -> 
     assert said(read(path), "musllinux_1_2_x86_64") == {"WF607": Severity.WARNING}
     assert said(read(path), "manylinux_2_36_x86_64") == {}
     assert said(read(linked(tmp_path, "-nostdlib"))) == {}
+
+
+def write_hits() -> None:
+    """Write the hits for equally large TLS areas, and for packed relocations with both libcs."""
+    tls = Segment(type=TLS, flags=4, offset=0, vaddr=0, filesz=0, memsz=2000, align=8)
+    names = [f"libown{letter}.so" for letter in "abcdef"]
+    objects = {
+        f"pkg/{name}": elf(segments=(tls,), dt_flags=DF_STATIC_TLS, relr=True) for name in names
+    }
+    objects["pkg/m.so"] = elf(*names, runpath="$ORIGIN", module_hooks=("PyInit_m",))
+    subject = wheel(objects, name=f"demo-1.0-cp311-cp311-{MANYLINUX}.musllinux_1_1_x86_64.whl")
+    for finding in judged(subject, select=("WF606", "WF607")):
+        sys.stdout.write(f"{finding.message} {finding.member} {finding.notes}\n")
+
+
+def test_hits_do_not_depend_on_the_order_of_sets() -> None:
+    code = "from tests.rules import test_loader_acceptance as t; t.write_hits()"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in "1234"
+    ]  # fmt: skip
+    assert said[0].splitlines()[0].startswith("requires 12,000 bytes of static TLS")
+    assert "`pkg/libowna.so`: 2,000 bytes" in said[0]
+    assert f"C library of {MANYLINUX.removesuffix('_x86_64')} and musllinux_1_1 may" in said[0]
+    assert set(said) == {said[0]}
 
 
 def test_a_newer_processor_may_not_be_needed(tmp_path: Path) -> None:

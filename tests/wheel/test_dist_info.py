@@ -1,6 +1,7 @@
 """The WHEEL and METADATA files: read as installers do; edits keep every other byte."""
 
 import email
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from wheelfix.wheel.dist_info import (
     edit_metadata,
     read_core_metadata,
     read_metadata,
+    with_license_expression,
+    with_license_file,
     with_requirement,
 )
+from wheelfix.wheel.model import Metadata
 from wheelfix.wheel.reader import open_wheel
 
 WHEEL = (
@@ -124,3 +128,38 @@ def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
     else:
         assert made == after.replace("+", "Requires-Dist: p>=1\n")
     assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: with_license_file(found, "bundled/x"),
+        lambda found: with_license_expression(found, "MIT AND Zlib"),
+        lambda found: with_requirement(found, "p>=1"),
+    ],
+    ids=["file", "expression", "requirement"],
+)
+@given(
+    lines=st.lists(
+        st.sampled_from(
+            [
+                "Metadata-Version: 2.1",
+                "Metadata-Version: 2.4",
+                "metadata-version:",
+                "Name: a",
+                "License-File: LICENSE",
+                "License-Expression: MIT",
+                "Requires-Dist: b",
+                "  folded",
+            ]
+        ),
+        max_size=6,
+    ),
+    end=st.sampled_from(["", "\n", "\n\nbody: 1\n"]),
+)
+def test_the_file_becomes_what_the_edit_predicts(
+    change: Callable[[Metadata], Metadata], lines: list[str], end: str
+) -> None:
+    before = "\n".join(lines) + end
+    wanted = change(read_core_metadata(before))
+    assert read_core_metadata(edit_core_metadata(before, wanted)) == wanted

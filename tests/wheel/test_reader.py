@@ -151,6 +151,15 @@ def test_a_wheel_is_read_whole(tmp_path: Path) -> None:
     assert not wheel.is_pure
 
 
+@pytest.mark.parametrize("name", ["licence", "COPYING.LIB", "NOTICE", "AUTHORS", "Copyright.md"])
+def test_the_texts_of_licences_are_read_under_their_old_names_too(
+    name: str, tmp_path: Path
+) -> None:
+    member = f"demo-1.0.dist-info/{name}"
+    with open_wheel(make_wheel(tmp_path, files={member: "MIT"})) as archive:
+        assert archive.wheel.texts[member] == "MIT"
+
+
 def test_a_wheel_without_elf_is_pure(tmp_path: Path) -> None:
     with open_wheel(make_wheel(tmp_path, files={"a.py": ""})) as archive:
         assert archive.wheel.is_pure

@@ -10,6 +10,7 @@ from wheelfix.analysis.load_tree import Step
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.load_values import How, Load
+from wheelfix.loader.loading import is_after_library_path
 from wheelfix.wheel.grafted_name import unhashed
 
 
@@ -128,19 +129,19 @@ def _in_another_process(installation: Installation, steps: Iterable[Step]) -> It
 
 def _by_library_path(installation: Installation, step: Step) -> Iterator[Alternative]:
     name, how = step.request.name, step.via.how if step.via else None
-    musl = installation.environment.libc is Libc.MUSL
+    libc = installation.environment.libc
     file, then = "such a file", "that file is loaded"
     if "/" in name:
         return
     if step.request.failed and not step.request.fatal:
         file = "it"
-    elif musl and how in {How.RPATH, How.INHERITED, How.DEFAULT}:
+    elif how is None or not is_after_library_path(how, libc):
+        return
+    elif libc is Libc.MUSL:
         then += ": musl searches LD_LIBRARY_PATH before all else"
-    elif how in {How.RUNPATH, How.CACHE, How.DEFAULT}:
+    else:
         tag = "DT_RUNPATH" if how is How.RUNPATH else "the system's directories"
         then += f": LD_LIBRARY_PATH comes before {tag}"
-    else:
-        return
     when = f"LD_LIBRARY_PATH names a directory that holds {file}"
     yield Alternative(factor=Factor.ENVIRONMENT, names=(name,), when=when, then=then)
 

@@ -19,7 +19,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
+from wheelfix.wheel.platform_tags import FAMILIES, Family, PlatformTag, parse_platform_tag
 
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
@@ -158,7 +158,8 @@ def target_tag(
         wanted = min(promising, key=lambda tag: tag.version)
     elif best.family is Family.LINUX:
         musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
-        wanted = PlatformTag(Family.MUSLLINUX if musl else Family.MANYLINUX, (99, 0), best.arch)
+        libc = Libc.MUSL if musl else Libc.GLIBC
+        wanted = PlatformTag(FAMILIES[libc], (99, 0), best.arch)
     else:
         return None
     fitting = [tag.version for tag in known if tag.libc is wanted.libc]

@@ -34,7 +34,7 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
-from wheelfix.analysis.zip_search import ZipSearch
+from wheelfix.analysis.zip_search import LIBPYTHON, ZipSearch
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
@@ -57,7 +57,6 @@ _POLICY_ARCHITECTURES = {
 _T = TypeVar("_T")
 _JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
-_LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
@@ -122,7 +121,8 @@ def verdict_from(
     target = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
     others = list(other_reasons(wheel, target, judgement, private, policies))
-    zipped = judge_zip(wheel, policies, budget)
+    search = ZipSearch(wheel, budget)
+    zipped = judge_zip(wheel, policies, search)
     return Verdict(
         overall=judgement.overall,
         external=external,
@@ -130,7 +130,7 @@ def verdict_from(
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         shown=judgement.overall if zipped is None else zipped.overall,
-        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, budget),
+        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, search),
         unlisted=tuple(_unlisted(wheel, judgement.overall, policies)),
     )
 
@@ -164,15 +164,14 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def judge_zip(wheel: Wheel, policies: Sequence[Policy], budget: Budget) -> Judgement | None:
+def judge_zip(wheel: Wheel, policies: Sequence[Policy], search: ZipSearch) -> Judgement | None:
     """Return what `auditwheel show` finds, without options; None if no object counts."""
     settings = Settings()
     subject = _subject(wheel, settings)
     if subject is None:
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
-    search = ZipSearch(wheel, budget)
-    trees = [(subject.needed[top], search.tree(top)) for top in subject.tops]
+    trees = _joined((subject.needed[top], search.tree(top)) for top in subject.tops)
     external = [
         tuple(sorted({name for tree in trees for name in _walked(subject, allowed, *tree)}))
         for allowed in (_allowed(subject, policy) for policy in ladder)
@@ -180,12 +179,27 @@ def judge_zip(wheel: Wheel, policies: Sequence[Policy], budget: Budget) -> Judge
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement, budget: Budget) -> str:
+def _joined(
+    trees: Iterable[tuple[Sequence[str], Mapping[str, str | None]]],
+) -> list[tuple[list[str], Mapping[str, str | None]]]:
+    """Join the trees that find the same members, as nearly all do: they are walked together."""
+    needed: list[str] = []
+    found: dict[str, str | None] = {}
+    joined: list[tuple[list[str], Mapping[str, str | None]]] = [(needed, found)]
+    for names, tree in trees:
+        if all(found.get(name, member) == member for name, member in tree.items()):
+            needed += names
+            found |= tree
+        else:
+            joined.append((list(names), tree))
+    return joined
+
+
+def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement, search: ZipSearch) -> str:
     """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
     if zipped.overall == installed.overall:
         return ""
     names = _externals(zipped) - _externals(installed)
-    search = ZipSearch(wheel, budget)
     shipped = {basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
     lost = [
         f"`{name}` by the search path of `{member}`"
@@ -394,7 +408,7 @@ def _walked(
             continue
         seen.add(name)
         member = found.get(name)
-        if _LIBPYTHON.fullmatch(name):
+        if LIBPYTHON.fullmatch(name):
             if subject.family is not Family.ANDROID:
                 yield name  # not searched for: a graft removes the entry
         elif member is None:

@@ -18,6 +18,10 @@ _SEARCHED = "the search in the layout of the zip"
 _FOUND_SIZE = 100
 """Bytes in memory of a name that was searched for."""
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})")
+LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
+"""The names for which auditwheel does not search: a graft removes these entries."""
+_ROOT = "/\0"
+"""The directory of the unpacked zip; no search path entry can name it (a C string has no NUL)."""
 
 
 class _Directories(NamedTuple):
@@ -35,7 +39,8 @@ class ZipSearch:
         self._elfs = wheel.elfs
         self._budget = budget
         self._known: dict[str, _Directories] = {}
-        self._directories: set[str] = {"."}
+        self._trees: dict[str, dict[str, str | None]] = {}
+        self._directories: set[str] = {".", ".."}
         for member in wheel.members:
             directory = posixpath.dirname(member.name)
             while directory and directory not in self._directories:
@@ -44,6 +49,11 @@ class ZipSearch:
 
     def tree(self, top: str) -> Mapping[str, str | None]:
         """Return each DT_NEEDED name below `top` with the member that is found, None for none."""
+        if top not in self._trees:
+            self._trees[top] = self._tree(top)
+        return self._trees[top]
+
+    def _tree(self, top: str) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
         own = self._searched(top)
         waiting = [(top, iter(self._elfs[top].needed))]
@@ -52,6 +62,9 @@ class ZipSearch:
             name = next((name for name in names if name not in found), None)
             if name is None:
                 waiting.pop()
+                continue
+            if LIBPYTHON.fullmatch(name):
+                found[name] = None
                 continue
             searched = self._searched(member)
             directories = (*own.rpath, *searched.rpath, *searched.runpath, *own.runpath)
@@ -64,15 +77,14 @@ class ZipSearch:
     def _find(self, name: str, directories: Sequence[str], dependent: Elf) -> str | None:
         # Each policy walks through what is found.
         self._budget.spend(10 + 2 * len(directories), _SEARCHED, name, memory=_FOUND_SIZE)
-        paths = (posixpath.normpath(posixpath.join(folder, name)) for folder in directories)
-        return next(
-            (
-                path
-                for path in paths
-                if path in self._elfs and self._elfs[path].abi == dependent.abi
-            ),
-            None,
-        )
+        for folder in directories:
+            path = f"{folder}/{name}" if folder != "." else name
+            if "/" in name:
+                path = posixpath.normpath(posixpath.join(folder, name))
+            elf = self._elfs.get(path)
+            if elf is not None and elf.abi == dependent.abi:
+                return path
+        return None
 
     def _searched(self, member: str) -> _Directories:
         if member not in self._known:
@@ -82,7 +94,8 @@ class ZipSearch:
     def _read(self, member: str) -> _Directories:
         elf = self._elfs[member]
         path = f"{elf.rpath or ''}:{elf.runpath or ''}"
-        self._budget.spend(3 * path.count(":") + len(path) // 10, _SEARCHED, member)
+        length = len(path) + path.count("$") * len(member)
+        self._budget.spend(3 * path.count(":") + length // 10, _SEARCHED, member)
         rpath, runpath = (
             _in_zip(path, member, self._directories) for path in (elf.rpath, elf.runpath)
         )
@@ -90,11 +103,22 @@ class ZipSearch:
 
 
 def _in_zip(path: str | None, member: str, directories: Container[str]) -> tuple[str, ...]:
-    """Return the directories of the zip to which the entries of a search path lead."""
-    origin = posixpath.dirname(member) or "."
+    """Return the directories of the zip to which the entries of a search path lead.
+
+    An empty entry is the current directory, which is the root of the unpacked zip (`InWheel`).
+    Other entries without `$ORIGIN` lead into the file system of the machine. A directory above the
+    root is `..`: it has no library, but exists, so that a DT_RUNPATH with it hides DT_RPATH.
+    """
+    if not path:
+        return ()
+    origin = posixpath.join(_ROOT, posixpath.dirname(member))
     led = (
-        posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry))
-        for entry in (path or "").split(":")
-        if _ORIGIN.match(entry)
+        posixpath.normpath(_ORIGIN.sub(lambda _: origin, entry) or _ROOT).replace("//", "/")
+        for entry in path.split(":")
     )
-    return tuple(directory for directory in dict.fromkeys(led) if directory in directories)
+    relative = (
+        ".." if place == "/" else place.removeprefix(_ROOT).removeprefix("/") or "."
+        for place in dict.fromkeys(led)
+        if place == "/" or f"{place}/".startswith(f"{_ROOT}/")
+    )
+    return tuple(directory for directory in relative if directory in directories)

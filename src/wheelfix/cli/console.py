@@ -140,7 +140,7 @@ class Terminal(NamedTuple):
 
     def show_progress(self, text: str) -> None:
         """Show `text` in place of the last progress line; only on a terminal."""
-        if self._is_live:
+        if self.shows_progress:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
 
@@ -170,11 +170,12 @@ class Terminal(NamedTuple):
         return self.colours_notes and sys.stderr.isatty()
 
     @property
-    def _is_live(self) -> bool:
+    def shows_progress(self) -> bool:
+        """Whether progress lines are shown: on a terminal, neither quiet nor verbose."""
         return self.verbosity == 0 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def _erase(self) -> None:
-        if self._is_live:
+        if self.shows_progress:
             _write(sys.stderr, _ERASE, end="")
 
 

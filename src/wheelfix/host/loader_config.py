@@ -101,7 +101,7 @@ def configured_directories() -> tuple[str, ...]:
 
 def _configured(path: str, depth: int) -> Iterator[str]:
     for line in _bytes(path).decode("utf-8", "replace").splitlines():
-        words = line.partition("#")[0].replace(",", " ").split()
+        words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
         if words[:1] == ["include"] and depth:
             for pattern in words[1:]:
                 for included in sorted(glob(str(Path(path).parent / pattern))):  # noqa: PTH207 - as glob(3)
@@ -136,7 +136,7 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
 def _musl_directories(loader: str) -> tuple[str, ...]:
     """Return the directories of `etc/ld-musl-ARCH.path` beside the `lib` that has the loader."""
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
-    text = os.fsdecode(_bytes(config))
+    text = os.fsdecode(_bytes(config).partition(b"\0")[0])  # a C string
     found = tuple(filter(None, re.split(r"[:\n]+", text)))
     return found or MUSL_DIRECTORIES
 
@@ -198,8 +198,9 @@ def _hwcaps_in_cache(data: bytes, start: int) -> Iterator[str]:
     for section in range(at + 8, min(at + 8 + 16 * count, len(data) - 15), 16):
         tag, _, offset, size = struct.unpack_from("=IIII", data, section)
         if tag == _EXTENSION_HWCAPS:
-            table = data[start + offset : start + offset + size // 4 * 4]
-            yield from (_text(data, start + name) for (name,) in struct.iter_unpack("=I", table))
+            table = data[start + offset : start + offset + size]
+            whole = table[: len(table) // 4 * 4]  # the file may be cut off
+            yield from (_text(data, start + name) for (name,) in struct.iter_unpack("=I", whole))
 
 
 def _usable_legacy_bits(subdirectories: Sequence[str]) -> int:

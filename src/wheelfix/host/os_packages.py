@@ -22,6 +22,7 @@ from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import recorded
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.model import LICENCE_NAME
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
@@ -422,8 +423,7 @@ def _distribution(dist_info: Path) -> Package:
     files = [folder / file for file in _files_below(folder)] or [
         path
         for path in sorted(dist_info.iterdir())
-        if re.match(r"(LICEN[CS]E|COPYING|NOTICE|COPYRIGHT)", path.name, re.IGNORECASE)
-        and path.is_file()
+        if LICENCE_NAME.match(path.name) and path.is_file()
     ]
     base = folder if folder.is_dir() and files and folder in files[0].parents else dist_info
     return Package(

@@ -19,7 +19,7 @@ from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.host.available_libraries import canonical
-from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
@@ -29,7 +29,6 @@ from wheelfix.wheel.unverified_reader import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-_SITE = ("site-packages", "dist-packages")
 
 
 def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -> Settings:
@@ -294,7 +293,7 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
     path = canonical(path)
     names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
     parts = path.parts
-    at = max((n for n, part in enumerate(parts) if part in _SITE), default=None)
+    at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
     own = Provider(
         libraries=tuple(escape(name) for name in names),
         directory=None if at is None else "/".join(parts[at + 1 :]),

@@ -25,6 +25,7 @@ from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc_search import search_lists
+from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.loader.load_values import Environment, How
 
 _ReadElf = Callable[[str], Elf | None]
@@ -291,4 +292,5 @@ def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
         program = Path(shutil.which(process.program) or process.program)
         for folder in (program.parent, Path(process.executable or "/").parent):
             for lib in ("lib", "lib64", "local/lib"):
-                yield from (folder.parent / lib).glob("*/*-packages")
+                for name in SITE_FOLDERS:
+                    yield from (folder.parent / lib).glob(f"*/{name}")

@@ -15,6 +15,13 @@ class SearchList(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
     """Search path element and directory; for a path and for the cache, name and file."""
 
+    def __hash__(self) -> int:
+        """Return a hash of the owner and the length: a list of thousands is a key of each search.
+
+        An object has few lists, so few of them collide.
+        """
+        return hash((self.owner, len(self.pairs)))
+
 
 class SearchedList(NamedTuple):
     """The result of the search for one name in one list."""

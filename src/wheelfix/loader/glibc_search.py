@@ -83,6 +83,8 @@ def expanded_name(name: str, origin: str | None, environment: Environment) -> st
 class GlibcProcess(LoaderProcess):
     """`_dl_map_object` and `_dl_map_object_deps` of glibc's ld.so."""
 
+    after_library_path = frozenset({How.RUNPATH, How.CACHE, How.DEFAULT})
+
     def _entries(self, elf: Elf) -> Iterator[tuple[str, Filtee | None]]:
         filtees = [(filtee.name, filtee) for filtee in elf.filtees]
         for position, name in enumerate(elf.needed):

@@ -31,6 +31,9 @@ PYPY_MINORS = range(9, 12)
 
 ENV = "/env"
 """The directory of the environment in the paths of schemes."""
+_SITE_PACKAGES, _DIST_PACKAGES = "site-packages", "dist-packages"
+SITE_FOLDERS = (_SITE_PACKAGES, _DIST_PACKAGES)
+"""The names of the folders that hold distributions; `dist-packages` is Debian's."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
 
 
@@ -166,7 +169,7 @@ def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[S
     if musl:
         return
     pypy = python.startswith("pypy")
-    dist = f"local/lib/{python}/dist-packages"
+    dist = f"local/lib/{python}/{_DIST_PACKAGES}"
     if not pypy:
         yield _scheme("conda", python, site, headers=headers)
     # `posix_local`: `/usr/local`, but the headers go to `/usr/include`.
@@ -216,7 +219,7 @@ def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
 def _site(python: str) -> str:
     """Return site-packages, relative to the prefix; PyPy moved it to `lib` with 3.8."""
     old_pypy = python.startswith("pypy") and _age(python) < _age("pypy3.8")
-    return "site-packages" if old_pypy else f"lib/{python}/site-packages"
+    return _SITE_PACKAGES if old_pypy else f"lib/{python}/{_SITE_PACKAGES}"
 
 
 def _include(python: str) -> str:

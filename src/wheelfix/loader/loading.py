@@ -12,7 +12,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.load_values import Dlopen, Environment, Load
+from wheelfix.loader.load_values import Dlopen, Environment, How, Load
 from wheelfix.loader.process import LoaderProcess
 
 
@@ -95,6 +95,11 @@ def library_path_directories(environment: Environment) -> tuple[str, ...]:
     return tuple(directory for _, directory in process.library_path.pairs)
 
 
+def is_after_library_path(how: How, libc: Libc | None) -> bool:
+    """Return whether the loader of `libc` takes the step `how` after LD_LIBRARY_PATH."""
+    return how in _process_class(libc).after_library_path
+
+
 def _load(root: str, files: FileSystem) -> Load:
     _, elf = files.file(root)
     if isinstance(elf, Elf) and elf.is_executable:
@@ -103,5 +108,8 @@ def _load(root: str, files: FileSystem) -> Load:
 
 
 def _process(files: FileSystem, main: str | None) -> LoaderProcess:
-    musl_process = files.environment.libc is Libc.MUSL
-    return (musl_search.MuslProcess if musl_process else glibc_search.GlibcProcess)(files, main)
+    return _process_class(files.environment.libc)(files, main)
+
+
+def _process_class(libc: Libc | None) -> type[LoaderProcess]:
+    return musl_search.MuslProcess if libc is Libc.MUSL else glibc_search.GlibcProcess

@@ -28,6 +28,8 @@ def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, s
 class MuslProcess(LoaderProcess):
     """`load_library` and `load_deps` of musl."""
 
+    after_library_path = frozenset({How.RPATH, How.INHERITED, How.DEFAULT})
+
     _loop_ends_search = True
     _dlopen_inherits = True
     _program_is_unnamed = False
@@ -67,6 +69,7 @@ class MuslProcess(LoaderProcess):
                 how = How.RPATH if owner is requester else How.INHERITED
                 yield how, self._search_path(owner, path)
             owner = owner.loader
+            self._spend(1, 0)
         yield How.DEFAULT, self.defaults
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:

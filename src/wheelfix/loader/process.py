@@ -6,6 +6,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import ClassVar
 
 from wheelfix.elf.model import Abi, Elf, Filtee
 from wheelfix.loader.file_system import FileSystem, SearchedList, SearchList
@@ -281,6 +282,8 @@ class LoaderProcess(ABC):
 
     # --- Where glibc and musl differ
 
+    after_library_path: ClassVar[frozenset[How]]
+    """The steps of the search that come after LD_LIBRARY_PATH."""
     _program_is_unnamed = True
     """An empty DT_NEEDED entry is the program: glibc's `l_name` of it is empty."""
     _loop_ends_search = False

@@ -122,7 +122,8 @@ def licence_edits(
     """Yield the edits that add `texts` to `wheel`, and the expressions of `packages` if asked for.
 
     Raising Metadata-Version gives the `License-File` lines that are there a new meaning: their
-    files are moved to `licenses`. Where one is missing, the texts are added without such lines.
+    files are moved to `licenses`. Where one is missing, or there is no Metadata-Version, the texts
+    are added without such lines.
     """
     present = {member.name for member in wheel.members}
     metadata, folder = wheel.metadata, f"{wheel.dist_info}/licenses"
@@ -131,7 +132,7 @@ def licence_edits(
         if f"{folder}/{text.path}" not in present:
             source, size = NewFile(content=text.content), len(text.content)
             yield AddMember(member=f"{folder}/{text.path}", source=source, size=size, mode=0o100644)
-    if metadata.problem is not None:
+    if metadata.problem is not None or not metadata.metadata_version:
         return
     missing = [path for path in metadata.license_files if f"{folder}/{path}" not in present]
     movable = not has_license_files(metadata) and all(

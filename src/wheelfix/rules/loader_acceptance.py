@@ -16,7 +16,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
-from wheelfix.wheel.platform_tags import Family, oldest_promised, promised_libcs
+from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_libcs
 
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
@@ -36,7 +36,7 @@ _SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
-_RELR = ((Family.MANYLINUX, Libc.GLIBC, (2, 36)), (Family.MUSLLINUX, Libc.MUSL, (1, 3)))
+_RELR = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}
 """The first platform tags whose C libraries all support DT_RELR: glibc 2.36, musl 1.2.4."""
 _SHOWN = 4
 
@@ -249,7 +249,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
         if total <= room or group in reported or _is_preloaded(context, root):
             continue
         reported.add(group)
-        listed = sorted(group, key=lambda member: -sizes[member])
+        listed = sorted(group, key=lambda member: (-sizes[member], member))
         yield Hit(
             message=f"requires {total:,} bytes of static TLS, but "
             + ("musl has none" if musl else f"glibc has only {room:,} for all libraries together"),
@@ -309,12 +309,12 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: unpacked relocations need more space in the file.
     """
-    unaware = {
-        f"{family}_{oldest[0]}_{oldest[1]}"
-        for family, libc, first in _RELR
+    unaware = [
+        f"{FAMILIES[libc]}_{oldest[0]}_{oldest[1]}"
+        for libc, first in _RELR.items()
         if (oldest := _oldest(context, libc)) is not None and oldest < first
-    }
-    mild = set(unaware) == {"musllinux_1_2"}
+    ]
+    mild = unaware == ["musllinux_1_2"]
     for member, elf in context.wheel.elfs.items():
         static = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None  # it relocates itself
         if unaware and elf.relr and not static:

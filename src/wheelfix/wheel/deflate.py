@@ -16,6 +16,8 @@ _WHOLE = 32 * 2**20
 """Bytes; longer content is deflated in pieces, which libdeflate cannot join."""
 _AHEAD = 32 * 2**20
 """Bytes being deflated, or deflated and waiting to be written."""
+_LIBDEFLATE_LEVEL = 6
+"""The default level of libdeflate, which has no -1 for it."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 
@@ -29,7 +31,7 @@ class Codec(NamedTuple):
     name: str
     """With the version: `zlib 1.3.1`."""
     compress: Callable[[bytes, int], bytes | bytearray] | None = None
-    """Deflate up to 32 MiB in one call, at a level (-1 for the default); None to use `pieces`."""
+    """Deflate up to 32 MiB in one call, at a level of zlib; None to use `pieces`."""
     pieces: ModuleType = zlib
     """Deflates longer content piece by piece: zlib, or zlib-ng, which has the same functions."""
 
@@ -45,7 +47,8 @@ def libdeflate() -> Codec | None:
         return None
 
     def compress(data: bytes, level: int) -> bytearray:
-        deflated: bytearray = package.deflate_compress(data, 6 if level < 0 else level)
+        level = _LIBDEFLATE_LEVEL if level == zlib.Z_DEFAULT_COMPRESSION else level
+        deflated: bytearray = package.deflate_compress(data, level)
         return deflated
 
     name = f"libdeflate (deflate {package.__version__}, {LIBRARY_NAME})"

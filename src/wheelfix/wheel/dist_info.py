@@ -3,9 +3,9 @@
 An edit keeps every byte that it does not concern: build backends add lines of their own.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
@@ -100,7 +100,7 @@ _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 def read_core_metadata(text: str) -> Metadata:
     """Read the header of METADATA as Python's `email` does."""
-    fields = tuple(islice(_fields(text), MAX_FIELDS + 1))
+    fields = tuple(itertools.islice(_fields(text), MAX_FIELDS + 1))
     if len(fields) > MAX_FIELDS:
         return Metadata(problem=f"METADATA has more than {MAX_FIELDS:,} fields")
     return Metadata(
@@ -125,14 +125,14 @@ def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
 def with_license_file(metadata: Metadata, path: str) -> Metadata:
     """Return METADATA with one more `License-File` line, in the version that has this field.
 
-    `path` is relative to `*.dist-info/licenses` (PEP 639).
+    `path` is relative to `*.dist-info/licenses` (PEP 639). Without a `Metadata-Version`, none is
+    added.
     """
-    version, fields = metadata.metadata_version, metadata.fields
+    fields = metadata.fields
     if not has_license_files(metadata):
-        version = _FIRST_WITH_LICENSES
-        fields = _with_value(fields, _VERSION_FIELD, version)
+        fields = _with_value(fields, _VERSION_FIELD, _FIRST_WITH_LICENSES)
     return metadata._replace(
-        metadata_version=version,
+        metadata_version=_one(fields, _VERSION_FIELD.lower()) or "",
         license_files=(*metadata.license_files, path),
         fields=_with_field(fields, _LICENSE_FILE, path),
     )
@@ -145,7 +145,7 @@ def has_license_files(metadata: Metadata) -> bool:
 
 
 def with_license_expression(metadata: Metadata, expression: str) -> Metadata:
-    """Return METADATA with `expression` as its `License-Expression`."""
+    """Return METADATA with `expression` as its `License-Expression`, if it has one."""
     return metadata._replace(fields=_with_value(metadata.fields, _EXPRESSION, expression))
 
 
@@ -165,7 +165,7 @@ def _with_field(fields: _Fields, name: str, value: str) -> _Fields:
 
 
 def _with_value(fields: _Fields, name: str, value: str) -> _Fields:
-    """Return `fields` with another value for the field `name`."""
+    """Return `fields` with another value for each field `name`; none is added."""
     return tuple((known, value if known == name.lower() else old) for known, old in fields)
 
 
@@ -189,11 +189,17 @@ def edit_core_metadata(text: str, wanted: Metadata) -> str:
         if missing:
             spans = list(_spans(text))
             last = [end for known, _, end in spans if known == name.lower()]
-            at = (last or [end for _, _, end in spans] or [0])[-1]
+            at = (last or [end for _, _, end in spans] or [_folded_end(text)])[-1]
             ends = not at or text[:at].endswith(("\n", "\r"))
             lines = "".join(f"{name}: {new}{newline}" for new in missing)
             text = f"{text[:at]}{'' if ends else newline}{lines}{text[at:]}"
     return text
+
+
+def _folded_end(text: str) -> int:
+    """Return where the folded lines end that follow no field: `email` skips them."""
+    lines = itertools.takewhile(lambda match: match[1][:1] in {" ", "\t"}, _LINE.finditer(text))
+    return max((match.end() for match in lines), default=0)
 
 
 def _spans(text: str) -> Iterator[tuple[str, int, int]]:

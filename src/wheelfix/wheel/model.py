@@ -111,13 +111,17 @@ class Metadata(NamedTuple):
     """Why METADATA cannot be read; None if it can."""
 
 
-_LICENCE = re.compile(r"(?:licenses/.*|(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*)", re.IGNORECASE)
+LICENCE_NAME = re.compile(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
+"""How names of licence files begin; the first four are setuptools' default `license_files`."""
 
 
 def is_licence(member: str, dist_info: str) -> bool:
     """Return whether `member` is a licence: in `licenses` (PEP 639), or as older tools name it."""
     inner = member.removeprefix(f"{dist_info}/")
-    return inner != member and _LICENCE.fullmatch(inner) is not None
+    if inner == member:
+        return False
+    folder, slash, _ = inner.partition("/")
+    return folder.lower() == "licenses" if slash else LICENCE_NAME.match(inner) is not None
 
 
 class RecordRow(NamedTuple):

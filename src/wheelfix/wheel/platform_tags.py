@@ -80,6 +80,8 @@ class PlatformTag:
 
 
 _LIBCS = {Family.MANYLINUX: Libc.GLIBC, Family.MUSLLINUX: Libc.MUSL}
+FAMILIES: Mapping[Libc, Family] = {libc: family for family, libc in _LIBCS.items()}
+"""C library -> the tags that promise it."""
 
 
 def parse_platform_tag(tag: str) -> PlatformTag:

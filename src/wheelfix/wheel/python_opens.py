@@ -436,7 +436,7 @@ class _Walk(Evaluator):
 
 
 def _join(environment: Environment, other: Environment, *, ends: bool) -> None:
-    """Let `environment` be what holds after two ways, of which the first may end."""
+    """Let `environment` be what holds after two ways; the first may end."""
     if ends:
         environment.clear()
         environment.update(other)

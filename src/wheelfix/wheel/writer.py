@@ -5,6 +5,7 @@ time zone, the umask or the machine.
 """
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +50,7 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
     directory: Path,
     *,
     codec: Codec = ZLIB,
-    level: int = -1,
+    level: int = zlib.Z_DEFAULT_COMPRESSION,
     epoch: int | None = None,
     false_rows: AbstractSet[str] = frozenset(),
 ) -> PendingFile:

@@ -1,9 +1,9 @@
 """Features of the zip format that only some readers accept.
 
-`zip_headers` refuses what two readers would see differently. What is left here is read alike by
-those that trust the central directory, as pip and uv do; a reader that goes through the file from
-its first byte may stop at it, and PyPI refuses it (docs.pypi.org/archives). Section numbers are
-those of PKWARE's APPNOTE 6.3.10.
+`zip_headers` refuses what two readers would see differently. What is left here is read in
+the same way by readers that trust the central directory, as pip and uv do; a reader that goes
+through the file from its first byte may stop at it, and PyPI refuses it (docs.pypi.org/archives).
+Section numbers are those of PKWARE's APPNOTE 6.3.10.
 """
 
 from collections.abc import Iterator

@@ -201,7 +201,8 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
     files = parse_reports(request.more_reports)
     is_alone = request.dask is None and min(configuration.settings.jobs, len(request.wheels)) == 1
     with ExitStack() as stack:
-        read = stack.enter_context(shared_fraction()) if is_alone else None
+        shows_read = is_alone and terminal.shows_progress
+        read = stack.enter_context(shared_fraction()) if shows_read else None
         line = _ProgressLine(request.wheels, terminal, read)
         workers = stack.enter_context(_workers(request, configuration.settings, line.show))
         if request.output_format is Format.JSONL:
@@ -352,7 +353,7 @@ class _ProgressLine:
     def __init__(
         self, wheels: Sequence[Path], terminal: Terminal, read: SharedFraction | None
     ) -> None:
-        """`read` is written by the only worker; None with several, or with those of a cluster."""
+        """`read` is written by the only worker; None with several, and where no line is shown."""
         self.watch = None if read is None else read.store
         self._read = read
         self._wheels = wheels

@@ -1,0 +1,55 @@
+"""The loaders' files on this machine, damaged: they are read as far as they make sense."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from random_installations.cache import Entry, cache_bytes, named
+from tests.support.values import elf
+from wheelfix.elf.model import Machine
+from wheelfix.host import loader_config
+from wheelfix.host.loader_config import configured_directories, loader_environment, parse_cache
+
+CACHE = cache_bytes(
+    [
+        Entry(name="liba.so.1", path="/usr/lib/liba.so.1"),
+        Entry(name="libb.so.1", path="/usr/lib/glibc-hwcaps/x86-64-v3/libb.so.1", hwcap=named(1)),
+    ]
+)
+X86_64 = (64, Machine.X86_64)
+V3 = ("glibc-hwcaps/x86-64-v3",)
+
+
+def test_a_cache_that_was_cut_gives_what_is_left() -> None:
+    whole = parse_cache(CACHE, X86_64, V3)
+    assert set(whole) == {"liba.so.1", "libb.so.1"}
+    for size in range(len(CACHE)):
+        assert parse_cache(CACHE[:size], X86_64, V3).keys() <= {"", *whole}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_damaged_cache_is_read_without_an_error(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - a seeded test
+    damaged = bytearray(CACHE)
+    for _ in range(dice.randint(1, 4)):
+        place = dice.randrange(20, len(damaged))
+        damaged[place : place + 1] = dice.choice([b"\0", b"\x01", b"\xff", b""])
+    parse_cache(bytes(damaged), X86_64, V3)
+
+
+def test_a_line_of_the_configuration_ends_at_a_nul(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "ld.so.conf"
+    config.write_bytes(b"/one\ninclude sub\0*/x.conf\n/two\0x\n/three\n")
+    monkeypatch.setattr(loader_config, "_CONFIG", str(config))
+    assert configured_directories() == ("/one", "/two", "/three")
+
+
+def test_the_paths_of_musl_end_at_a_nul(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld-musl-x86_64.path").write_bytes(b"/one:/two\n/three\0/four")
+    sample = elf(interpreter=os.fspath(tmp_path / "lib/ld-musl-x86_64.so.1"))
+    assert loader_environment(sample).default_directories == ("/one", "/two", "/three")
