@@ -131,13 +131,12 @@ def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "value"),
     [
-        lambda found: with_license_file(found, "bundled/x"),
-        lambda found: with_license_expression(found, "MIT AND Zlib"),
-        lambda found: with_requirement(found, "p>=1"),
+        (with_license_file, "bundled/x"),
+        (with_license_expression, "MIT AND Zlib"),
+        (with_requirement, "p>=1"),
     ],
-    ids=["file", "expression", "requirement"],
 )
 @given(
     lines=st.lists(
@@ -158,8 +157,8 @@ def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
     end=st.sampled_from(["", "\n", "\n\nbody: 1\n"]),
 )
 def test_the_file_becomes_what_the_edit_predicts(
-    change: Callable[[Metadata], Metadata], lines: list[str], end: str
+    change: Callable[[Metadata, str], Metadata], value: str, lines: list[str], end: str
 ) -> None:
     before = "\n".join(lines) + end
-    wanted = change(read_core_metadata(before))
+    wanted = change(read_core_metadata(before), value)
     assert read_core_metadata(edit_core_metadata(before, wanted)) == wanted
