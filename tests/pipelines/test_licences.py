@@ -248,6 +248,18 @@ def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Pat
         ("libXau-154567c4.so.6.0.0", "taxation", True),
         ("libz-1a2b3c4d.so.1", "any prize", True),
         ("libz-1a2b3c4d.so.1", "libz.so", False),
+        ("libz-1a2b3c4d.so.1", "zlib 1.3", False),
+        ("libbrotlidec-7e5462ba.so.1.2.0", "BROTLI", False),
+        ("libsharpyuv-0066295b.so.0.1.2", "LIBWEBP", False),
+        ("libwebpmux-8fb1c9f6.so.3.1.2", "webpack", True),
+        ("libhdf5_hl-69da89c9.so.320.0.0", "HDF5 (Hierarchical Data Format 5)", False),
+        ("libswscale-fe215b0b.so.9.5.101", "FFmpeg is redistributed", False),
+        ("libopenblasp-r0-59ffcd50.3.15.so", "OpenBLAS is redistributed", False),
+        ("libgio-2-1a2b3c4d.so.0", "links with glibc", True),
+        ("libevent-1a2b3c4d.so.7", "in no event shall the authors", True),
+        ("libproj-4d6f3841.so.25", "this project", True),
+        ("libssl-8bd944e8.so.3", "permission to link this program with the OpenSSL library", True),
+        ("libssl-8bd944e8.so.1.1", "Copyright (c) The OpenSSL Project.", False),
     ],
 )
 def test_a_licence_that_names_the_library_is_its_text(
@@ -260,6 +272,19 @@ def test_a_licence_that_names_the_library_is_its_text(
         member: library,
         f"{INFO}/licenses/LICENSE.txt": text.encode(),
     }
+    assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
+
+
+@pytest.mark.parametrize(
+    ("file", "lacking"), [("LICENSE.zeromq.txt", False), ("LICENSE.tornado.txt", True)]
+)
+def test_a_licence_may_name_its_library_in_its_own_name_only(
+    tmp_path: Path, file: str, *, lacking: bool
+) -> None:
+    """As in pyzmq."""
+    member = "demo.libs/libzmq-2f02442c.so.5.2.5"
+    library = build.shared_object(tmp_path / "libzmq.so", soname="libzmq-2f02442c.so.5.2.5")
+    files = {member: library, f"{INFO}/licenses/licenses/{file}": b"Mozilla Public License\n"}
     assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
 
 

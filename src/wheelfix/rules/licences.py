@@ -3,14 +3,22 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel, is_licence
+
+_PROSE = frozenset(
+    {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
+)
+"""Names of libraries, without `lib`, that are words of licences: they name no library."""
 
 
 @rule("WF525", "no-licence-text", Severity.INFO)
@@ -19,8 +27,9 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for the licence of each library in a folder of grafted libraries: the SBOM names a text
-    that is in the wheel, or a licence text in `*.dist-info` names the library, as numpy's does with
-    `Files: numpy.libs/libgfortran*.so`.
+    that is in the wheel, or a licence text in `*.dist-info` names the library, or the project that
+    builds it, in its own name (`LICENSE.zeromq.txt`) or anywhere in the text, as numpy's does with
+    `Files: numpy.libs/libgfortran*.so`. WebP's licence covers `libwebpmux` and `libsharpyuv`.
 
     ## Why is this bad?
     Who publishes the wheel distributes the library. Nearly all licences, MIT, BSD, LGPL and GPL,
@@ -45,11 +54,15 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
         return
     stated = set(_members_with_text(wheel))
     texts = [
-        text.lower() for name, text in wheel.texts.items() if is_licence(name, wheel.dist_info)
+        f"{name.removeprefix(wheel.dist_info)}\n{text}"
+        for name, text in wheel.texts.items()
+        if is_licence(name, wheel.dist_info)
     ]
     for member in vendored:
-        name = _name(posixpath.basename(member))
-        if member not in stated and not any(map(name.search, texts)):
+        if member in stated:
+            continue
+        names = _names(posixpath.basename(member))
+        if not any(map(names.search, texts)):
             yield Hit(
                 message="no licence text in the wheel is known to be that of this library",
                 member=member,
@@ -58,17 +71,32 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
             )
 
 
-def _name(file: str) -> re.Pattern[str]:
-    """Return what a licence text may call a library: `libscipy_openblas*`, or `Xau` for libXau.
+def _names(file: str) -> re.Pattern[str]:
+    """Return what a licence text may call a library: its file, its own name, or its project's.
 
-    A library of a build dependency may have been grafted twice, with a hash of each time.
+    For `libwebpmux-8fb1c9f6.so.3`: `libwebpmux*`, `webpmux`, `webp`. A library of a build
+    dependency may have been grafted twice, with a hash of each time.
     """
     stem = re.sub(r"(?:-[0-9a-f]{8})+\Z", "", file.partition(".so")[0])
-    stem = re.sub(r"[-_.0-9]+\Z", "", stem) or stem
-    bare = stem.removeprefix("lib")
-    words = [stem, *([bare] if len(bare) > 2 else [])]
-    found = "|".join(map(re.escape, words))
-    return re.compile(rf"(?<![a-z0-9])(?:{found})", re.IGNORECASE)
+    short = re.sub(r"[-_.0-9]+\Z", "", stem) or stem
+    words = [project for project, globs in _projects() if _is_one_of(stem, globs)]
+    own = short.removeprefix("lib")
+    if len(own) > 2 and own.lower() not in _PROSE:
+        words.append(own)
+    named = "".join(rf"|(?:lib)?{re.escape(word)}(?![a-z])" for word in words)
+    return re.compile(rf"(?<![a-z0-9])(?:{re.escape(short)}{named})", re.IGNORECASE)
+
+
+def _is_one_of(stem: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(stem, f"lib{glob}") for glob in globs)
+
+
+@cache
+def _projects() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the projects with libraries of other names, each with patterns of these names."""
+    text = read_text("wheelfix.rules", "library-projects.txt")
+    rows = (line.partition(": ") for line in text.splitlines() if line[0] != "#")
+    return tuple((project, tuple(globs.split())) for project, _, globs in rows)
 
 
 def _members_with_text(wheel: Wheel) -> Iterator[str]:
