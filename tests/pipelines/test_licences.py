@@ -284,7 +284,10 @@ def test_a_licence_may_name_its_library_in_its_own_name_only(
     """As in pyzmq."""
     member = "demo.libs/libzmq-2f02442c.so.5.2.5"
     library = build.shared_object(tmp_path / "libzmq.so", soname="libzmq-2f02442c.so.5.2.5")
-    files = {member: library, f"{INFO}/licenses/licenses/{file}": b"Mozilla Public License\n"}
+    files: dict[str, bytes | str | Path] = {
+        member: library,
+        f"{INFO}/licenses/licenses/{file}": b"Mozilla Public License\n",
+    }
     assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
 
 
