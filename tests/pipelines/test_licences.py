@@ -7,8 +7,11 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from cyclonedx.model.bom import Bom
+from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.metadata import Metadata
@@ -354,6 +357,53 @@ def test_a_pure_wheel_gets_sboms_and_components_too(tmp_path: Path) -> None:
     text.unlink()
     options = Settings(wheel_dir=tmp_path / "out", component=(part,), allow_pure_python_wheel=True)
     assert repair(wheel, options, {"PATH": "/usr/bin:/bin"}).status is Status.FAILED
+
+
+def test_a_reader_of_sboms_finds_all_components_in_an_installed_wheel(
+    tmp_path: Path, library: Path
+) -> None:
+    """The model of CycloneDX's own library, which other programs build on."""
+    text, sbom = tmp_path / "COPYING", tmp_path / "rust.cdx.json"
+    text.write_text("As is.\n")
+    purl = "pkg:cargo/serde@1.0.200"
+    serde = {"type": "library", "bom-ref": purl, "name": "serde", "version": "1.0.200"}
+    included = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1}
+    sbom.write_text(json.dumps({**included, "components": [{**serde, "purl": purl}]}))
+    files = (str(text),)
+    parts = (
+        Component(name="owed", version="1+2", license_files=files, libraries=("libowed.so*",)),
+        Component(name="odd name", license="Zlib OR MIT", license_files=files),
+    )
+    wheel = _wheel(tmp_path, library, _of_debian())
+    folders = (library.parent, _of_debian().parent)
+    outcome = _repair(wheel, *folders, component=parts, sbom_include=(str(sbom),))
+    site = tmp_path / "site"
+    install = ["pip", "install", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", *install, str(outcome.output)], check=True)
+    folder = site / INFO / "sboms"
+    model: Any = Bom
+    found: list[str] = []
+    for file in sorted(folder.glob("*.json")):
+        document = json.loads(file.read_text())
+        bom = model.from_json(document)
+        assert bom.validate(), "all dependencies are components"
+        read = json.loads(JsonV1Dot6(bom).output_as_string())
+        assert _without_order(read["components"]) == _without_order(document["components"])
+        found += [str(component.purl) for component in bom.components]
+        for reference in (r for c in bom.components for r in c.external_references):
+            assert (folder / unquote(str(reference.url))).is_file()
+    assert len(found) == len(set(found))
+    packages = {name.partition("@")[0].rpartition("/")[2] for name in found}
+    assert {"owed", "odd%20name", "serde", "libgfortran5"} <= packages
+    assert "pkg:generic/owed@1%2B2" in found
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_order(found) for key, found in value.items()}
+    if isinstance(value, list):
+        return sorted((_without_order(found) for found in value), key=json.dumps)
+    return value
 
 
 @pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"name": "x"}'])
