@@ -270,6 +270,15 @@ def test_an_image_without_documents_keeps_the_licences_of_rpm(
     assert len(found[marked].licence_files) == 2
 
 
+def test_a_program_called_rpm_without_a_database_is_not_asked(tmp_path: Path) -> None:
+    """BusyBox has one, which only unpacks."""
+    program = tmp_path / "bin/rpm"
+    _write(program, f'#!/bin/sh\necho "$1" >>{tmp_path}/calls\necho Usage: >&2\nexit 1\n')
+    program.chmod(0o755)
+    assert owners([Path("/opt/mine.so")], {"PATH": str(program.parent)}, tmp_path) == {}
+    assert (tmp_path / "calls").read_text() == "--eval\n"
+
+
 @pytest.mark.skipif(shutil.which("rpm") is None, reason="no rpm here")
 def test_rpm_makes_no_database_where_there_is_none(tmp_path: Path) -> None:
     """Debian's keeps it in the user's home."""

@@ -313,8 +313,9 @@ def _owners_in_rpm(
     program = shutil.which("rpm", path=environ.get("PATH", os.defpath))
     if program is None:
         return
-    database = root / _run_rpm(program, environ, "--eval", "%{_dbpath}").strip().lstrip("/")
-    if not database.is_dir():
+    place = _run_rpm(program, environ, "--eval", "%{_dbpath}").strip()
+    database = root / place.lstrip("/")
+    if not place or not database.is_dir():
         return
     query = partial(_rpm_rows, program, environ, root, database)
     rows = list(query(["-f", *sorted(names)]))
