@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -354,10 +354,10 @@ def _rpm_rows(
         if word != "package" or len(fields) < 6:
             continue
         name, epoch, version, arch, licence, source, *rest = fields
-        flags, files = rest[::2], rest[1::2]
+        files = list(zip(rest[::2], rest[1::2], strict=False))
         package = Package("rpm", name, version, arch, epoch=epoch, licence=licence or None)
-        texts = _rpm_texts(name, zip(flags, files, strict=False), root)
-        yield _RpmRow(package, source, tuple(files), tuple(texts))
+        texts = tuple(_rpm_texts(name, files, root))
+        yield _RpmRow(package, source, tuple(file for _, file in files), texts)
 
 
 def _run_rpm(program: str, environ: Mapping[str, str], *arguments: str) -> str:
@@ -367,22 +367,25 @@ def _run_rpm(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     return completed.stdout
 
 
-def _rpm_texts(name: str, files: Iterable[tuple[str, str]], root: Path) -> Iterator[LicenceFile]:
+def _rpm_texts(name: str, files: Sequence[tuple[str, str]], root: Path) -> Iterator[LicenceFile]:
     """Yield the installed licence texts of the package `name`, given its files with their flags.
 
     They have the flag `l` (`%license`); images that leave out documents keep them. Older packages
     have them among the documents, which have the flag `d`.
     """
-    there = [(flags, file) for flags, file in files if (root / file.lstrip("/")).is_file()]
-    marked = [file for flags, file in there if "l" in flags] or [
-        file for flags, file in there if "d" in flags and LICENCE_NAME.match(Path(file).name)
-    ]
+    licences = (file for flags, file in files if "l" in flags)
+    documents = (
+        file for flags, file in files if "d" in flags and LICENCE_NAME.match(Path(file).name)
+    )
     prefix = "/usr/share/licenses/"
-    for file in sorted(marked):
-        inner = (
-            file.removeprefix(prefix) if file.startswith(prefix) else f"{name}/{Path(file).name}"
-        )
-        yield LicenceFile(inner, root / file.lstrip("/"))
+    for marked in (licences, documents):
+        found = [file for file in sorted(marked) if (root / file.lstrip("/")).is_file()]
+        for file in found:
+            is_usual = file.startswith(prefix)
+            inner = file.removeprefix(prefix) if is_usual else f"{name}/{Path(file).name}"
+            yield LicenceFile(inner, root / file.lstrip("/"))
+        if found:
+            return
 
 
 # --- Environments ---------------------------------------------------------------------------------
