@@ -236,6 +236,22 @@ def test_without_a_metadata_version_the_texts_are_added_without_lines(
     assert files[f"{INFO}/METADATA"] == b"Name: demo\nVersion: 1.0\nLicense-File: LICENSE\n"
 
 
+def test_own_licences_without_a_line_are_stated_with_those_of_the_libraries(
+    tmp_path: Path,
+) -> None:
+    """As scipy's: with `License-File` lines for others only, its own would not be found."""
+    own = {f"{INFO}/LICENSE.txt": b"own", f"{INFO}/AUTHORS": b"we"}
+    outcome = _repair(_wheel(tmp_path, _of_debian(), files=own))
+    files = _read(outcome)
+    assert (_metadata(files).license_files or [])[:2] == ["AUTHORS", "LICENSE.txt"]
+    assert files[f"{INFO}/licenses/LICENSE.txt"] == b"own"
+    assert not own.keys() & files.keys()
+    assert outcome.output is not None
+    assert _repair(outcome.output).status is Status.UNCHANGED
+    kept = _read(_repair(_wheel(tmp_path / "kept", files=own)))
+    assert own.keys() <= kept.keys(), "without texts of libraries, nothing is raised"
+
+
 def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Path) -> None:
     files = _read(_repair(_wheel(tmp_path, _of_debian(), metadata="License-File: LICENSE\n")))
     assert b"Metadata-Version: 2.1\n" in files[f"{INFO}/METADATA"], "PyPI would refuse 2.4"
