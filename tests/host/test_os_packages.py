@@ -383,14 +383,24 @@ def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
     assert package.licence_files == (text,)
 
 
-@pytest.mark.parametrize("place", ["licenses/LICENSE.txt", "LICENSE.txt", "AUTHORS", "COPYRIGHT"])
-def test_a_file_of_an_installed_distribution_belongs_to_it(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "licence"),
+    [
+        ("licenses/LICENSE.txt", "License-Expression: BSD-3-Clause"),
+        ("LICENSE.txt", "License: BSD-3-Clause"),
+        ("AUTHORS", "License-Expression: BSD-3-Clause"),
+        ("COPYRIGHT", "License-Expression: BSD-3-Clause"),
+    ],
+)
+def test_a_file_of_an_installed_distribution_belongs_to_it(
+    tmp_path: Path, place: str, licence: str
+) -> None:
     """As scipy-openblas64, which numpy is built with."""
     info = "scipy_openblas64-0.3.30.dist-info"
     wheel = make_wheel(
         tmp_path, "scipy_openblas64", "0.3.30", "py3-none-any",
         {"scipy_openblas64/lib/libopenblas.so": b"", f"{info}/{place}": b"BSD"},
-        metadata="License-Expression: BSD-3-Clause\n",
+        metadata=f"{licence}\n",
     )  # fmt: skip
     site = tmp_path / "site-packages"
     command = [

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import recorded
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.dist_info import declared_licence, read_core_metadata
 from wheelfix.wheel.model import LICENCE_NAME
 
 _RPM_FORMAT = (
@@ -439,7 +439,6 @@ def _owners_in_conda(
 def _distribution(dist_info: Path) -> Package:
     """Describe an installed distribution (PEP 639: `licenses`; older ones have texts beside)."""
     fields = read_core_metadata(_read(dist_info / "METADATA"))
-    known = dict(fields.fields)
     folder = dist_info / "licenses"
     files = [folder / file for file in _files_below(folder)] or [
         path
@@ -451,7 +450,7 @@ def _distribution(dist_info: Path) -> Package:
         "pypi",
         fields.name,
         fields.version,
-        licence=known.get("license-expression"),
+        licence=declared_licence(fields),
         licence_files=tuple(
             LicenceFile(
                 f"{canonicalize_name(fields.name)}/{path.relative_to(base).as_posix()}", path
