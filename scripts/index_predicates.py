@@ -25,16 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.build import record_text
 from tests.support.index_reading import is_mailed, refusal
 from wheelfix.errors import BadWheelError
-from wheelfix.rules import entry_points as installers
 from wheelfix.rules.context import Context
 from wheelfix.rules.index_predicates import REFUSED, Answer
-from wheelfix.rules.registry import ARCHIVE_RULES, rules_in
-from wheelfix.rules.rule import Rule
+from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Index, Settings
 from wheelfix.wheel.reader import open_wheel
 
-RULES = (*ARCHIVE_RULES, *rules_in(Rule, installers))
 SETTINGS = Settings(index=Index.PYPI)
 
 
@@ -287,7 +284,7 @@ def judged(path: Path) -> tuple[set[str], bool, bool]:
     """
     try:
         with open_wheel(path) as archive:
-            found = run_rules(Context(wheel=archive.wheel, settings=SETTINGS), RULES)
+            found = run_rules(Context(wheel=archive.wheel, settings=SETTINGS), ARCHIVE_RULES)
     except BadWheelError:
         return set(), False, True
     refused = {

@@ -451,6 +451,23 @@ def tags_wide() -> Files:
 
 
 @bomb
+def licences_and_libraries() -> Files:
+    """Make 500 libraries, and 15 MB of licences that name none of them."""
+    text = "no such thing " * 74_000
+    files: dict[str, bytes | str] = {f"demo.libs/lib{n}x.so": library() for n in range(500)}
+    return {**files, **{f"{INFO}/licenses/LICENSE.{n}": text for n in range(15)}}
+
+
+@bomb
+def licences_of_parts() -> Files:
+    """Make libraries with names of 60 parts, and licences of the same parts."""
+    names = (f"{'q-' * 60}{n}a" for n in range(200))
+    files: dict[str, bytes | str] = {f"demo.libs/lib-{name}.so": library() for name in names}
+    lines = (f"{'q-' * 500}{n}b\n" for n in range(900))
+    return {**files, f"{INFO}/licenses/LICENSE": "".join(lines)}
+
+
+@bomb
 def requirements_many() -> Files:
     """Make 19,000 requirements with markers and versions."""
     lines = "".join(

@@ -132,8 +132,10 @@ def test_apk_names_package_version_architecture_and_licence(tmp_path: Path) -> N
 
 def _fake_rpm(folder: Path, body: str) -> dict[str, str]:
     program = folder / "bin" / "rpm"
-    _write(program, f"#!/bin/sh\necho x >>{folder}/calls\n{body}\n")
+    evaluated = "case $1 in --eval) echo /var/lib/rpm; exit;; esac"
+    _write(program, f"#!/bin/sh\n{evaluated}\necho x >>{folder}/calls\n{body}\n")
     program.chmod(0o755)
+    (folder / "var/lib/rpm").mkdir(parents=True)
     return {"PATH": f"{program.parent}:{os.defpath}"}
 
 
@@ -142,9 +144,9 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
     environ = _fake_rpm(
         tmp_path,
         "echo 'file /opt/mine.so is not owned by any package'\n"
-        r"printf 'package\tjbig\t\t2.1-14.el8\tx86_64\tGPLv2+\t\t/usr/lib64/libjbig.so.2.1\t/x\n'"
+        r"printf 'package\tjbig\t\t2.1-14.el8\tx86_64\tGPLv2+\t\t\t/usr/lib64/libjbig.so.2.1\n'"
         "\n"
-        r"printf 'package\topenssl\t1\t1.1.1k-14\tx86_64\tOpenSSL\t\t/usr/lib64/libssl.so.1.1\n'"
+        r"printf 'package\topenssl\t1\t1.1.1k-14\tx86_64\tOpenSSL\t\t\t/usr/lib64/libssl.so.1.1\n'"
         "\nexit 1",
     )
     ssl, jbig = Path("/lib64/libssl.so.1.1"), Path("/usr/lib64/libjbig.so.2.1")
@@ -160,25 +162,131 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
     assert (tmp_path / "calls").read_text() == "x\n"
 
 
-def test_rpm_packages_of_one_source_share_their_licence_texts(tmp_path: Path) -> None:
+_SPEC = """\
+Name: owed
+Version: 1.2
+Release: 3.el9
+Epoch: 2
+Summary: s
+License: LGPL-2.1-or-later
+%description
+%package -n libowed
+Summary: s
+%description -n libowed
+%package -n libmarked
+Summary: s
+License: MIT
+%description -n libmarked
+%package -n libolder
+Summary: s
+%description -n libolder
+%install
+cp -a {tree}/. %{{buildroot}}
+%files -n libowed
+/usr/lib64/libowed.so*
+%files -n libmarked
+/usr/lib64/libmarked.so
+%license /usr/share/licenses/marked/COPYING.LIB
+%license /usr/share/marked/terms.txt
+%doc /usr/share/doc/marked/COPYING
+%files -n libolder
+/usr/lib64/libolder.so
+%doc /usr/share/doc/libolder-1.2/COPYING
+%doc /usr/share/doc/libolder-1.2/README
+"""
+
+
+@pytest.fixture
+def of_rpm(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """Return a root with three packages, built by rpmbuild, in a database that rpm wrote."""
+    if shutil.which("rpmbuild") is None:
+        pytest.skip("no rpmbuild here")
+    environ = {"PATH": os.defpath, "HOME": "/home/me"}
+    root, top = tmp_path / "root", tmp_path / "top"
+    for name in (
+        "lib64/libowed.so.1", "lib64/libmarked.so", "lib64/libolder.so",
+        "share/licenses/marked/COPYING.LIB", "share/marked/terms.txt", "share/doc/marked/COPYING",
+        "share/doc/libolder-1.2/COPYING", "share/doc/libolder-1.2/README",
+    ):  # fmt: skip
+        _write(root / "usr" / name, name)
+    (root / "usr/lib64/libowed.so").symlink_to("libowed.so.1")
+    spec = tmp_path / "owed.spec"
+    _write(spec, _SPEC.format(tree=root))
+    command = ["rpmbuild", "-bb", "--target", "x86_64", "--define", f"_topdir {top}"]
+    no_debug = ["--define", "debug_package %{nil}", "--define", "__os_install_post %{nil}"]
+    subprocess.run([*command, *no_debug, str(spec)], check=True, capture_output=True)
+    _write(root / "etc/os-release", "ID=rhel\nVERSION_ID=9\n")
+    said = subprocess.run(
+        ["rpm", "--eval", "%{_dbpath}"], env=environ, check=True, capture_output=True, text=True
+    )
+    database = root / said.stdout.strip().lstrip("/")
+    files = [str(path) for path in top.rglob("*.rpm")]
+    install = ["rpm", "--dbpath", str(database), "-i", "--justdb", "--nodeps", "--ignorearch"]
+    subprocess.run([*install, *files], env=environ, check=True, capture_output=True)
+    return root, environ
+
+
+def test_a_real_rpm_names_the_package_and_its_texts(
+    of_rpm: tuple[Path, dict[str, str]],
+) -> None:
+    root, environ = of_rpm
+    marked, older = Path("/usr/lib64/libmarked.so"), Path("/lib64/libolder.so")
+    found = owners([marked, older, Path("/opt/mine.so")], environ, root)
+    assert found == {
+        marked: Package(
+            "rpm", "libmarked", "1.2-3.el9", "x86_64", "rhel", "9", "2", "MIT",
+            (
+                LicenceFile("marked/COPYING.LIB", root / "usr/share/licenses/marked/COPYING.LIB"),
+                LicenceFile("libmarked/terms.txt", root / "usr/share/marked/terms.txt"),
+            ),
+        ),
+        older: Package(
+            "rpm", "libolder", "1.2-3.el9", "x86_64", "rhel", "9", "2", "LGPL-2.1-or-later",
+            (LicenceFile("libolder/COPYING", root / "usr/share/doc/libolder-1.2/COPYING"),),
+        ),
+    }  # fmt: skip
+
+
+def test_rpm_packages_of_one_source_share_their_licence_texts(
+    of_rpm: tuple[Path, dict[str, str]],
+) -> None:
     """AlmaLinux: libgfortran has none of its own, libgcc has those of GCC."""
-    libgcc = (
-        r"package\tlibgcc\t\t8\tx86_64\tGPLv3+\tgcc-8.src.rpm"
-        r"\t/usr/share/licenses/libgcc/COPYING3\n"
-    )
-    fortran = (
-        r"package\tlibgfortran\t\t8\tx86_64\tGPLv3+\tgcc-8.src.rpm\t/usr/lib64/libgfortran.so.5\n"
-    )
-    environ = _fake_rpm(
-        tmp_path, f"printf '{fortran}'\ncase \"$*\" in *-a*) printf '{libgcc}' ;; esac"
-    )
-    text = tmp_path / "usr/share/licenses/libgcc/COPYING3"
-    _write(text, "GPL")
-    path = Path("/usr/lib64/libgfortran.so.5")
-    package = owners([path], environ, tmp_path)[path]
-    assert (package.name, package.licence_files) == (
-        "libgfortran", (LicenceFile("libgcc/COPYING3", text),),
-    )  # fmt: skip
+    root, environ = of_rpm
+    path = Path("/usr/lib64/libowed.so.1")
+    texts = owners([path], environ, root)[path].licence_files
+    assert {text.name for text in texts} == {
+        "marked/COPYING.LIB", "libmarked/terms.txt", "libolder/COPYING",
+    }  # fmt: skip
+
+
+def test_an_image_without_documents_keeps_the_licences_of_rpm(
+    of_rpm: tuple[Path, dict[str, str]],
+) -> None:
+    root, environ = of_rpm
+    shutil.rmtree(root / "usr/share/doc")
+    marked, older = Path("/usr/lib64/libmarked.so"), Path("/usr/lib64/libolder.so")
+    found = owners([marked, older], environ, root)
+    assert found[older].licence_files == found[marked].licence_files
+    assert len(found[marked].licence_files) == 2
+
+
+def test_a_program_called_rpm_without_a_database_is_not_asked(tmp_path: Path) -> None:
+    """BusyBox has one, which only unpacks."""
+    program = tmp_path / "bin/rpm"
+    _write(program, f'#!/bin/sh\necho "$1" >>{tmp_path}/calls\necho Usage: >&2\nexit 1\n')
+    program.chmod(0o755)
+    assert owners([Path("/opt/mine.so")], {"PATH": str(program.parent)}, tmp_path) == {}
+    assert (tmp_path / "calls").read_text() == "--eval\n"
+
+
+@pytest.mark.skipif(shutil.which("rpm") is None, reason="no rpm here")
+def test_rpm_makes_no_database_where_there_is_none(tmp_path: Path) -> None:
+    """Debian's keeps it in the user's home."""
+    home = tmp_path / "home"
+    home.mkdir()
+    environ = {"PATH": os.defpath, "HOME": str(home)}
+    assert owners([Path("/opt/mine.so")], environ, Path("/")) == {}
+    assert list(home.iterdir()) == []
 
 
 def test_the_copyright_file_of_debian_may_be_that_of_another_package(debian: Path) -> None:
@@ -194,16 +302,65 @@ def test_the_copyright_file_of_debian_may_be_that_of_another_package(debian: Pat
     )
 
 
-def test_the_texts_of_an_alpine_package_may_be_those_of_its_origin(tmp_path: Path) -> None:
-    _write(
-        tmp_path / "lib/apk/db/installed",
-        "P:libgfortran\nV:14\nA:x86_64\no:gcc\nF:usr/lib\nR:libgfortran.so.5\n",
-    )
-    text = tmp_path / "usr/share/licenses/gcc/COPYING.RUNTIME"
-    _write(text, "exception")
-    path = Path("/usr/lib/libgfortran.so.5")
-    found = owners([path], {"PATH": ""}, tmp_path)[path].licence_files
-    assert found == (LicenceFile("gcc/COPYING.RUNTIME", text),)
+_OF_APK = """\
+C:Q1bnDL5VPh2+N96fXCSDNscYrW7Mg=
+P:libowed
+V:1.2-r3
+A:x86_64
+S:2040
+I:30032
+T:a library
+U:https://example.org
+L:LGPL-2.1-or-later
+o:owed
+f:S
+F:lib
+R:libother.so.1
+a:0:0:755
+Z:Q1nnFmp4jZ1WIwwW87z2EUQuDNelQ=
+F:usr
+F:usr/lib
+R:libowed.so.1
+a:0:0:777
+Z:Q1N2nYIB1maH+3yNJVLTbwDWrqXes=
+R:libowed.so.1.2
+a:0:0:755
+Z:Q1nnFmp4jZ1WIwwW87z2EUQuDNelQ=
+
+C:Q1EViTUruT/DYbgDGYsS1oySvXNXU=
+P:owed-doc
+V:1.2-r3
+A:noarch
+S:321
+I:5
+T:docs
+U:
+L:LGPL-2.1-or-later
+o:owed
+f:S
+F:usr
+F:usr/share
+F:usr/share/licenses
+F:usr/share/licenses/owed
+R:COPYING
+Z:Q1gs8i7AUG9uNrfEYo12+TQ6F2xBs=
+
+"""
+
+
+@pytest.mark.parametrize("library", ["usr/lib/libowed.so.1.2", "lib/libother.so.1"])
+def test_the_database_that_apk_3_writes_leads_to_the_texts_of_the_origin(
+    tmp_path: Path, library: str
+) -> None:
+    """Written by `apk add` (apk-tools 3.0.6) of two packages made by `apk mkpkg`."""
+    _write(tmp_path / "lib/apk/db/installed", _OF_APK)
+    text = tmp_path / "usr/share/licenses/owed/COPYING"
+    _write(text, "LGPL")
+    path = Path("/", library)
+    package = owners([path], {"PATH": ""}, tmp_path)[path]
+    assert (package.name, package.version, package.arch) == ("libowed", "1.2-r3", "x86_64")
+    assert package.licence == "LGPL-2.1-or-later"
+    assert package.licence_files == (LicenceFile("owed/COPYING", text),)
 
 
 def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
@@ -226,14 +383,24 @@ def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
     assert package.licence_files == (text,)
 
 
-@pytest.mark.parametrize("place", ["licenses/LICENSE.txt", "LICENSE.txt", "AUTHORS", "COPYRIGHT"])
-def test_a_file_of_an_installed_distribution_belongs_to_it(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "licence"),
+    [
+        ("licenses/LICENSE.txt", "License-Expression: BSD-3-Clause"),
+        ("LICENSE.txt", "License: BSD-3-Clause"),
+        ("AUTHORS", "License-Expression: BSD-3-Clause"),
+        ("COPYRIGHT", "License-Expression: BSD-3-Clause"),
+    ],
+)
+def test_a_file_of_an_installed_distribution_belongs_to_it(
+    tmp_path: Path, place: str, licence: str
+) -> None:
     """As scipy-openblas64, which numpy is built with."""
     info = "scipy_openblas64-0.3.30.dist-info"
     wheel = make_wheel(
         tmp_path, "scipy_openblas64", "0.3.30", "py3-none-any",
         {"scipy_openblas64/lib/libopenblas.so": b"", f"{info}/{place}": b"BSD"},
-        metadata="License-Expression: BSD-3-Clause\n",
+        metadata=f"{licence}\n",
     )  # fmt: skip
     site = tmp_path / "site-packages"
     command = [

@@ -1053,6 +1053,17 @@ def test_a_wheel_with_nothing_wrong_stays_in_its_place(
     assert made.stat().st_ino == inode
 
 
+def test_a_wheel_with_nothing_wrong_is_verified_in_its_place(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    done = repaired(wheel, tmp_path / "out", environ).output
+    assert done is not None
+    inode = done.stat().st_ino
+    outcome = repair(done, Settings(wheel_dir=done.parent, verify=True), environ)
+    assert (outcome.status, outcome.output) == (Status.UNCHANGED, done), outcome.error
+    assert done.stat().st_ino == inode
+
+
 @pytest.mark.slow
 def test_kills_at_random_moments() -> None:
     """A few of those of `scripts/killed_repairs.py`."""

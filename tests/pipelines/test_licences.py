@@ -7,8 +7,11 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from cyclonedx.model.bom import Bom
+from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.metadata import Metadata
@@ -233,6 +236,22 @@ def test_without_a_metadata_version_the_texts_are_added_without_lines(
     assert files[f"{INFO}/METADATA"] == b"Name: demo\nVersion: 1.0\nLicense-File: LICENSE\n"
 
 
+def test_own_licences_without_a_line_are_stated_with_those_of_the_libraries(
+    tmp_path: Path,
+) -> None:
+    """As scipy's: with `License-File` lines for others only, its own would not be found."""
+    own = {f"{INFO}/LICENSE.txt": b"own", f"{INFO}/AUTHORS": b"we"}
+    outcome = _repair(_wheel(tmp_path, _of_debian(), files=own))
+    files = _read(outcome)
+    assert (_metadata(files).license_files or [])[:2] == ["AUTHORS", "LICENSE.txt"]
+    assert files[f"{INFO}/licenses/LICENSE.txt"] == b"own"
+    assert not own.keys() & files.keys()
+    assert outcome.output is not None
+    assert _repair(outcome.output).status is Status.UNCHANGED
+    kept = _read(_repair(_wheel(tmp_path / "kept", files=own)))
+    assert own.keys() <= kept.keys(), "without texts of libraries, nothing is raised"
+
+
 def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Path) -> None:
     files = _read(_repair(_wheel(tmp_path, _of_debian(), metadata="License-File: LICENSE\n")))
     assert b"Metadata-Version: 2.1\n" in files[f"{INFO}/METADATA"], "PyPI would refuse 2.4"
@@ -248,6 +267,18 @@ def test_a_license_file_that_is_missing_keeps_the_metadata_version(tmp_path: Pat
         ("libXau-154567c4.so.6.0.0", "taxation", True),
         ("libz-1a2b3c4d.so.1", "any prize", True),
         ("libz-1a2b3c4d.so.1", "libz.so", False),
+        ("libz-1a2b3c4d.so.1", "zlib 1.3", False),
+        ("libbrotlidec-7e5462ba.so.1.2.0", "BROTLI", False),
+        ("libsharpyuv-0066295b.so.0.1.2", "LIBWEBP", False),
+        ("libwebpmux-8fb1c9f6.so.3.1.2", "webpack", True),
+        ("libhdf5_hl-69da89c9.so.320.0.0", "HDF5 (Hierarchical Data Format 5)", False),
+        ("libswscale-fe215b0b.so.9.5.101", "FFmpeg is redistributed", False),
+        ("libopenblasp-r0-59ffcd50.3.15.so", "OpenBLAS is redistributed", False),
+        ("libgio-2-1a2b3c4d.so.0", "links with glibc", True),
+        ("libevent-1a2b3c4d.so.7", "in no event shall the authors", True),
+        ("libproj-4d6f3841.so.25", "this project", True),
+        ("libssl-8bd944e8.so.3", "permission to link this program with the OpenSSL library", True),
+        ("libssl-8bd944e8.so.1.1", "Copyright (c) The OpenSSL Project.", False),
     ],
 )
 def test_a_licence_that_names_the_library_is_its_text(
@@ -259,6 +290,22 @@ def test_a_licence_that_names_the_library_is_its_text(
     files: dict[str, bytes | str | Path] = {
         member: library,
         f"{INFO}/licenses/LICENSE.txt": text.encode(),
+    }
+    assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
+
+
+@pytest.mark.parametrize(
+    ("file", "lacking"), [("LICENSE.zeromq.txt", False), ("LICENSE.tornado.txt", True)]
+)
+def test_a_licence_may_name_its_library_in_its_own_name_only(
+    tmp_path: Path, file: str, *, lacking: bool
+) -> None:
+    """As in pyzmq."""
+    member = "demo.libs/libzmq-2f02442c.so.5.2.5"
+    library = build.shared_object(tmp_path / "libzmq.so", soname="libzmq-2f02442c.so.5.2.5")
+    files: dict[str, bytes | str | Path] = {
+        member: library,
+        f"{INFO}/licenses/licenses/{file}": b"Mozilla Public License\n",
     }
     assert _lacking(build.make_wheel(tmp_path, files=files)) == ({member} if lacking else set())
 
@@ -326,6 +373,53 @@ def test_a_pure_wheel_gets_sboms_and_components_too(tmp_path: Path) -> None:
     text.unlink()
     options = Settings(wheel_dir=tmp_path / "out", component=(part,), allow_pure_python_wheel=True)
     assert repair(wheel, options, {"PATH": "/usr/bin:/bin"}).status is Status.FAILED
+
+
+def test_a_reader_of_sboms_finds_all_components_in_an_installed_wheel(
+    tmp_path: Path, library: Path
+) -> None:
+    """The model of CycloneDX's own library, which other programs build on."""
+    text, sbom = tmp_path / "COPYING", tmp_path / "rust.cdx.json"
+    text.write_text("As is.\n")
+    purl = "pkg:cargo/serde@1.0.200"
+    serde = {"type": "library", "bom-ref": purl, "name": "serde", "version": "1.0.200"}
+    included = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1}
+    sbom.write_text(json.dumps({**included, "components": [{**serde, "purl": purl}]}))
+    files = (str(text),)
+    parts = (
+        Component(name="owed", version="1+2", license_files=files, libraries=("libowed.so*",)),
+        Component(name="odd name", license="Zlib OR MIT", license_files=files),
+    )
+    wheel = _wheel(tmp_path, library, _of_debian())
+    folders = (library.parent, _of_debian().parent)
+    outcome = _repair(wheel, *folders, component=parts, sbom_include=(str(sbom),))
+    site = tmp_path / "site"
+    install = ["pip", "install", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", *install, str(outcome.output)], check=True)
+    folder = site / INFO / "sboms"
+    model: Any = Bom
+    found: list[str] = []
+    for file in sorted(folder.glob("*.json")):
+        document = json.loads(file.read_text())
+        bom = model.from_json(document)
+        assert bom.validate(), "all dependencies are components"
+        read = json.loads(JsonV1Dot6(bom).output_as_string())
+        assert _without_order(read["components"]) == _without_order(document["components"])
+        found += [str(component.purl) for component in bom.components]
+        for reference in (r for c in bom.components for r in c.external_references):
+            assert (folder / unquote(str(reference.url))).is_file()
+    assert len(found) == len(set(found))
+    packages = {name.partition("@")[0].rpartition("/")[2] for name in found}
+    assert {"owed", "odd%20name", "serde", "libgfortran5"} <= packages
+    assert "pkg:generic/owed@1%2B2" in found
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_order(found) for key, found in value.items()}
+    if isinstance(value, list):
+        return sorted((_without_order(found) for found in value), key=json.dumps)
+    return value
 
 
 @pytest.mark.parametrize("content", [None, "no JSON", "[]", '{"name": "x"}'])

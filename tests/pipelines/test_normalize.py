@@ -103,6 +103,29 @@ def test_a_second_run_changes_nothing_and_pip_installs_the_wheel(
     subprocess.run([sys.executable, "-c", loaded], cwd=tmp_path / "site", check=True)
 
 
+def test_a_wheel_is_normalized_into_another_folder_only_unless_it_is_normal(
+    builds: list[Path], tmp_path: Path
+) -> None:
+    """A normalized wheel keeps its name, and an input is never replaced."""
+    environ = {"PATH": os.defpath}
+    wheel = repair(builds[0], Settings(wheel_dir=tmp_path / "wheelhouse"), environ).output
+    assert wheel is not None
+    before = wheel.read_bytes()
+    refused = repair(wheel, replace(NORMAL, wheel_dir=wheel.parent), environ)
+    assert refused.error is not None
+    assert "would replace itself" in refused.error.message
+    assert "-w repaired" in str(refused.error.hint)
+    assert wheel.read_bytes() == before
+    settings = replace(NORMAL, wheel_dir=tmp_path / "normal")
+    normal = repair(wheel, settings, environ).output
+    assert normal is not None
+    inode = normal.stat().st_ino
+    again = repair(normal, settings, environ)
+    assert (again.status, again.output, again.edits) == (Status.UNCHANGED, normal, ())
+    assert normal.stat().st_ino == inode
+    assert list(normal.parent.iterdir()) == [normal]
+
+
 def test_a_pure_wheel_is_normalized_too(tmp_path: Path) -> None:
     wheel = build.make_wheel(tmp_path, tag="py3-none-any", files={"a.py": b"", "b.py": b""})
     wheels = [wheel, _other_build(wheel, tmp_path / "other", 5)]

@@ -44,6 +44,14 @@ def test_check_runs_the_rules_about_the_archive(tmp_path: Path) -> None:
     assert {finding.code for finding in check(wheel, Settings()).findings} == {"WF516"}
 
 
+@pytest.mark.parametrize("platform", ["macosx_11_0_arm64", "win_amd64"])
+def test_check_reports_entry_points_that_installers_refuse(tmp_path: Path, platform: str) -> None:
+    """pip and uv refuse them on every system."""
+    entry_points = {"demo-1.0.dist-info__entry_points.txt": b"[console_scripts]\ndemo = demo\n"}
+    wheel = foreign(tmp_path, platform, **entry_points)
+    assert {finding.code for finding in check(wheel, Settings()).findings} == {"WF519"}
+
+
 @pytest.mark.parametrize("platform", ["any", "macosx_11_0_arm64.manylinux_2_17_x86_64", "beos"])
 def test_check_of_other_wheels_is_whole(tmp_path: Path, platform: str) -> None:
     report = check(foreign(tmp_path, platform), Settings())

@@ -18,7 +18,7 @@ from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.index import takes_platform
 from wheelfix.rules.index_predicates import Answer
 from wheelfix.rules.platform_tag import local_platform_tag
-from wheelfix.rules.registry import ARCHIVE_RULES, RULES
+from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Index, Settings, Size
 from wheelfix.wheel.model import WheelName
@@ -29,11 +29,10 @@ INFO = "demo-1.0.dist-info"
 
 
 def judge(path: Path, index: Index = Index.PYPI, **settings: object) -> tuple[Finding, ...]:
-    """What the rules about archives and installers say of a wheel."""
-    rules = (*ARCHIVE_RULES, *(rule for rule in RULES if rule.code == "WF519"))
+    """What the rules about archives say of a wheel."""
     with open_wheel(path) as archive:
         known = Settings(index=index, **settings)  # type: ignore[arg-type]
-        return run_rules(Context(wheel=archive.wheel, settings=known), rules)
+        return run_rules(Context(wheel=archive.wheel, settings=known), ARCHIVE_RULES)
 
 
 def made(folder: Path, draft: Draft) -> Path:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,14 @@ from packaging.utils import canonicalize_name
 from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import recorded
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.dist_info import declared_licence, read_core_metadata
 from wheelfix.wheel.model import LICENCE_NAME
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
-    r"\t%{SOURCERPM}[\t%{FILENAMES}]\n"
+    r"\t%{SOURCERPM}[\t%{FILEFLAGS:fflags}\t%{FILENAMES}]\n"
 )
-"""One line for each package, with its files: a file may have several owners, or none."""
+"""One line for each package, with its files and their flags: a file may have several owners."""
 
 
 class LicenceFile(NamedTuple):
@@ -306,21 +306,24 @@ def _files_below(folder: Path) -> list[str]:
 def _owners_in_rpm(
     names: Collection[str], environ: Mapping[str, str], root: Path
 ) -> Iterator[tuple[str, Package]]:
-    """Run rpm, once; its exit code is the number of files without an owner."""
+    """Run rpm, once for the owners; its exit code is the number of files without an owner.
+
+    Without a database it is not asked: it would make one, on Debian in the user's home.
+    """
     program = shutil.which("rpm", path=environ.get("PATH", os.defpath))
     if program is None:
         return
-    rows = list(_rpm_rows(program, environ, root, ["-f", *sorted(names)]))
+    place = _run_rpm(program, environ, "--eval", "%{_dbpath}").strip()
+    database = root / place.lstrip("/")
+    if not place or not database.is_dir():
+        return
+    query = partial(_rpm_rows, program, environ, root, database)
+    rows = list(query(["-f", *sorted(names)]))
     # Of several packages built from one source, often only one has the texts: libgcc's are those
     # of libgfortran.
     lacking = {row.source for row in rows if not row.texts and row.source}
     others = grouped(
-        (
-            row
-            for row in (_rpm_rows(program, environ, root, ["-a"]) if lacking else ())
-            if row.texts
-        ),
-        lambda row: row.source,
+        (row for row in (query(["-a"]) if lacking else ()) if row.texts), lambda row: row.source
     )
     for row in rows:
         texts = row.texts or tuple(
@@ -341,30 +344,48 @@ class _RpmRow(NamedTuple):
 
 
 def _rpm_rows(
-    program: str, environ: Mapping[str, str], root: Path, packages: Sequence[str]
+    program: str, environ: Mapping[str, str], root: Path, database: Path, packages: Sequence[str]
 ) -> Iterator[_RpmRow]:
-    completed = run(
-        [program, "-q", "--queryformat", _RPM_FORMAT, *packages],
-        env={**environ, "LC_ALL": "C"},
-        timeout=60,
-        accepted=range(256),
+    found = _run_rpm(
+        program, environ, "--dbpath", str(database), "-q", "--queryformat", _RPM_FORMAT, *packages
     )
-    for line in completed.stdout.splitlines():
+    for line in found.splitlines():
         word, *fields = line.split("\t")
         if word != "package" or len(fields) < 6:
             continue
-        name, epoch, version, arch, licence, source, *files = fields
+        name, epoch, version, arch, licence, source, *rest = fields
+        files = list(zip(rest[::2], rest[1::2], strict=False))
         package = Package("rpm", name, version, arch, epoch=epoch, licence=licence or None)
-        yield _RpmRow(package, source, tuple(files), tuple(_rpm_texts(files, root)))
+        texts = tuple(_rpm_texts(name, files, root))
+        yield _RpmRow(package, source, tuple(file for _, file in files), texts)
 
 
-def _rpm_texts(files: Iterable[str], root: Path) -> Iterator[LicenceFile]:
-    """Yield the installed `%license` files; images that leave out documents keep them."""
+def _run_rpm(program: str, environ: Mapping[str, str], *arguments: str) -> str:
+    completed = run(
+        [program, *arguments], env={**environ, "LC_ALL": "C"}, timeout=60, accepted=range(256)
+    )
+    return completed.stdout
+
+
+def _rpm_texts(name: str, files: Sequence[tuple[str, str]], root: Path) -> Iterator[LicenceFile]:
+    """Yield the installed licence texts of the package `name`, given its files with their flags.
+
+    They have the flag `l` (`%license`); images that leave out documents keep them. Older packages
+    have them among the documents, which have the flag `d`.
+    """
+    licences = (file for flags, file in files if "l" in flags)
+    documents = (
+        file for flags, file in files if "d" in flags and LICENCE_NAME.match(Path(file).name)
+    )
     prefix = "/usr/share/licenses/"
-    for file in sorted(files):
-        text = root / file.lstrip("/")
-        if file.startswith(prefix) and text.is_file():
-            yield LicenceFile(file.removeprefix(prefix), text)
+    for marked in (licences, documents):
+        found = [file for file in sorted(marked) if (root / file.lstrip("/")).is_file()]
+        for file in found:
+            is_usual = file.startswith(prefix)
+            inner = file.removeprefix(prefix) if is_usual else f"{name}/{Path(file).name}"
+            yield LicenceFile(inner, root / file.lstrip("/"))
+        if found:
+            return
 
 
 # --- Environments ---------------------------------------------------------------------------------
@@ -418,7 +439,6 @@ def _owners_in_conda(
 def _distribution(dist_info: Path) -> Package:
     """Describe an installed distribution (PEP 639: `licenses`; older ones have texts beside)."""
     fields = read_core_metadata(_read(dist_info / "METADATA"))
-    known = dict(fields.fields)
     folder = dist_info / "licenses"
     files = [folder / file for file in _files_below(folder)] or [
         path
@@ -430,7 +450,7 @@ def _distribution(dist_info: Path) -> Package:
         "pypi",
         fields.name,
         fields.version,
-        licence=known.get("license-expression"),
+        licence=declared_licence(fields),
         licence_files=tuple(
             LicenceFile(
                 f"{canonicalize_name(fields.name)}/{path.relative_to(base).as_posix()}", path

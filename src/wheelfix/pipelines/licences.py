@@ -25,7 +25,7 @@ from wheelfix.wheel.edits import (
     NewFile,
     SetLicenseExpression,
 )
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, is_licence
 
 ReadMember = Callable[[str], bytes]
 
@@ -122,8 +122,9 @@ def licence_edits(
     """Yield the edits that add `texts` to `wheel`, and the expressions of `packages` if asked for.
 
     Raising Metadata-Version gives the `License-File` lines that are there a new meaning: their
-    files are moved to `licenses`. Where one is missing, or there is no Metadata-Version, the texts
-    are added without such lines.
+    files are moved to `licenses`, and so are the project's other licences, which get such lines:
+    once there are some, readers look for no others. Where one is missing, or there is no
+    Metadata-Version, the texts are added without such lines.
     """
     present = {member.name for member in wheel.members}
     metadata, folder = wheel.metadata, f"{wheel.dist_info}/licenses"
@@ -140,15 +141,30 @@ def licence_edits(
     )
     stated = [text.path for text in new if text.path not in metadata.license_files]
     if stated and (movable or not missing):
-        for path in missing:
+        unstated = () if has_license_files(metadata) else tuple(_unstated_licences(wheel))
+        for path in (*missing, *unstated):
             yield MoveMember(member=f"{wheel.dist_info}/{path}", new=f"{folder}/{path}")
-        for path in stated:
+        for path in (*unstated, *stated):
             yield AddLicenseFile(path=path)
     own = license_expression(metadata)
     if mode is Licenses.EXPRESSION and own:
         joined = joined_expression(own, (package.licence for package in packages))
         if joined != own:
             yield SetLicenseExpression(expression=joined)
+
+
+def _unstated_licences(wheel: Wheel) -> Iterator[str]:
+    """Yield the licences directly in the dist-info folder that no `License-File` line names."""
+    present = {member.name for member in wheel.members}
+    for name in sorted(present):
+        path = name.removeprefix(f"{wheel.dist_info}/")
+        if (
+            "/" not in path
+            and is_licence(name, wheel.dist_info)
+            and path not in wheel.metadata.license_files
+            and f"{wheel.dist_info}/licenses/{path}" not in present
+        ):
+            yield path
 
 
 def joined_expression(own: str, others: Iterable[str | None]) -> str:

@@ -196,7 +196,8 @@ def _repaired(job: _Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan = _decide(job)
     planned = _planned(job, plan, Status.REPAIRED)
-    if _is_in_place(job, planned, plan.after.wheel.name):
+    in_place = _is_in_place(job, planned, plan.after.wheel.name)
+    if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
         return replace(_judged(job, plan, planned), output=job.path)
     job.progress("writing")
     pending, ways = _written(job, plan)
@@ -219,24 +220,38 @@ def _repaired(job: _Job) -> Outcome:
             return outcome
         if job.settings.normalize and _has_same_bytes(job.archive, pending):
             outcome = replace(outcome, status=Status.UNCHANGED, edits=())
-        return replace(outcome, output=pending.publish())
+        if not in_place:
+            return replace(outcome, output=pending.publish())
+        if outcome.status is Status.UNCHANGED:
+            return replace(outcome, output=job.path)
+        raise _replaces_itself(job)
 
 
 def _is_in_place(job: _Job, planned: Outcome, name: WheelName) -> bool:
-    """Return whether there is nothing to write: the wheel stays as it is, where it is.
+    """Return whether the output has the path of the wheel itself, which must then stay as it is.
 
-    Raises `OutputError` if the output would replace an input.
+    Raises `OutputError` if it will not, as far as that is known: with `normalize`, only what was
+    written shows whether it is the same. Also if the output would replace another input.
     """
     output = os.path.realpath(job.settings.wheel_dir / str(name))
-    is_itself = output == os.path.realpath(job.path)
-    if is_itself and planned.status is Status.UNCHANGED and not job.settings.verify:
+    if output == os.path.realpath(job.path):
+        if planned.status is not Status.UNCHANGED and not job.settings.normalize:
+            raise _replaces_itself(job)
         return True
-    if is_itself or output in job.inputs:
+    if output in job.inputs:
         raise OutputError(
             f"`{name}` would replace the wheel of that name, which is an input of this run",
             hint="choose another directory for the output: -w wheelhouse",
         )
     return False
+
+
+def _replaces_itself(job: _Job) -> OutputError:
+    other = "repaired" if job.settings.wheel_dir.name == "wheelhouse" else "wheelhouse"
+    return OutputError(
+        f"`{job.path.name}` keeps its name, and would replace itself in `{job.settings.wheel_dir}`",
+        hint=f"choose another directory for the output: -w {other} (an input is never replaced)",
+    )
 
 
 def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:

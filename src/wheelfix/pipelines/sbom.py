@@ -25,7 +25,7 @@ from wheelfix.host.provider_lookup import metadata_text
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.licences import Text
 from wheelfix.settings import Provider
-from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.dist_info import declared_licence, read_core_metadata
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
 
@@ -37,8 +37,6 @@ _EXTERNAL = "wheelfix:external"
 """The property of a component that is not in the wheel (CycloneDX 1.7 has a field for it)."""
 _LIBRARY = "wheelfix:library"
 """The property that names a library of such a component, as DT_NEEDED does."""
-_LONGEST_LICENCE = 100
-"""Letters of a licence's name; some write the whole text into the field."""
 
 
 class Library(NamedTuple):
@@ -563,7 +561,7 @@ def described(taken: ProvidedLibraries) -> Expected:
         version=provider.version,
         file=wheel.name if wheel else "",
         sha256=_sha256(wheel) if wheel else "",
-        licence=_declared_licence(_metadata(provider, wheel)),
+        licence=declared_licence(read_core_metadata(_metadata(provider, wheel))),
     )
 
 
@@ -582,16 +580,3 @@ def _metadata(provider: Provider, wheel: Path | None) -> str:
         return metadata.distribution(provider.name).read_text("METADATA") or ""
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _declared_licence(text: str) -> str | None:
-    """Return the licence in METADATA (PEP 639, and its predecessors), if it is a mere name."""
-    fields = read_core_metadata(text).fields
-    texts = [text for name in ("license-expression", "license") for n, text in fields if n == name]
-    known = next((text for text in texts if 0 < len(text) <= _LONGEST_LICENCE), None)
-    classifiers = [
-        value.rpartition(" :: ")[2]
-        for name, value in fields
-        if name == "classifier" and value.startswith("License :: ")
-    ]
-    return known or "; ".join(classifiers) or None

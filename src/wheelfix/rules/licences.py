@@ -3,14 +3,27 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
+from wheelfix.budget import Budget
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel, is_licence
+
+_PROSE = frozenset(
+    {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
+)
+"""Names of libraries, without `lib`, that are words of licences: they name no library."""
+_HASH = re.compile(r"-[0-9a-f]{8}")
+_WORD = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_PART = re.compile(r"[a-z]+|[0-9]+|[-_.]")
 
 
 @rule("WF525", "no-licence-text", Severity.INFO)
@@ -19,8 +32,9 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for the licence of each library in a folder of grafted libraries: the SBOM names a text
-    that is in the wheel, or a licence text in `*.dist-info` names the library, as numpy's does with
-    `Files: numpy.libs/libgfortran*.so`.
+    that is in the wheel, or a licence text in `*.dist-info` names the library, or the project that
+    builds it, in its own name (`LICENSE.zeromq.txt`) or anywhere in the text, as numpy's does with
+    `Files: numpy.libs/libgfortran*.so`. WebP's licence covers `libwebpmux` and `libsharpyuv`.
 
     ## Why is this bad?
     Who publishes the wheel distributes the library. Nearly all licences, MIT, BSD, LGPL and GPL,
@@ -44,12 +58,17 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
     if not vendored:
         return
     stated = set(_members_with_text(wheel))
+    names = {
+        member: _names(posixpath.basename(member)) for member in vendored if member not in stated
+    }
     texts = [
-        text.lower() for name, text in wheel.texts.items() if is_licence(name, wheel.dist_info)
+        f"{name.removeprefix(wheel.dist_info)}\n{text}".lower()
+        for name, text in wheel.texts.items()
+        if is_licence(name, wheel.dist_info)
     ]
-    for member in vendored:
-        name = _name(posixpath.basename(member))
-        if member not in stated and not any(map(name.search, texts)):
+    named = _named({*chain(*names.values())}, texts, context.budget)
+    for member, own in names.items():
+        if named.isdisjoint(own):
             yield Hit(
                 message="no licence text in the wheel is known to be that of this library",
                 member=member,
@@ -58,17 +77,58 @@ def no_licence_text(context: Context) -> Iterator[Hit]:
             )
 
 
-def _name(file: str) -> re.Pattern[str]:
-    """Return what a licence text may call a library: `libscipy_openblas*`, or `Xau` for libXau.
+def _names(file: str) -> frozenset[str]:
+    """Return what a licence text may call a library: its file, its own name, or its project's.
 
-    A library of a build dependency may have been grafted twice, with a hash of each time.
+    In lower case and without what follows a `+`. For `libwebpmux-8fb1c9f6.so.3`: `libwebpmux`,
+    `webpmux`, `webp`, `libwebp`. A library of a build dependency may have been grafted twice, with
+    a hash of each time.
     """
-    stem = re.sub(r"(?:-[0-9a-f]{8})+\Z", "", file.partition(".so")[0])
-    stem = re.sub(r"[-_.0-9]+\Z", "", stem) or stem
-    bare = stem.removeprefix("lib")
-    words = [stem, *([bare] if len(bare) > 2 else [])]
-    found = "|".join(map(re.escape, words))
-    return re.compile(rf"(?<![a-z0-9])(?:{found})", re.IGNORECASE)
+    stem = file.partition(".so")[0]
+    while _HASH.fullmatch(stem[-9:]):
+        stem = stem[:-9]
+    name = (stem.rstrip("-_.0123456789") or stem).partition("+")[0].lower()
+    projects = [project for project, globs in _projects() if _is_one_of(stem, globs)]
+    own = name.removeprefix("lib")
+    known = len(own) > 2 and own not in _PROSE
+    found = {name, *([own] if known else []), *projects, *(f"lib{word}" for word in projects)}
+    return frozenset(found)
+
+
+def _named(names: Collection[str], texts: Iterable[str], budget: Budget) -> set[str]:
+    """Return those of `names` that are words of `texts`; a number may follow, as in `png16`.
+
+    In time that does not grow with the number of names. Raises `BudgetError` if it takes too long.
+    """
+    parts_of = {name: _PART.findall(name) for name in names}
+    firsts = {parts[0] for parts in parts_of.values() if parts}
+    longest = max((len(parts) for parts in parts_of.values()), default=0)
+    found: set[str] = set()
+    for text in texts:
+        found.update(name for name in names if " " in name and name in text)
+        for word in {*_WORD.findall(text)}:
+            parts = ["", *_PART.findall(word), ""]
+            starts = [at for at, part in enumerate(parts) if part in firsts]
+            for start in starts:
+                budget.spend(longest, "the words of its licences")
+                if parts[start - 1].isalnum():
+                    continue
+                for end in range(start + 1, min(start + longest + 1, len(parts))):
+                    if not parts[end].isalpha():
+                        found.add("".join(parts[start:end]))
+    return found.intersection(names)
+
+
+def _is_one_of(stem: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(stem, f"lib{glob}") for glob in globs)
+
+
+@cache
+def _projects() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the projects with libraries of other names, each with patterns of these names."""
+    text = read_text("wheelfix.rules", "library-projects.txt")
+    rows = (line.partition(": ") for line in text.splitlines() if line[0] != "#")
+    return tuple((project, tuple(globs.split())) for project, _, globs in rows)
 
 
 def _members_with_text(wheel: Wheel) -> Iterator[str]:

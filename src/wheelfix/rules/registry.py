@@ -90,8 +90,8 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-ARCHIVE_RULES = rules_in(Rule, metadata, index, installed_files, leftovers, size)
-"""Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
+ARCHIVE_RULES = rules_in(Rule, metadata, entry_points, index, installed_files, leftovers, size)
+"""Rules about the zip, RECORD, metadata and entry points: for the wheels of every system."""
 
 TARGET_RULES = rules_in(Rule, target_machines)
 """Rules about the machines of `--target`."""

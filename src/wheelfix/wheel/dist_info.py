@@ -92,6 +92,8 @@ MAX_FIELDS = 20_000
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
 _LICENSE_FILE = "License-File"
+_LONGEST_LICENCE = 100
+"""Letters of a licence's name; some write the whole text into the field."""
 _EXPRESSION = "License-Expression"
 _VERSION_FIELD = "Metadata-Version"
 _FIRST_WITH_LICENSES = "2.4"
@@ -152,6 +154,18 @@ def with_license_expression(metadata: Metadata, expression: str) -> Metadata:
 def license_expression(metadata: Metadata) -> str | None:
     """Return the `License-Expression` of METADATA."""
     return _one(metadata.fields, _EXPRESSION.lower())
+
+
+def declared_licence(metadata: Metadata) -> str | None:
+    """Return the licence in METADATA (PEP 639, and its predecessors), if it is a mere name."""
+    texts = (*_all(metadata.fields, _EXPRESSION.lower()), *_all(metadata.fields, "license"))
+    known = next((text for text in texts if 0 < len(text) <= _LONGEST_LICENCE), None)
+    classifiers = [
+        value.rpartition(" :: ")[2]
+        for value in _all(metadata.fields, "classifier")
+        if value.startswith("License :: ")
+    ]
+    return known or "; ".join(classifiers) or None
 
 
 _Fields = tuple[tuple[str, str], ...]
