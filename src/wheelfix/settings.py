@@ -494,6 +494,12 @@ class Settings:
         flag="--keep-name",
         metavar="GLOB",
     ).default(())
+    include: tuple[str, ...] = Setting(
+        "Graft this library, which code opens by name, and what it needs, under that name; "
+        "repeatable.",
+        group=Group.GRAFT,
+        metavar="LIBRARY",
+    ).default(())
     prune_needed: PruneNeeded = Setting(
         "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
     ).default(PruneNeeded.SAFE)

@@ -1,13 +1,20 @@
 """Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
 
-import json
 import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
-from typing import Any, cast
 
-from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
+from wheelfix.analysis.opened_libraries import (
+    grafted_as,
+    libraries_called,
+    noted_names,
+    opened_by_path,
+    openings,
+    place_of,
+    present,
+)
+from wheelfix.analysis.preload_plan import opened_by_shims
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
@@ -16,7 +23,6 @@ from wheelfix.loader.target_machines import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.rules.sonames import grafted_as, libraries_called
 from wheelfix.settings import matches_any
 from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import original_name
@@ -67,13 +73,15 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     opened = list(openings(wheel))
+    shimmed = opened_by_shims(wheel) if opened else {}
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
     for source, opening in opened:
         match opening.where:
             case LookupPlace.SOURCE:
                 yield from _missing_path(context, source, opening, files)
             case LookupPlace.SEARCH:
-                yield from _missing_name(context, source, opening)
+                if opening.name not in {*context.included, *shimmed.get(source, ())}:
+                    yield from _missing_name(context, source, opening)
             case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening)
             case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
@@ -222,7 +230,7 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
         for name in context.dependents
         if name not in context.shipped and not may_come_from_platform(name)
     }
-    spared = (*context.settings.keep_names, *context.settings.exclude)
+    spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
         if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
@@ -272,32 +280,19 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         for note in elf.dlopen_notes:
-            for names, priority in _noted(note):
+            for names, priority in noted_names(note):
                 yield from _unfound(context, member, names, priority)
-
-
-def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield alternative names of a library, with the priority; malformed entries are left out."""
-    try:
-        entries: object = json.loads(note)
-    except (ValueError, RecursionError):
-        return
-    for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
-        if isinstance(entry, dict):
-            table = cast("dict[str, Any]", entry)
-            names = table.get("soname")
-            if isinstance(names, list):
-                shown = tuple(str(name) for name in cast("list[object]", names))
-                yield shown, str(table.get("priority", "recommended"))
 
 
 def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
     wheel = context.wheel
+    if any(context.included.get(name) for name in names):
+        return  # WF322 judges these
     context.budget.spend(2 * len(names) * len(wheel.elfs), "the dlopen notes", member)
     mine = [m for n in names for m in (*grafted_as(wheel, n), *libraries_called(wheel, n))]
     if not mine or any(may_come_from_platform(name) for name in names):
         return
-    if any(_opens(context, member, name) for name in names):
+    if any(finds_by_name(context, member, name) for name in names):
         return
     yield Hit(
         message=f"opens {join_some(names, 3)} by its dlopen note, but does not find the "
@@ -310,8 +305,8 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
     )
 
 
-def _opens(context: Context, member: str, name: str) -> bool:
-    """Return whether `member`, once loaded, finds `name` in every layout that installs it."""
+def finds_by_name(context: Context, member: str, name: str) -> bool:
+    """Return whether `member`, once loaded, opens `name` in every layout that installs it."""
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:
