@@ -419,6 +419,20 @@ def test_another_required_version(
     assert "coming" not in said
 
 
+def test_paths_in_include_are_relative_to_the_file_and_names_are_names(tmp_path: Path) -> None:
+    below = tmp_path / "sub"
+    below.mkdir()
+    text = '[tool.wheelfix]\ninclude = ["libx.so.1", "lib/liby.so", "/opt/libz.so"]\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    configuration = read_configuration(below, tmp_path / "pyproject.toml")
+    (layer,) = configuration.layers
+    assert layer.over(Settings()).include == (
+        "libx.so.1",
+        f"{tmp_path}/lib/liby.so",
+        "/opt/libz.so",
+    )
+
+
 def test_the_baseline_is_relative_to_the_file(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "baseline = 'known.json'\n")
     (tmp_path / "sub").mkdir()

@@ -115,22 +115,18 @@ PURE: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("tag", [f"py3-none-linux_{MACHINE}", "py3-none-any"])
-@pytest.mark.parametrize("files", PURE.values(), ids=PURE)
-def test_python_code_opens_the_included_library(
-    tmp_path: Path, sdk: Path, files: dict[str, Any], tag: str
-) -> None:
+@pytest.mark.parametrize("opener", PURE)
+def test_python_code_opens_the_included_library(tmp_path: Path, sdk: Path, opener: str) -> None:
+    tag = "py3-none-any" if "import" in opener else f"py3-none-linux_{MACHINE}"
+    files = PURE[opener]
     path = make_wheel(tmp_path / "dist", tag=tag, files=files, root_is_purelib="any" in tag)
-    before = imported(path, tmp_path / "before")
-    assert NAME in before
     outcome = repaired(path, tmp_path / "out", sdk, NAME)
     assert outcome.status is Status.REPAIRED, outcome
     assert outcome.output
     assert outcome.after
     assert any("manylinux" in platform for platform in outcome.after.name.platforms)
-    assert not outcome.after.root_is_purelib or "any" not in tag
-    by_path = "by path" in next(k for k, v in PURE.items() if v is files)
-    place = f"demo/lib/{NAME}" if by_path else f"demo.libs/{NAME}"
+    assert not outcome.after.root_is_purelib
+    place = f"demo/lib/{NAME}" if "by path" in opener else f"demo.libs/{NAME}"
     assert outcome.grafted[0].member == place
     assert len(outcome.grafted) == 2
     shutil.rmtree(sdk)
@@ -234,6 +230,15 @@ def test_a_top_level_module_cannot_open_it_by_name(tmp_path: Path, sdk: Path) ->
     assert "Path(__file__)" in (found.hint or "")
 
 
+def test_code_that_handles_a_missing_library_is_no_error(tmp_path: Path, sdk: Path) -> None:
+    source = f"import ctypes\ntry:\n    ctypes.CDLL('{NAME}')\nexcept OSError:\n    pass\n"
+    files = {**native_files(tmp_path), "other.py": source}
+    outcome = repaired(make_wheel(tmp_path, tag=TAG, files=files), tmp_path / "out", sdk, NAME)
+    assert outcome.output, outcome
+    (found,) = (f for f in outcome.remaining if f.code == "WF322")
+    assert (found.member, found.severity) == ("other.py", Severity.WARNING)
+
+
 def test_the_hint_of_what_is_outside_can_be_pasted(tmp_path: Path, sdk: Path) -> None:
     note = NOTE.replace(NAME, "libwfdep.so.2")
     files = {**native_files(tmp_path, note + OPENER), "demo/other.py": BY_NAME}
@@ -249,7 +254,22 @@ def test_the_hint_of_what_is_outside_can_be_pasted(tmp_path: Path, sdk: Path) ->
     assert "WF321" not in {f.code for f in including.remaining}
 
 
-SYSTEM = ("libc.so.6", "libcuda.so.1", "libX11.so.6", "libpython3.so", "foo.dll", "libfoo.dylib")
+SYSTEM = (
+    "libc.so.6",
+    "libm.so",
+    "libcuda.so.1",
+    "libX11.so.6",
+    "libpython3.so",
+    "foo.dll",
+    "libfoo.dylib",
+)
+
+
+def test_a_path_to_what_is_not_there_names_include(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path, tag=TAG, files={**native_files(tmp_path), "demo/b.py": BY_PATH})
+    outcome = repaired(path, tmp_path / "out", None)
+    (found,) = (f for f in outcome.remaining if f.code == "WF317")
+    assert f'`include = ["{NAME}"]`' in (found.hint or "")
 
 
 @pytest.mark.parametrize("name", SYSTEM)

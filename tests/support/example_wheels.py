@@ -68,6 +68,8 @@ def example_wheels(folder: Path) -> None:
         "solver-1.0.data/data/share/solver/libsolver.so": solver,
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
+    opener = 'import ctypes\n\nlibrary = ctypes.CDLL("libfoo.so.1")\n'
+    make_wheel(dist / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
     _musl_wheel(folder)
     _environment(folder / ".venv", foo)
 

@@ -14,7 +14,7 @@ from wheelfix.analysis.providers import never_bundled, provider_of
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import entries_between, split
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES
 from wheelfix.rules.bundled_search_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -82,8 +82,10 @@ def _is_outside(context: Context, name: str) -> bool:
     wheel, settings = context.wheel, context.settings
     if not is_library_name(name) or "/" in name or name in context.included:
         return False
-    if may_come_from_platform(name) or libc_of(name) or name.startswith("libpython"):
+    if libc_of(name) or name.startswith("libpython"):
         return False
+    if any(known == name or known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES):
+        return False  # `libm.so` is the link to it, for the linker
     if name in context.dependents or never_bundled(name) or matches_any(name, settings.exclude):
         return False
     if provider_of(name, settings.provider) is not None:
@@ -117,7 +119,7 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: a search path entry is added last, in wheels for musl also a DT_NEEDED entry, because musl
     does not use the search path of the object that calls `dlopen`. For Python sources, a preload
-    shim is written, as for WF108.
+    shim is written, as for WF108. It is a warning if code handles that no such library is found.
     """
     for name, libraries in context.included.items():
         if not libraries:
@@ -212,4 +214,10 @@ def _by_sources(context: Context) -> Iterator[Hit]:
             entry=names[0],
             hint=f'open it by its path: `CDLL(str(Path(__file__).parent / "{names[0]}"))`; '
             "`include` then puts it there",
+            severity=None if _is_sure(context, source, names) else Severity.WARNING,
         )
+
+
+def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool:
+    """Return whether `source` opens one of `names` without a handler of its failure."""
+    return any(opening.sure and opening.name in names for opening in context.wheel.openings[source])

@@ -25,6 +25,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import counted, join_some
+from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
@@ -65,6 +66,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The build installs the library elsewhere. **Solution**: use the same path in the build and the
       code.
+    - It is a library of the build machine. **Solution**: `include = ["libx.so"]` grafts it there.
     - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
     - `find_library`, which searches only the system. **Solution**: as above.
 
@@ -107,12 +109,15 @@ def _missing_path(
     if any(filter_names(files, glob) for glob in wanted):
         return
     name = posixpath.basename(place[1])
+    near = _elsewhere(wheel, name)
+    is_graftable = is_library_name(name) and not near
     yield Hit(
         message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
         member=source,
         entry=opening.name,
-        notes=_elsewhere(wheel, name),
-        hint="use the same path in the build and the code",
+        notes=near,
+        hint="use the same path in the build and the code"
+        + (f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]' * is_graftable),
         severity=_graded(opening),
     )
 
