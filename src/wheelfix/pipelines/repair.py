@@ -39,7 +39,7 @@ from wheelfix.pipelines.licences import (
     licence_edits,
     licence_texts,
 )
-from wheelfix.pipelines.repair_notes import graft_notes, record_notes
+from wheelfix.pipelines.repair_notes import graft_notes, record_notes, required_notes
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
     breaks_by_stage,
@@ -122,7 +122,10 @@ def repair_with(  # noqa: PLR0913 - what `repair` takes, and two values of the w
         progress("reading")
         refuse_other_platform(path.name, settings.plat)
         with open_wheel(path) as archive, scratch() as workdir:
-            settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
+            found = HostLibraries(archive=archive, settings=settings, environ=environ)
+            settings = with_providers(
+                settings, Path(environ.get("PWD", "")), archive.wheel, found.host
+            )
             job = _Job(
                 path=path,
                 archive=archive,
@@ -357,7 +360,7 @@ def _decide(job: _Job) -> _Plan:
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
         grafted=tuple(_origins(libraries, packages, stripped, late)),
-        messages=graft.messages,
+        messages=(*graft.messages, *required_notes(graft.libraries, packages, stripped)),
     )
 
 

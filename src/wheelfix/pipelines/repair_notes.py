@@ -1,8 +1,12 @@
 """Messages about a graft: libraries left out, or that could be; corrected RECORD entries."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-from wheelfix.analysis.providers import provider_of, provider_options
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.providers import provider_of, provider_options, requirements_on
+from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
 from wheelfix.wheel.grafted_name import unhashed
@@ -69,4 +73,20 @@ def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
             yield (
                 f"`{library.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "
                 "would leave it to that wheel"
+            )
+
+
+def required_notes(
+    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+) -> Iterator[str]:
+    """Yield a message for each grafted library of a distribution that METADATA requires."""
+    for library in libraries:
+        package = packages.get(library.host.source)
+        if package is None or package.type != "pypi":
+            continue
+        name = canonicalize_name(package.name)
+        if requirements_on(wheel, name):
+            yield (
+                f"`{library.original}` is grafted, though METADATA requires {name}, which has it: "
+                f"`--provider {name}`, or `--provider auto`, would leave it there"
             )
