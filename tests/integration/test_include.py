@@ -230,6 +230,16 @@ def test_a_top_level_module_cannot_open_it_by_name(tmp_path: Path, sdk: Path) ->
     assert "Path(__file__)" in (found.hint or "")
 
 
+def test_no_single_path_leads_from_the_package_to_the_library(tmp_path: Path, sdk: Path) -> None:
+    """The package goes to purelib, and the library to platlib."""
+    files = {f"demo-1.0.data/purelib/demo/{n}.py": t for n, t in (("__init__", ""), ("a", BY_NAME))}
+    path = make_wheel(tmp_path, tag=f"py3-none-linux_{MACHINE}", files=files)
+    outcome = repaired(path, tmp_path / "out", sdk, NAME)
+    assert errors(outcome) == ["WF322"]
+    (found,) = (f for f in outcome.remaining if f.severity is Severity.ERROR)
+    assert "no single relative path" in found.message
+
+
 def test_code_that_handles_a_missing_library_is_no_error(tmp_path: Path, sdk: Path) -> None:
     source = f"import ctypes\ntry:\n    ctypes.CDLL('{NAME}')\nexcept OSError:\n    pass\n"
     files = {**native_files(tmp_path), "other.py": source}

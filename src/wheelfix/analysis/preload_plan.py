@@ -160,29 +160,33 @@ def plan_own_preloads(
     modules = {source: name for source in needs if (name := module_name(source, wheel)) is not None}
     hooks = {} if never else _hooks(wheel, modules)
     schemes = [scheme for layout in layouts for scheme in layout.schemes]
+    outside = {source: never or f"it {_NO_PACKAGE}" for source in needs if source not in hooks}
     opened: dict[str, dict[str, _Opened]] = {}
     for source, hook in hooks.items():
-        for library in needs[source]:
-            place = split(posixpath.dirname(libraries[library]), wheel)
-            entries = entries_between(hook.init, place, wheel, schemes)
-            if len(entries) == 1:
-                folder = entries[0].removeprefix("$ORIGIN").removeprefix("/") or "."
-                own = Source(distribution="", requirement="", scheme=OWN, folder=folder)
-                opened.setdefault(source, {})[library] = _Opened(source=own, library=None)
-    hooks = {
-        source: hook
-        for source, hook in hooks.items()
-        if len(opened.get(source, ())) == len(needs[source])
-    }
+        places = [split(posixpath.dirname(libraries[name]), wheel) for name in needs[source]]
+        entries = [entries_between(hook.init, place, wheel, schemes) for place in places]
+        if any(len(ways) != 1 for ways in entries):
+            outside[source] = "no single relative path leads there in all install schemes"
+            continue
+        opened[source] = {
+            name: _Opened(source=_own_source(entry), library=None)
+            for name, (entry,) in zip(needs[source], entries, strict=True)
+        }
     return PreloadPlan(
         needs=needs,
         entry_modules={source: (source,) for source in needs},
-        hooks=hooks,
-        outside={source: never or f"it {_NO_PACKAGE}" for source in needs if source not in hooks},
-        before={source: needs[source] for source in hooks},
-        wanted_shims=_wanted_shims(hooks, opened),
+        hooks={source: hooks[source] for source in opened},
+        outside=outside,
+        before={source: needs[source] for source in opened},
+        wanted_shims=_wanted_shims({source: hooks[source] for source in opened}, opened),
         present_shims=dict(_present_shims(wheel)),
     )
+
+
+def _own_source(entry: str) -> Source:
+    """Return the folder of the search path entry `entry` of a package's `__init__.py`."""
+    folder = entry.removeprefix("$ORIGIN").removeprefix("/") or "."
+    return Source(distribution="", requirement="", scheme=OWN, folder=folder)
 
 
 def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> dict[str, tuple[str, ...]]:

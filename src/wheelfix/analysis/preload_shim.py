@@ -28,7 +28,7 @@ from wheelfix.wheel.model import PRELOAD
 OWN = "package"
 """The key in place of an install scheme path for a folder relative to the shim's package."""
 _HOOK = f"from . import {PRELOAD}"
-_WHY = "  # noqa: F401 - opens libraries of other wheels; written by wheelfix"
+_WHY = "  # noqa: F401 - opens libraries before their use; written by wheelfix"
 _BOM = b"\xef\xbb\xbf"
 _LARGEST = 2**20
 _DOCSTRING = '''\

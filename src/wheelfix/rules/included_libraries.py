@@ -21,7 +21,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.preload import shim_edits
 from wheelfix.rules.python_openings import finds_by_name
 from wheelfix.rules.rule import rule
-from wheelfix.settings import DataLibraries, matches_any
+from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some
 from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.edits import AddNeeded
@@ -47,7 +47,8 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The library should come with the package. **Solution**: `include = ["libmagic.so.1"]`.
-    - It is optional, or belongs to the user's machine. **Solution**: nothing to do; or `exclude`.
+    - It is optional, or belongs to the user's machine. **Solution**: nothing to do; or ignore the
+      rule, with a reason.
 
     ## Fix safety
     Not fixed: only the project knows whether users should have its copy.
@@ -79,16 +80,16 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
 
 def _is_outside(context: Context, name: str) -> bool:
     """Return whether `name` is that of a library that could be grafted, and is not."""
-    wheel, settings = context.wheel, context.settings
+    wheel = context.wheel
     if not is_library_name(name) or "/" in name or name in context.included:
         return False
     if libc_of(name) or name.startswith("libpython"):
         return False
     if any(known == name or known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES):
         return False  # `libm.so` is the link to it, for the linker
-    if name in context.dependents or never_bundled(name) or matches_any(name, settings.exclude):
+    if name in context.dependents or never_bundled(name):
         return False
-    if provider_of(name, settings.provider) is not None:
+    if provider_of(name, context.settings.provider) is not None:
         return False
     context.budget.spend(2 * len(wheel.elfs), "the libraries that are opened by name")
     return not (libraries_called(wheel, name) or grafted_as(wheel, name))
