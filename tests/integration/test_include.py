@@ -103,6 +103,19 @@ def errors(outcome: Outcome) -> list[str]:
     return [found.code for found in outcome.remaining if found.severity is Severity.ERROR]
 
 
+ROUNDABOUT = f"""
+import ctypes
+from ctypes.util import find_library
+def candidates():
+    yield find_library("wfinc")
+    yield from ["{NAME}"]
+def load():
+    for name in candidates():
+        if name is not None:
+            return ctypes.CDLL(name)
+value = load().inc
+"""
+"""As python-magic opens libmagic: what reaches the call is not followed."""
 PURE: Mapping[str, Mapping[str, str]] = {
     "ctypes, on import": {"demo/__init__.py": BY_NAME},
     "ctypes, in a function": {"demo/__init__.py": LAZILY},
@@ -110,6 +123,10 @@ PURE: Mapping[str, Mapping[str, str]] = {
         "demo/__init__.py": "from demo.sub.inner import value\n",
         "demo/sub/__init__.py": "",
         "demo/sub/inner.py": BY_NAME,
+    },
+    "ctypes, roundabout, on import": {
+        "demo/__init__.py": "from demo.loader import value\n",
+        "demo/loader.py": ROUNDABOUT,
     },
     "ctypes, by path": {"demo/__init__.py": BY_PATH},
 }
@@ -209,7 +226,7 @@ def test_a_name_that_no_code_opens_is_reported(tmp_path: Path, sdk: Path) -> Non
     outcome = repaired(path, tmp_path / "out", sdk, "libwfelse.so")
     assert outcome.output, outcome
     (named,) = (f for f in outcome.remaining if f.code == "WF322")
-    assert "no code of the wheel names it" in named.message
+    assert "no code names it" in named.message
     assert named.severity is Severity.WARNING
 
 
@@ -226,7 +243,31 @@ def test_a_top_level_module_cannot_open_it_by_name(tmp_path: Path, sdk: Path) ->
     outcome = repaired(path, tmp_path / "out", sdk, NAME)
     assert errors(outcome) == ["WF322"], outcome
     (found,) = (f for f in outcome.remaining if f.severity is Severity.ERROR)
-    assert "`__init__.py`" in found.message
+    assert "`demo.py`: it is in no package with an `__init__.py`" in found.notes[0]
+    assert "Path(__file__)" in (found.hint or "")
+
+
+UNFOUND = {
+    "as libarchive-c": (
+        "py3",
+        "find_library",
+        BY_NAME.replace(f"'{NAME}'", "find_library('wfinc')"),
+    ),
+    "as python-magic": ("py2.py3", "Python 2", ROUNDABOUT),
+}
+
+
+@pytest.mark.parametrize("case", UNFOUND)
+def test_what_no_code_can_find_is_not_published(tmp_path: Path, sdk: Path, case: str) -> None:
+    python, why, source = UNFOUND[case]
+    source = f"from ctypes.util import find_library\n{source}"
+    path = make_wheel(tmp_path, tag=f"{python}-none-any", files={"demo/__init__.py": source})
+    outcome = repaired(path, tmp_path / "out", sdk, NAME)
+    assert outcome.status is Status.REJECTED
+    assert errors(outcome) == ["WF322"]
+    (found,) = (f for f in outcome.remaining if f.severity is Severity.ERROR)
+    assert "no code of the wheel can find it" in found.message
+    assert any(why in note for note in found.notes)
     assert "Path(__file__)" in (found.hint or "")
 
 
@@ -237,7 +278,7 @@ def test_no_single_path_leads_from_the_package_to_the_library(tmp_path: Path, sd
     outcome = repaired(path, tmp_path / "out", sdk, NAME)
     assert errors(outcome) == ["WF322"]
     (found,) = (f for f in outcome.remaining if f.severity is Severity.ERROR)
-    assert "no single relative path" in found.message
+    assert "no single relative path" in found.notes[0]
 
 
 def test_code_that_handles_a_missing_library_is_no_error(tmp_path: Path, sdk: Path) -> None:
@@ -341,4 +382,4 @@ def test_on_musl_python_cannot_open_it_by_name(tmp_path: Path) -> None:
     outcome = repaired(path, tmp_path / "out", None, NAME)
     (found,) = (f for f in outcome.remaining if f.severity is Severity.ERROR)
     assert found.code == "WF322"
-    assert "musl" in found.message
+    assert "musl" in found.notes[0]

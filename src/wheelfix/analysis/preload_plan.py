@@ -142,17 +142,26 @@ def plan_preloads(
 
 
 def plan_own_preloads(
-    wheel: Wheel, libraries: Mapping[str, str], layouts: Iterable[Layout]
+    wheel: Wheel,
+    libraries: Mapping[str, str],
+    mentions: Mapping[str, Iterable[str]],
+    layouts: Iterable[Layout],
 ) -> PreloadPlan:
     """Plan the shims for the Python sources that open libraries of their own wheel by name.
 
-    `libraries` are members by the names to open. A bare name is searched for as the module of
-    `ctypes` searches, so never in the wheel; but a loaded library with that SONAME is used.
+    `libraries` are members by the names to open, and `mentions` the members with such a name as a
+    string: it may reach the call in a way that is not followed. A bare name is searched for as the
+    module of `ctypes` searches, so never in the wheel; but a loaded library with that SONAME is
+    used.
     """
     found: dict[str, dict[str, None]] = {}
     for source, opening in openings(wheel):
         if opening.where is LookupPlace.SEARCH and opening.name in libraries:
             found.setdefault(source, {})[opening.name] = None
+    for library in libraries:
+        for member in mentions.get(library, ()):
+            if member.endswith(".py") and not member.endswith(f"/{PRELOAD}.py"):
+                found.setdefault(member, {})[library] = None
     if not found:
         return PreloadPlan()
     needs = {source: tuple(names) for source, names in found.items()}
@@ -282,7 +291,7 @@ def _reason_for_none(wheel: Wheel) -> str | None:
     if Libc.MUSL in libcs | promised_libcs(wheel.name.platforms):
         return _MUSL
     if any(python.startswith(("py2", "cp2", "pp2")) for python in wheel.name.pythons):
-        return "Python 2 cannot run it"
+        return "the tags allow Python 2, which cannot run a shim"
     return None
 
 

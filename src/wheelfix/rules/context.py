@@ -204,7 +204,8 @@ class Context:
             for name, some in self.included.items()
         }
         libraries = {name: member for name, member in known.items() if member is not None}
-        return plan_own_preloads(self.wheel, libraries, self.layouts)
+        mentions = self.definitions.mentions({*libraries}) if self.definitions else {}
+        return plan_own_preloads(self.wheel, libraries, mentions, self.layouts)
 
     def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""

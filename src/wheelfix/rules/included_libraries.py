@@ -101,8 +101,9 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Checks the code that opens a library of `include` by name: objects with the name in
-    `.note.dlopen` or in their data, and Python sources. An object must find it by its own search
-    path. A Python source must be in a package with a shim that opens the library by its path first.
+    `.note.dlopen` or in their data, and Python sources that open it or have the name as a string.
+    An object must find it by its own search path. A Python source must be in a package with a shim
+    that opens the library by its path first.
 
     ## Why is this bad?
     `dlopen` and `ctypes.CDLL` fail, or open another copy on the user's machine. `ctypes` never
@@ -122,27 +123,69 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
     does not use the search path of the object that calls `dlopen`. For Python sources, a preload
     shim is written, as for WF108. It is a warning if code handles that no such library is found.
     """
+    preloads = context.own_preloads
+    lost: dict[str, list[str]] = {}
     for name, libraries in context.included.items():
         if not libraries:
             continue  # not repaired yet
         objects = _opening_objects(context, name, libraries)
         for member in objects:
             yield from _by_object(context, member, name, libraries[0])
-        sources = [s for s, opening in openings(context.wheel) if _names(opening.name, name)]
-        if not objects and not sources and name not in context.dependents:
+        shimmed = any(name in names for names in preloads.before.values())
+        by_path = any(opened_by_path(context.wheel, library) for library in libraries)
+        if objects or shimmed or by_path or name in context.dependents:
+            continue
+        lost[name] = list(_why_lost(context, name))
+        yield Hit(
+            message=f"is included as `{name}`, "
+            + ("but no code of the wheel can find it" if lost[name] else "but no code names it"),
+            member=libraries[0],
+            entry=name,
+            notes=tuple(lost[name]),
+            hint=_BY_PATH.format(name)
+            if lost[name]
+            else "check the name: it must be the one that the code opens",
+            severity=None if lost[name] else Severity.WARNING,
+        )
+    yield from _unshimmed(context)
+    for source, why in preloads.outside.items():
+        names = [name for name in preloads.needs[source] if name not in lost]
+        if names and (sure := _is_sure(context, source, names)) is not None:
             yield Hit(
-                message=f"is included as `{name}`, but no code of the wheel names it",
-                member=libraries[0],
-                entry=name,
-                hint="check the name: it must be the one that the code opens",
-                severity=Severity.WARNING,
+                message=f"opens {join_some(names)} by name, and no shim can open the wheel's "
+                f"library before: {why}",
+                member=source,
+                entry=names[0],
+                hint=_BY_PATH.format(names[0]),
+                severity=None if sure else Severity.WARNING,
             )
-    yield from _by_sources(context)
 
 
-def _names(opened: str, name: str) -> bool:
-    """Return whether code that opens `opened`, perhaps by `find_library`, means `name`."""
-    return posixpath.basename(opened) == name or name.startswith(f"lib{opened}.so")
+_BY_PATH = (
+    'open it by its path: `CDLL(str(Path(__file__).parent / "{}"))`; `include` then puts it there'
+)
+
+
+def _why_lost(context: Context, name: str) -> Iterator[str]:
+    """Yield for each Python source that means `name` why it does not find the library."""
+    preloads = context.own_preloads
+    for source, why in preloads.outside.items():
+        if name in preloads.needs[source]:
+            yield f"`{source}`: {why}"
+    for source, opening in openings(context.wheel):
+        if opening.where is LookupPlace.FIND and name.startswith(f"lib{opening.name}.so"):
+            yield f"`{source}`: line {opening.line}: `find_library` searches only the system"
+
+
+def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool | None:
+    """Return whether `source` opens one of `names` without a handler of its failure.
+
+    None if it is not known to open one, or finds all of them because it opens them by path first.
+    """
+    wheel, included = context.wheel, context.included
+    found = [opening for opening in wheel.openings.get(source, ()) if opening.name in names]
+    loaded = all(any(opened_by_path(wheel, library) for library in included[n]) for n in names)
+    return None if loaded or not found else any(opening.sure for opening in found)
 
 
 def _opening_objects(context: Context, name: str, libraries: Sequence[str]) -> list[str]:
@@ -186,7 +229,8 @@ def _by_object(context: Context, member: str, name: str, library: str) -> Iterat
     )
 
 
-def _by_sources(context: Context) -> Iterator[Hit]:
+def _unshimmed(context: Context) -> Iterator[Hit]:
+    """Yield a hit for each package that lacks a shim."""
     preloads = context.own_preloads
     for init, sources in preloads.lacking.items():
         opened = dict.fromkeys(name for source in sources for name in preloads.before[source])
@@ -200,25 +244,3 @@ def _by_sources(context: Context) -> Iterator[Hit]:
                 edits=tuple(shim_edits(context, init)),
             ),
         )
-    for source, why in preloads.outside.items():
-        names = preloads.needs[source]
-        if all(
-            opened_by_path(context.wheel, library)
-            for name in names
-            for library in context.included[name][:1]
-        ):
-            continue  # once loaded, a library is found by its SONAME
-        yield Hit(
-            message=f"opens {join_some(names)} by name, and no shim can open the wheel's library "
-            f"before: {why}",
-            member=source,
-            entry=names[0],
-            hint=f'open it by its path: `CDLL(str(Path(__file__).parent / "{names[0]}"))`; '
-            "`include` then puts it there",
-            severity=None if _is_sure(context, source, names) else Severity.WARNING,
-        )
-
-
-def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool:
-    """Return whether `source` opens one of `names` without a handler of its failure."""
-    return any(opening.sure and opening.name in names for opening in context.wheel.openings[source])
