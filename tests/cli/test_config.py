@@ -17,6 +17,7 @@ from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import (
+    AUTO,
     SETTING_FIELDS,
     DataLibraries,
     SacrificialEntry,
@@ -235,6 +236,14 @@ def test_what_a_flag_takes_as_a_path_is_relative_to_the_file(
         (tmp_path / folder).mkdir()
     value = getattr(read_configuration(tmp_path / "sub", None).settings, field.name)
     assert toml(value) == toml([tmp_path / "x"] if is_list else tmp_path / "x")
+
+
+def test_auto_is_no_folder_of_that_name(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", 'provider = ["auto"]\n')
+    for folder in ("auto", "sub"):
+        (tmp_path / folder).mkdir()
+    (given,) = read_configuration(tmp_path / "sub", None).settings.provider
+    assert given.source == AUTO
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, settings_from, suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import Settings
+from wheelfix.settings import AUTO, Settings
 
 DEFAULT = "default"
 """The origin of a setting that no layer sets."""
@@ -252,7 +252,7 @@ def _below_if_path(text: str, directory: Path) -> str:
 
 def _below_if_there(text: str, directory: Path) -> str:
     path = _below(text, directory)
-    return path if os.path.exists(path) else text  # noqa: PTH110 - false for any other text
+    return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110 - false for any other text
 
 
 _PATHS: Mapping[str, Callable[[str, Path], str]] = {
