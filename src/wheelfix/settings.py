@@ -205,6 +205,8 @@ class Component:
     """Globs for the file names, before the graft, of the grafted libraries that are part of it."""
 
 
+AUTO = "auto"
+"""The provider that stands for all that METADATA requires and the linker found."""
 SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 """The install scheme paths that may hold a provider's folder."""
 
@@ -494,6 +496,12 @@ class Settings:
         flag="--keep-name",
         metavar="GLOB",
     ).default(())
+    include: tuple[str, ...] = Setting(
+        "Graft this library, which code opens by name, and what it needs, under that name; "
+        "repeatable.",
+        group=Group.GRAFT,
+        metavar="LIBRARY",
+    ).default(())
     prune_needed: PruneNeeded = Setting(
         "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
     ).default(PruneNeeded.SAFE)
@@ -514,9 +522,10 @@ class Settings:
     ).default(())
     provider: tuple[Provider, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
-        "loaded from where it is installed; repeatable.",
+        "loaded from where it is installed; auto: the required distributions in which the linker "
+        "found them; repeatable.",
         group=Group.PROVIDERS,
-        metavar="WHEEL|NAME|DIR",
+        metavar="WHEEL|NAME|DIR|auto",
         is_added=True,
         commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
     ).default(())

@@ -477,6 +477,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "sacrificial_entry": ("--sacrificial-entry remove", SacrificialEntry.REMOVE),
     "keep_entries": ("--keep-entry /opt/*", ("/opt/*",)),
     "keep_names": ("--keep-name libx.so*", ("libx.so*",)),
+    "include": ("--include libx.so.1 --include lib/liby.so", ("libx.so.1", "lib/liby.so")),
     "prune_needed": ("--prune-needed all", PruneNeeded.ALL),
     "keep_needed": ("--keep-needed libx*", ("libx*",)),
     "drop_needed": ("--drop-needed liby*", ("liby*",)),

@@ -30,6 +30,7 @@ EVERYTHING: dict[str, Any] = {
     "sacrificial-entry": "keep",
     "keep-entries": ["/opt/rocm/*"],
     "keep-names": ["libfoo.so.*"],
+    "include": ["libopened.so.1"],
     "require": [{"library": "libfoo.so.*", "symbols": ["foo_*"]}],
     "provider": [
         {
