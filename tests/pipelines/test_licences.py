@@ -6,7 +6,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
@@ -416,9 +416,11 @@ def test_a_reader_of_sboms_finds_all_components_in_an_installed_wheel(
 
 def _without_order(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_order(found) for key, found in value.items()}
+        fields = cast("dict[str, Any]", value)
+        return {key: _without_order(found) for key, found in fields.items()}
     if isinstance(value, list):
-        return sorted((_without_order(found) for found in value), key=json.dumps)
+        items: list[Any] = value
+        return sorted(map(_without_order, items), key=json.dumps)
     return value
 
 

@@ -204,7 +204,8 @@ class Context:
             for name, some in self.included.items()
         }
         libraries = {name: member for name, member in known.items() if member is not None}
-        mentions = self.definitions.mentions({*libraries}) if self.definitions else {}
+        found = self.definitions
+        mentions: Mapping[str, tuple[str, ...]] = found.mentions({*libraries}) if found else {}
         return plan_own_preloads(self.wheel, libraries, mentions, self.layouts)
 
     def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
