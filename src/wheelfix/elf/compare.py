@@ -363,19 +363,19 @@ def _section_differences(
 ) -> Iterator[str]:
     """Compare what only section headers lead to, such as .symtab and debug information.
 
-    patchelf reorders sections: they are paired by name. An object without .symtab was stripped.
+    patchelf reorders sections: they are paired by name.
     """
-    if not old.sections or not new.sections:
+    if not old.sections:
+        return
+    if not new.sections:
+        yield "the section headers are gone"
         return
     known = set(_section_faults(old))
     yield from islice((fault for fault in _section_faults(new) if fault not in known), _MOST_SHOWN)
     was, now = _unloaded_sections(old), _unloaded_sections(new)
-    if any(s.type == Sht.SYMTAB for s in was.values()) and not any(
-        s.type == Sht.SYMTAB for s in now.values()
-    ):
-        return
-    for key, section in was.items():
-        other = now.get(key)
+    stripped = _stripped_sections(old, new)
+    for key in [key for key, section in was.items() if section not in stripped]:
+        section, other = was[key], now.get(key)
         text = _name(key[0])
         if other is None or (section.type, section.size) != (other.type, other.size):
             yield f"section {text} is gone, or has another type or size"
@@ -389,6 +389,25 @@ def _section_differences(
             place = section.offset, other.offset
             if _first_difference(old.view, new.view, *place, section.size) is not None:
                 yield f"the content of section {text} changed"
+
+
+def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
+    """Return the sections that `elf.strip` drops, and the names of sections, which may get one.
+
+    It drops all debug sections or none. Whether it was to drop them is compared by their sizes.
+    """
+    was, now = _unloaded_sections(old).values(), _unloaded_sections(new).values()
+    found = {section for section in was if old.is_debug_section(section)}
+    if any(new.is_debug_section(section) for section in now):
+        return frozenset()
+    tables = {section for section in was if section.type == Sht.SYMTAB}
+    if not any(section.type == Sht.SYMTAB for section in now):
+        found |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
+    if not found:
+        return frozenset()
+    kinds = {Sht.REL, Sht.RELA, Sht.SYMTAB_SHNDX}
+    found |= {s for s in was if s.type in kinds or old.section_name(s) == b".gnu_debuglink"}
+    return found | {old.sections[old.section_names]} if old.has(old.section_names) else found
 
 
 def _section_faults(image: Image) -> Iterator[str]:
@@ -440,10 +459,15 @@ def _has_same_symbols(
     whole = len(first) - len(first) % old.structs.sym.size
     old.spend(whole // old.structs.sym.size, "the symbols")
     was, now = old.structs.symbols(first[:whole]), new.structs.symbols(second[:whole])
+    stripped = _stripped_sections(old, new)
+    gone = {number for number, section in enumerate(old.sections) if section in stripped}
     return first[whole:] == second[whole:] and all(
-        (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
-        and _section_kind(a[3]) == _section_kind(b[3])
-        and _is_same_value(a, b, tables, moved)
+        (
+            (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
+            and _section_kind(a[3]) == _section_kind(b[3])
+            and _is_same_value(a, b, tables, moved)
+        )
+        or (a[3] in gone and not any(b))
         for a, b in zip(was, now, strict=True)
         if a != b
     )

@@ -17,8 +17,8 @@ from wheelfix.elf.constants import (
     DF_SYMBOLIC,
     DF_TEXTREL,
     NT_DLOPEN,
+    NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
-    SHF_ALLOC,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -43,7 +43,6 @@ _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 """What dlsym returns as code."""
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
-_DEBUG_SECTIONS = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
 _UNDEFINED_SIZE = 200
 """Bytes in memory of an undefined symbol besides its name."""
 _BATCH = 1 << 14
@@ -108,6 +107,21 @@ def _strings(dynamic: Dynamic) -> range:
         return range(0)
     start, _ = dynamic.image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
     return range(start, start + len(dynamic.strings))
+
+
+def build_id(data: Buffer, name: str) -> bytes:
+    """Return the build-id of an object (ld, `--build-id`), empty if it has none.
+
+    Raises `BadElfError` for broken headers.
+    """
+    with memoryview(data) as view:
+        image = Image.parse(view, name)
+        segments = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
+        places = segments or [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
+        for kind, owner, descriptor in _notes(image, places):
+            if (kind, owner) == (NT_GNU_BUILD_ID, b"GNU\0"):
+                return descriptor
+    return b""
 
 
 def _loadable(image: Image) -> Dynamic | None:
@@ -212,9 +226,7 @@ def _debug_size(image: Image) -> int:
     return sum(
         _inside(image, section)
         for section in image.sections
-        if section.type == Sht.PROGBITS
-        and not section.flags & SHF_ALLOC
-        and image.section_name(section).startswith(_DEBUG_SECTIONS)
+        if section.type == Sht.PROGBITS and image.is_debug_section(section)
     )
 
 

@@ -255,7 +255,7 @@ class AddNeeded(_NeededEdit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip(ElfEdit):
-    """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
+    """Remove .symtab and the debug sections, which the loader does not need."""
 
     question: ClassVar[str] = "strip"
 
@@ -264,6 +264,19 @@ class Strip(ElfEdit):
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "all symbols", "those that the loader needs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripDebug(ElfEdit):
+    """Remove the debug sections."""
+
+    question: ClassVar[str] = "strip"
+
+    def on_elf(self, elf: Elf) -> Elf:
+        return replace(elf, debug_size=0)
+
+    def words(self, elf: Elf) -> tuple[str, str]:
+        return f"{elf.debug_size:,} bytes of debug sections", "dropped"
 
 
 # --- Edits of the wheel's files -------------------------------------------------------------------
