@@ -41,6 +41,7 @@ from wheelfix.settings import (
     Share,
     Show,
     Size,
+    StripLevel,
     ZipCodec,
 )
 

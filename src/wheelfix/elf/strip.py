@@ -198,28 +198,31 @@ class _Writer:
     def _write_sections(self, link: DebugLink | None) -> list[list[int]]:
         """Write the sections that are not loaded; return the new section headers."""
         image = self.image
-        name_at = image.sections[image.section_names].size
+        names = image.sections[image.section_names]
+        known = image.read(names.offset, names.size, "the names of sections")
+        name_at = known.find(_LINK + b"\0")
         rows = enumerate(_fields(image))
         headers = [self._renumbered(fields) for number, fields in rows if number in self.number]
         by_place = sorted(self.number, key=lambda number: image.sections[number].offset)
         for number in by_place:
             section, fields = image.sections[number], headers[self.number[number]]
-            has_new_name = number == image.section_names and link is not None
+            has_new_name = section is names and link is not None and name_at < 0
             if self._is_kept(section) and not has_new_name:
                 fields[_SH_OFFSET] = self._place(section.offset)
-            elif section.flags & SHF_ALLOC:
+            elif section.flags & SHF_ALLOC and not has_new_name:
                 fields[_SH_TYPE], fields[_SH_OFFSET] = Sht.NOBITS, self._place(section.offset)
             else:
                 self._align(section.align)
                 fields[_SH_OFFSET] = self.size
                 self._write(image.view[section.offset : section.offset + section.size])
             if has_new_name:
+                name_at = fields[_SH_SIZE]
                 fields[_SH_SIZE] += len(_LINK) + 1
                 self._write(_LINK + b"\0")
             self._write_symbols(section, fields[_SH_OFFSET])
         if link is not None:
             self._align(4)
-            raw = link.name.encode() + b"\0"
+            raw = link.name.encode("utf-8", "surrogateescape") + b"\0"
             raw = raw.ljust(-(-len(raw) // 4) * 4, b"\0") + image.structs.word.pack(link.crc)
             headers.append([name_at, Sht.PROGBITS, 0, 0, self.size, len(raw), 0, 0, 4, 0])
             self._write(raw)
