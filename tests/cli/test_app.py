@@ -460,6 +460,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "only_plat": ("--only-plat", True),
     "update_tags": ("--no-update-tags", False),
     "strip": ("--strip=debug", StripLevel.DEBUG),
+    "debug_symbols": ("--debug-symbols symbols", "symbols"),
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
     "normalize": ("--normalize", True),
@@ -536,16 +537,36 @@ def test_a_flag_sets_its_setting_and_no_other(field: SettingField) -> None:
 @pytest.mark.usefixtures("here")
 def test_flag_over_environment_over_auditwheels_over_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of("repair").plat == "auto"
-    Path("wheelfix.toml").write_text("plat = 'file'\nstrip = true\nignore = ['WF1']\n", "utf-8")
+    Path("wheelfix.toml").write_text(
+        "plat = 'file'\nstrip = 'debug'\nnormalize = true\nignore = ['WF1']\n", "utf-8"
+    )
     assert settings_of("repair").plat == "file"
     monkeypatch.setenv("AUDITWHEEL_PLAT", "auditwheel")
     assert settings_of("repair").plat == "auditwheel"
     monkeypatch.setenv("WHEELFIX_PLAT", "wheelfix")
     assert settings_of("repair").plat == "wheelfix"
     assert settings_of("repair", "--plat", "flag").plat == "flag"
-    assert settings_of("repair").strip
-    assert not settings_of("repair", "--no-strip").strip, "a flag can undo what the file says"
+    assert settings_of("repair").strip is StripLevel.DEBUG
+    assert settings_of("repair", "--strip=off").strip is StripLevel.OFF
+    assert settings_of("repair").normalize
+    undone = settings_of("repair", "--no-normalize").normalize
+    assert not undone, "a flag can undo what the file says"
     assert settings_of("repair", "--ignore", "WF5").ignore == {"WF1": "", "WF5": ""}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("--strip", StripLevel.ALL),  # as auditwheel's: the next word is a wheel
+        ("--strip --verify", StripLevel.ALL),
+        ("--strip=debug", StripLevel.DEBUG),
+        ("--strip=debug --strip", StripLevel.ALL),
+        ("-- --strip", StripLevel.OFF),
+    ],
+)
+def test_strip_may_stand_alone(line: str, level: StripLevel) -> None:
+    assert settings_of("repair", *line.split()).strip is level
 
 
 @pytest.mark.usefixtures("here")

@@ -1,5 +1,6 @@
 """Messages about a repair: libraries left out, or that could be; RECORD; debug files."""
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -10,7 +11,7 @@ from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.debug_files import DebugFile
 from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
-from wheelfix.text import counted
+from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
@@ -27,13 +28,13 @@ def record_notes(wheel: Wheel) -> Iterator[str]:
 def debug_file_notes(files: Sequence[DebugFile], directory: Path) -> Iterator[str]:
     """Yield where the debug files are, and which ones a debugger does not find by build-id."""
     if files:
-        yield f"the debug files of {counted(len(files), 'object')} are in `{directory}`"
+        yield f"what was stripped from {counted(len(files), 'object')} is in `{directory}`"
     named = [file.place for file in files if not file.has_build_id]
     if named:
         folder = directory / PurePosixPath(named[0]).parts[0]
         yield (
-            f"{counted(len(named), 'object')} without a build-id: gdb finds the debug file beside "
-            f"the installed object, after `cp -r {folder}/. SITE_PACKAGES`"
+            f"without a build-id, gdb finds {join_some(map(posixpath.basename, named))} only beside "
+            f"the installed object: cp -r {folder}/. SITE_PACKAGES"
         )
 
 
