@@ -402,6 +402,12 @@ class Settings:
         commands=_REPAIR,
         example="debug-symbols",
     ).default(None)
+    clear_execstack: tuple[str, ...] = Setting(
+        "Clear the executable stack flag of objects whose SONAME or file name matches this glob, "
+        "unless their code needs it; repeatable.",
+        group=Group.WRITING,
+        metavar="GLOB",
+    ).default(())
     zip_level: int = Setting(
         "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
         "Unchanged members are copied.",

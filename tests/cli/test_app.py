@@ -461,6 +461,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "update_tags": ("--no-update-tags", False),
     "strip": ("--strip=debug", StripLevel.DEBUG),
     "debug_symbols": ("--debug-symbols symbols", "symbols"),
+    "clear_execstack": ("--clear-execstack libx*.so", ("libx*.so",)),
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
     "normalize": ("--normalize", True),

@@ -11,6 +11,7 @@ EVERYTHING: dict[str, Any] = {
     "only-plat": True,
     "update-tags": False,
     "strip": "debug",
+    "clear-execstack": ["libfoo*"],
     "debug-symbols": "symbols",
     "zip-level": 9,
     "zip-codec": "zlib",

@@ -72,8 +72,8 @@ _MOVABLE = TABLE_TAGS | {Dt.STRSZ}
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
     """Return the differences of `after` from the object `before` with the predicted edit.
 
-    Empty if `after` reads as `predicted` (segments aside, as an edit may add one) and loads the
-    rest of `before` unchanged. Each text gives the expected and the found value.
+    Empty if `after` reads as `predicted` (segments but PT_GNU_STACK aside, as an edit may add one)
+    and loads the rest of `before` unchanged. Each text gives the expected and the found value.
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
@@ -94,13 +94,26 @@ def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
     for field in fields(actual):
         want: object = getattr(predicted, field.name)
         got: object = getattr(actual, field.name)
-        if field.name == "segments" or want == got:
+        if field.name == "segments":
+            yield from _stack_differences(predicted, actual)
+            continue
+        if want == got:
             continue
         if isinstance(want, tuple) and isinstance(got, tuple):
             rows = cast("tuple[object, ...]", want), cast("tuple[object, ...]", got)
             yield f"{field.name}: {_unlike_tuples(*rows)}"
         else:
             yield f"{field.name}: predicted {want!r}, found {got!r}"
+
+
+def _stack_differences(predicted: Elf, actual: Elf) -> Iterator[str]:
+    """Compare the flags of PT_GNU_STACK, by which the loader makes the stack executable."""
+    was, now = (
+        next((_kept_of(s) for s in reversed(elf.segments) if s.type == Pt.GNU_STACK), "nothing")
+        for elf in (predicted, actual)
+    )
+    if was != now:
+        yield f"PT_GNU_STACK changed from {was} to {now}"
 
 
 def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
@@ -139,10 +152,9 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
     known = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    for single in (Pt.GNU_STACK, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(single)), _kept_of(new.segment(single))
-        if was != now and not (single == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
-            yield f"PT_{single.name} changed from {was} to {now}"
+    was, now = _kept_of(old.segment(Pt.GNU_RELRO)), _kept_of(new.segment(Pt.GNU_RELRO))
+    if was != now and not _is_relro_without_dynamic(old, new):
+        yield f"PT_GNU_RELRO changed from {was} to {now}"
     had, has = _other_segments(old), _other_segments(new)
     for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
         gone = next((s for s in had - has if s.type == kind), None)

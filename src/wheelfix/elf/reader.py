@@ -19,6 +19,7 @@ from wheelfix.elf.constants import (
     NT_DLOPEN,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
+    PF_X,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -34,6 +35,7 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
+from wheelfix.elf.trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
 _ST_INFO = {32: 12, 64: 4}
@@ -153,8 +155,14 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
         gnu_properties=_gnu_properties(image) if loadable else b"",
         symtab_size=_symtab_size(image) if loadable else 0,
         debug_size=_debug_size(image) if loadable else 0,
+        trampolines=has_trampolines(image) if loadable and _has_executable_stack(image) else False,
     )
     return elf if dynamic is None else _with_dynamic(elf, dynamic)
+
+
+def _has_executable_stack(image: Image) -> bool:
+    stack = image.segment(Pt.GNU_STACK)
+    return stack is not None and bool(stack.flags & PF_X)
 
 
 def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.constants import PF_W, PF_X, Pt
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Machine
+from wheelfix.elf.model import Machine, Segment
 
 
 class _Writing(NamedTuple):
@@ -69,14 +69,17 @@ def has_trampolines(image: Image) -> bool | None:
     if writing is None or (image.machine == Machine.X86_64 and image.structs.bits == 32):
         return None
     return any(
-        _is_found(writing, image.view[segment.offset : segment.offset + segment.filesz])
+        _is_found(writing, image, segment)
         for segment in image.segments
         if segment.type == Pt.LOAD and (segment.flags & PF_X or not segment.flags & PF_W)
     )
 
 
-def _is_found(writing: _Writing, code: memoryview) -> bool:
-    return any(
-        writing.whole.search(code, max(found.start() - _AROUND, 0), found.end() + _AROUND)
-        for found in writing.core.finditer(code)
-    )
+def _is_found(writing: _Writing, image: Image, segment: Segment) -> bool:
+    code = image.view[segment.offset : segment.offset + segment.filesz]
+    image.spend(1 + (len(code) >> 12), "the code")
+    for found in writing.core.finditer(code):
+        image.spend(1, "the code")
+        if writing.whole.search(code, max(found.start() - _AROUND, 0), found.end() + _AROUND):
+            return True
+    return False

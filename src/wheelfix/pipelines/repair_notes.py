@@ -1,6 +1,5 @@
 """Messages about a repair: libraries left out, or that could be; RECORD; debug files."""
 
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -29,12 +28,11 @@ def debug_file_notes(files: Sequence[DebugFile], directory: Path) -> Iterator[st
     """Yield where the debug files are, and which ones a debugger does not find by build-id."""
     if files:
         yield f"what was stripped from {counted(len(files), 'object')} is in `{directory}`"
-    named = [file.place for file in files if not file.has_build_id]
+    named = [PurePosixPath(file.place) for file in files if not file.has_build_id]
     if named:
-        folder = directory / PurePosixPath(named[0]).parts[0]
         yield (
-            f"without a build-id, gdb finds {join_some(map(posixpath.basename, named))} only beside "
-            f"the installed object: cp -r {folder}/. SITE_PACKAGES"
+            f"without a build-id, gdb finds {join_some(path.name for path in named)} only beside "
+            f"the installed object: cp -r {directory / named[0].parts[0]}/. SITE_PACKAGES"
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+from wheelfix.elf.constants import PF_X, Pt
 from wheelfix.elf.model import (
     Elf,
     PathTag,
@@ -277,6 +278,25 @@ class StripDebug(ElfEdit):
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"{elf.debug_size:,} bytes of debug sections", "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearExecstack(ElfEdit):
+    """Clear PF_X in PT_GNU_STACK: the object does not ask for an executable stack any more."""
+
+    question: ClassVar[str] = "stack"
+
+    def on_elf(self, elf: Elf) -> Elf:
+        segments = (
+            segment._replace(flags=segment.flags & ~PF_X)
+            if segment.type == Pt.GNU_STACK
+            else segment
+            for segment in elf.segments
+        )
+        return replace(elf, segments=tuple(segments), trampolines=False)
+
+    def words(self, elf: Elf) -> tuple[str, str]:
+        return "executable stack (PT_GNU_STACK)", "not executable"
 
 
 # --- Edits of the wheel's files -------------------------------------------------------------------
