@@ -177,3 +177,38 @@ def test_a_section_past_the_end_is_an_error(tmp_path: Path) -> None:
     broken[last + 32 : last + 40] = (1 << 40).to_bytes(8, "little")  # sh_size
     with pytest.raises(BadElfError, match="past the end"):
         stripped(bytes(broken), keeps_symtab=False)
+
+
+def test_appended_data_stays_at_the_end(tmp_path: Path) -> None:
+    data = shared_object(tmp_path / "libx.so", SOURCE, flags=["-g"]).read_bytes()
+    made = stripped(data + b"PK\3\4 payload", keeps_symtab=False, link=LINK)
+    assert made == stripped(data, keeps_symtab=False, link=LINK) + b"PK\3\4 payload"
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        "aarch64-linux-gnu-gcc",
+        "s390x-linux-gnu-gcc",
+        "arm-linux-gnueabihf-gcc",
+        "i686-linux-gnu-gcc",
+    ],
+)
+def test_objects_of_other_machines(tmp_path: Path, compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    path = tmp_path / "libx.so"
+    command = [compiler, "-xc", "-", "-g", "-shared", "-fPIC", "-nostdlib", "-o", str(path)]
+    subprocess.run(command, input=SOURCE, text=True, check=True)
+    data = path.read_bytes()
+    for keeps in (True, False):
+        made = stripped(data, keeps_symtab=keeps, link=LINK)
+        assert differences(data, made, predicted(data, keeps_symtab=keeps), "libx.so") == ()
+        (tmp_path / "made.so").write_bytes(made)
+        done = subprocess.run(
+            ["readelf", "-aW", tmp_path / "made.so"], capture_output=True, text=True, check=True
+        )
+        assert "Warning" not in done.stderr
+        assert ("secret" in names(tmp_path / "made.so")) == keeps
+        if shutil.which("eu-elflint"):
+            assert lint(tmp_path / "made.so") <= lint(path)

@@ -76,6 +76,7 @@ def write_stripped(
     kept = _placed(image, ranges, unit)
     dropped = _dropped(image, keeps_symtab=keeps_symtab, replaces_link=link is not None)
     _Writer(image, file, kept, dropped).write(link)
+    file.writelines(pieces(view[_end(image) :]))
 
 
 def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
@@ -87,6 +88,14 @@ def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
     notes = [(s.offset, s.offset + s.filesz) for s in image.segments if s.type == Pt.NOTE]
     links = [n for n, s in enumerate(image.sections) if image.section_name(s) == _LINK]
     _Writer(image, file, _placed(image, notes, _NOTE_UNIT), links).write(None)
+
+
+def _end(image: Image) -> int:
+    """Return where the object ends: a program may read what was appended, from the file's end."""
+    table = image.section_headers + len(image.sections) * image.structs.shdr.size
+    segments = (segment.offset + segment.filesz for segment in image.segments)
+    sections = (s.offset + s.size for s in image.sections if _is_filled(s))
+    return max(table, *segments, *sections)
 
 
 def _is_filled(section: Section) -> bool:
