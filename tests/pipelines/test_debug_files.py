@@ -105,6 +105,9 @@ def test_gdb_finds_the_symbols_by_build_id_and_by_debuglink(
     name = link_of(library)
     (debug,) = symbols.rglob(name)
     assert debug.parent.parent == symbols / ".build-id"
+    if shutil.which("eu-unstrip"):  # which needs the sections of the repaired object
+        subprocess.run(["eu-unstrip", library, debug, "-o", tmp_path / "whole.so"], check=True)
+        assert read_elf((tmp_path / "whole.so").read_bytes(), "whole.so").debug_size
     shutil.copy(debug, library.with_name(name))
     assert "Line 2 of" in gdb(library, empty)
     library.with_name(name).write_bytes(debug.read_bytes() + b"another CRC")

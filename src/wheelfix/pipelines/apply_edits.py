@@ -168,48 +168,45 @@ def _edit(  # noqa: PLR0913 - an object, and what all edits of a wheel use
     patchelf: Callable[[], Patchelf],
     debug_files_of: WheelName | None,
 ) -> _Written:
-    """Edit a copy of an object.
-
-    Strip first: stripping a patched file breaks it (pypa/auditwheel 716).
-    """
+    """Edit a copy of an object, and then strip it, so that its debug file has the same sections."""
     before, wanted = job.before, job.wanted
+    whole = replace(
+        wanted,
+        symtab=before.symtab,
+        symtab_size=before.symtab_size,
+        debug_size=before.debug_size,
+    )
     with _opened(job.data, archive) as original:
-        if (before.symtab, before.debug_size) == (wanted.symtab, wanted.debug_size):
-            return _Written(*_edited(original, job, workdir, own, patchelf))
-        bare, debug_file = _stripped(original, job, workdir, debug_files_of)
-        now = replace(
-            before,
-            symtab=wanted.symtab,
-            symtab_size=wanted.symtab_size,
-            debug_size=wanted.debug_size,
-        )
-        with mapped(bare) as stripped:
-            _prove(original, stripped, now, job.member)
-    if now == wanted:
-        return _Written(bare, "", debug_file)
-    with mapped(bare) as stripped:
-        rest = job._replace(before=now)
-        written = _Written(*_edited(stripped, rest, workdir, own, patchelf), debug_file)
-    bare.unlink()
-    return written
+        if whole == before:
+            return _stripped(original, job, workdir, debug_files_of)
+        edits = job._replace(wanted=whole)
+        path, way = _edited(original, edits, workdir, own, patchelf)
+    if whole == wanted:
+        return _Written(path, way)
+    with mapped(path) as edited:
+        written = _stripped(edited, job, workdir, debug_files_of)
+    path.unlink()
+    return written._replace(way=way)
 
 
 def _stripped(
-    original: memoryview, job: _Job, workdir: Path, debug_files_of: WheelName | None
-) -> tuple[Path, DebugFile | None]:
+    edited: memoryview, job: _Job, workdir: Path, debug_files_of: WheelName | None
+) -> _Written:
     """Write the stripped object, and its debug file if these are kept for a wheel."""
     kept = link = None
     if debug_files_of is not None:
-        place, has_build_id = place_of(original, job.member, debug_files_of)
+        place, has_build_id = place_of(edited, job.member, debug_files_of)
         kept = DebugFile(_written((), workdir), place, has_build_id)
         with kept.path.open("wb") as file:
-            write_debug_file(original, job.member, file)
+            write_debug_file(edited, job.member, file)
         with mapped(kept.path) as data:
             link = DebugLink.to(PurePosixPath(place).name, data)
     path = _written((), workdir)
     with path.open("wb") as file:
-        write_stripped(original, job.member, file, keeps_symtab=job.wanted.symtab, link=link)
-    return path, kept
+        write_stripped(edited, job.member, file, keeps_symtab=job.wanted.symtab, link=link)
+    with mapped(path) as bare:
+        _prove(edited, bare, job.wanted, job.member)
+    return _Written(path, "", kept)
 
 
 def _prove(before: Buffer, after: Buffer, wanted: Elf, member: str) -> None:
