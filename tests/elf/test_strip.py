@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.build import shared_object
 from wheelfix.elf.compare import differences
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
@@ -41,9 +42,18 @@ def patched(path: Path) -> None:
     subprocess.run(["patchelf", "--set-rpath", "/far/away/" * 40, str(path)], check=True)
 
 
+def linked_and_patched(path: Path) -> None:
+    """Give the object a .gnu_debuglink, which `write_stripped` replaces."""
+    path.with_name("old.debug").write_bytes(b"old")
+    command = ["objcopy", f"--add-gnu-debuglink={path.with_name('old.debug')}", str(path)]
+    subprocess.run(command, check=True)
+    patched(path)
+
+
 EDITS: Mapping[str, Callable[[Path], None]] = {
     "as linked": lambda _: None,
     "by patchelf": patched,
+    "linked before": linked_and_patched,
 }
 
 
@@ -102,7 +112,10 @@ def test_it_loads_the_same_and_is_smaller(
     assert ctypes.CDLL(str(path)).f() == 9
     done = subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True)
     assert "Warning" not in done.stderr
-    assert (".gnu_debuglink" in done.stdout) == (link is not None)
+    links = [line for line in done.stdout.splitlines() if "] .gnu_debuglink" in line]
+    assert len(links) == (link is not None or b"old.debug\0" in data)
+    assert (b"0123.debug\0" in made) == (link is not None)
+    assert not (link and b"old.debug\0" in made)
     assert ("secret" in names(path)) == keeps
     if keeps:
         assert names(path) == names(library)
@@ -169,14 +182,36 @@ def test_the_proof_notices_what_else_is_gone(tmp_path: Path) -> None:
     assert "the section headers are gone" in differences(data, bytes(made), wanted, "libx.so")
 
 
-def test_a_section_past_the_end_is_an_error(tmp_path: Path) -> None:
-    data = shared_object(tmp_path / "libx.so", SOURCE, flags=["-g"]).read_bytes()
-    headers = int.from_bytes(data[0x28:0x30], "little")
-    broken = bytearray(data)
-    last = headers + 64 * (int.from_bytes(data[0x3C:0x3E], "little") - 1)
-    broken[last + 32 : last + 40] = (1 << 40).to_bytes(8, "little")  # sh_size
-    with pytest.raises(BadElfError, match="past the end"):
-        stripped(bytes(broken), keeps_symtab=False)
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [(32, 1 << 40, "past the end"), (24, 1 << 40, "past the end"), (32, 0x3000, "overlap")],
+)
+def test_sections_that_are_not_in_the_file_are_an_error(
+    tmp_path: Path, field: int, value: int, text: str
+) -> None:
+    data = bytearray(shared_object(tmp_path / "libx.so", SOURCE, flags=["-g"]).read_bytes())
+    for name in (".comment", ".debug_info", ".debug_line", ".debug_str", ".symtab"):
+        at = header_of(data, name)
+        if text == "overlap":
+            data[at + 24 : at + 32] = bytes(8)  # sh_offset
+        data[at + field : at + field + 8] = value.to_bytes(8, "little")
+    with pytest.raises(BadElfError, match=text):
+        stripped(bytes(data), keeps_symtab=True)
+
+
+def test_a_huge_alignment_takes_no_room(tmp_path: Path) -> None:
+    data = bytearray(shared_object(tmp_path / "libx.so", SOURCE, flags=["-g"]).read_bytes())
+    at = header_of(data, ".comment")
+    data[at + 48 : at + 56] = (1 << 40).to_bytes(8, "little")
+    assert len(stripped(bytes(data), keeps_symtab=True)) < len(data) + 4096
+
+
+def header_of(data: bytearray, name: str) -> int:
+    """Return the offset of a section header."""
+    with memoryview(bytes(data)) as view:
+        image = Image.parse(view, "libx.so")
+        names = [image.section_name(section).decode() for section in image.sections]
+    return image.section_headers + 64 * names.index(name)
 
 
 def test_appended_data_stays_at_the_end(tmp_path: Path) -> None:

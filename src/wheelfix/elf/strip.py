@@ -93,7 +93,7 @@ def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
 def _end(image: Image) -> int:
     """Return where the object ends: a program may read what was appended, from the file's end."""
     table = image.section_headers + len(image.sections) * image.structs.shdr.size
-    segments = (segment.offset + segment.filesz for segment in image.segments)
+    segments = (s.offset + s.filesz for s in image.segments if s.filesz)
     sections = (s.offset + s.size for s in image.sections if _is_filled(s))
     return max(table, *segments, *sections)
 
@@ -173,6 +173,8 @@ class _Writer:
         unloaded = [s for s in image.sections if _is_filled(s) and not s.flags & SHF_ALLOC]
         if any(s.offset + s.size > len(image.view) for s in unloaded):
             raise image.bad("a section reaches past the end of the file")
+        if sum(s.size for s in unloaded) > len(image.view):
+            raise image.bad("its sections overlap")
         self.unloaded = _merged((s.offset, s.offset + s.size) for s in unloaded)
         self.size = 0
         """Bytes written so far."""
@@ -221,14 +223,15 @@ class _Writer:
             elif section.flags & SHF_ALLOC and not has_new_name:
                 fields[_SH_TYPE], fields[_SH_OFFSET] = Sht.NOBITS, self._place(section.offset)
             else:
-                self._align(section.align)
+                self._align(min(section.align, _PAGE))
                 fields[_SH_OFFSET] = self.size
                 self._write(image.view[section.offset : section.offset + section.size])
             if has_new_name:
                 name_at = fields[_SH_SIZE]
                 fields[_SH_SIZE] += len(_LINK) + 1
                 self._write(_LINK + b"\0")
-            self._write_symbols(section, fields[_SH_OFFSET])
+            if fields[_SH_TYPE] in {Sht.SYMTAB, Sht.DYNSYM}:
+                self._write_symbols(section, fields[_SH_OFFSET])
         if link is not None:
             self._align(4)
             raw = link.name.encode("utf-8", "surrogateescape") + b"\0"
@@ -253,8 +256,6 @@ class _Writer:
 
     def _write_symbols(self, section: Section, place: int) -> None:
         """Renumber the sections of symbols; those of a dropped section become empty entries."""
-        if section.type not in {Sht.SYMTAB, Sht.DYNSYM}:
-            return
         structs, changed = self.image.structs, self.renumbered
         size, at = structs.sym.size, _ST_SHNDX[structs.bits]
         raw = self.image.read(section.offset, section.size, "the symbols")
