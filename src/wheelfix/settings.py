@@ -308,7 +308,7 @@ class Setting:
     metavar: str | None = None
     """The placeholder of the flag's value in the help."""
     alone: str = ""
-    """The value of the flag where it stands alone; any other follows a `=`."""
+    """The value of the flag where none of its values follows."""
     variable: str = ""
     """auditwheel's environment variable for the same option."""
     commands: tuple[str, ...] = ("repair", "check")
@@ -389,9 +389,9 @@ class Settings:
     ).default(True)
     strip: StripLevel = Setting(
         "What to remove from the ELF objects: off, debug (debug sections) or all (also symbol "
-        "tables). The flag alone means all, as for auditwheel; its value needs the `=`.",
+        "tables). The flag alone means all, as for auditwheel.",
         group=Group.WRITING,
-        metavar="[=LEVEL]",
+        metavar="[LEVEL]",
         alone=StripLevel.ALL,
         commands=_REPAIR,
     ).default(StripLevel.OFF)

@@ -563,6 +563,7 @@ def test_flag_over_environment_over_auditwheels_over_file(monkeypatch: pytest.Mo
         ("--strip --verify", StripLevel.ALL),
         ("--strip=debug", StripLevel.DEBUG),
         ("--strip=debug --strip", StripLevel.ALL),
+        ("--strip debug", StripLevel.DEBUG),
         ("-- --strip", StripLevel.OFF),
     ],
 )

@@ -12,8 +12,8 @@ from wheelfix.grouping import grouped
 from wheelfix.settings import SETTING_FIELDS, Group
 
 _Row = tuple[str, str]
-_ALONE = {f"--{f.key}": f.setting.alone for f in SETTING_FIELDS if f.setting.alone}
-"""The flags that may stand alone, and their values then."""
+_ALONE = {f"--{field.key}": field for field in SETTING_FIELDS if field.setting.alone}
+"""The flags that may stand alone, without one of their values."""
 
 
 class GroupedCommand(TyperCommand):
@@ -25,10 +25,15 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Parse `args`, in which a flag that stands alone gets its value for that.
 
-        click would take the next word for its value: a wheel, in `repair --strip dist/*.whl`.
+        click would take any next word for its value: a wheel, in `repair --strip dist/*.whl`.
         """
         end = args.index("--") if "--" in args else len(args)
-        given = [f"{arg}={_ALONE[arg]}" if arg in _ALONE else arg for arg in args[:end]]
+        given = [
+            f"{arg}={_ALONE[arg].setting.alone}"
+            if arg in _ALONE and after not in set(_ALONE[arg].type)
+            else arg
+            for arg, after in zip(args[:end], [*args[1:end], ""], strict=False)
+        ]
         return super().parse_args(ctx, [*given, *args[end:]])
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:

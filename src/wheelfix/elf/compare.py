@@ -449,7 +449,7 @@ def _name(name: bytes) -> str:
 
 def _link(image: Image, section: Section) -> bytes:
     """Return the name of the section that `sh_link` leads to."""
-    if not 0 < section.link < len(image.sections):
+    if not image.has(section.link):
         return b""
     return image.section_name(image.sections[section.link])
 

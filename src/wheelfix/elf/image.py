@@ -242,7 +242,7 @@ class Image:
         number = self.section_names
         if number == SHN_XINDEX and self.sections:
             number = self.sections[0].link
-        if not 0 < number < len(self.sections):
+        if not self.has(number):
             return b""
         start = self.sections[number].offset + section.name
         return bytes(self.view[start : start + 64]).partition(b"\0")[0]

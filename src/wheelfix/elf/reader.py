@@ -226,7 +226,7 @@ def _filtees(dynamic: Dynamic) -> Iterator[Filtee]:
 def _symtab_size(image: Image) -> int:
     """Return the bytes of .symtab and of the strings it links to (gABI chapter 4, "sh_link")."""
     tables = [section for section in image.sections if section.type == Sht.SYMTAB]
-    strings = {table.link for table in tables if 0 < table.link < len(image.sections)}
+    strings = {table.link for table in tables if image.has(table.link)}
     return sum(_inside(image, s) for s in (*tables, *(image.sections[n] for n in strings)))
 
 
