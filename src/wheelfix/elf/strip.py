@@ -19,6 +19,8 @@ _LINK = b".gnu_debuglink"
 _PAGE = 1 << 12
 _NOTE_UNIT = 16
 """A multiple of the alignment of notes."""
+_SYMBOLS = 1 << 16
+"""Symbols that are read at once."""
 # Indices of the fields in the records of `image.Structs`.
 _E_PHOFF, _E_SHOFF, _E_SHNUM, _E_SHSTRNDX = 4, 5, 11, 12
 _P_OFFSET, _P_FILESZ = {32: 1, 64: 2}, {32: 4, 64: 5}
@@ -258,13 +260,18 @@ class _Writer:
         """Renumber the sections of symbols; those of a dropped section become empty entries."""
         structs, changed = self.image.structs, self.renumbered
         size, at = structs.sym.size, _ST_SHNDX[structs.bits]
-        raw = self.image.read(section.offset, section.size, "the symbols")
-        words = structs.words("H", raw[: len(raw) // size * size])
-        for entry, number in enumerate(words[at // 2 :: size // 2]):
-            if changed.get(number):
-                self._overwrite(place + entry * size + at, structs.half.pack(changed[number]))
-            elif number in changed:
-                self._overwrite(place + entry * size, bytes(size))
+        for start in range(0, section.size // size * size, size * _SYMBOLS):
+            count = min(section.size // size - start // size, _SYMBOLS)
+            raw = self.image.read(section.offset + start, count * size, "the symbols")
+            words = structs.words("H", raw)
+            for entry, number in enumerate(words[at // 2 :: size // 2]):
+                if number not in changed:
+                    continue
+                to = place + start + entry * size
+                if changed[number]:
+                    self._overwrite(to + at, structs.half.pack(changed[number]))
+                else:
+                    self._overwrite(to, bytes(size))
 
     def _program_headers(self) -> Iterator[bytes]:
         """Yield the program headers; what was not kept has no bytes in the file."""
