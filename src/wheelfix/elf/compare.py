@@ -72,8 +72,8 @@ _MOVABLE = TABLE_TAGS | {Dt.STRSZ}
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
     """Return the differences of `after` from the object `before` with the predicted edit.
 
-    Empty if `after` reads as `predicted` (segments aside, as an edit may add one) and loads the
-    rest of `before` unchanged. Each text gives the expected and the found value.
+    Empty if `after` reads as `predicted` (segments but PT_GNU_STACK aside, as an edit may add one)
+    and loads the rest of `before` unchanged. Each text gives the expected and the found value.
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
@@ -94,13 +94,26 @@ def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
     for field in fields(actual):
         want: object = getattr(predicted, field.name)
         got: object = getattr(actual, field.name)
-        if field.name == "segments" or want == got:
+        if field.name == "segments":
+            yield from _stack_differences(predicted, actual)
+            continue
+        if want == got:
             continue
         if isinstance(want, tuple) and isinstance(got, tuple):
             rows = cast("tuple[object, ...]", want), cast("tuple[object, ...]", got)
             yield f"{field.name}: {_unlike_tuples(*rows)}"
         else:
             yield f"{field.name}: predicted {want!r}, found {got!r}"
+
+
+def _stack_differences(predicted: Elf, actual: Elf) -> Iterator[str]:
+    """Compare the flags of PT_GNU_STACK, by which the loader makes the stack executable."""
+    was, now = (
+        next((_kept_of(s) for s in reversed(elf.segments) if s.type == Pt.GNU_STACK), "nothing")
+        for elf in (predicted, actual)
+    )
+    if was != now:
+        yield f"PT_GNU_STACK changed from {was} to {now}"
 
 
 def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
@@ -139,10 +152,9 @@ def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
     known = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    for single in (Pt.GNU_STACK, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(single)), _kept_of(new.segment(single))
-        if was != now and not (single == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
-            yield f"PT_{single.name} changed from {was} to {now}"
+    was, now = _kept_of(old.segment(Pt.GNU_RELRO)), _kept_of(new.segment(Pt.GNU_RELRO))
+    if was != now and not _is_relro_without_dynamic(old, new):
+        yield f"PT_GNU_RELRO changed from {was} to {now}"
     had, has = _other_segments(old), _other_segments(new)
     for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
         gone = next((s for s in had - has if s.type == kind), None)
@@ -363,19 +375,19 @@ def _section_differences(
 ) -> Iterator[str]:
     """Compare what only section headers lead to, such as .symtab and debug information.
 
-    patchelf reorders sections: they are paired by name. An object without .symtab was stripped.
+    patchelf reorders sections: they are paired by name.
     """
-    if not old.sections or not new.sections:
+    if not old.sections:
+        return
+    if not new.sections:
+        yield "the section headers are gone"
         return
     known = set(_section_faults(old))
     yield from islice((fault for fault in _section_faults(new) if fault not in known), _MOST_SHOWN)
     was, now = _unloaded_sections(old), _unloaded_sections(new)
-    if any(s.type == Sht.SYMTAB for s in was.values()) and not any(
-        s.type == Sht.SYMTAB for s in now.values()
-    ):
-        return
-    for key, section in was.items():
-        other = now.get(key)
+    stripped = _stripped_sections(old, new)
+    for key in [key for key, section in was.items() if section not in stripped]:
+        section, other = was[key], now.get(key)
         text = _name(key[0])
         if other is None or (section.type, section.size) != (other.type, other.size):
             yield f"section {text} is gone, or has another type or size"
@@ -389,6 +401,25 @@ def _section_differences(
             place = section.offset, other.offset
             if _first_difference(old.view, new.view, *place, section.size) is not None:
                 yield f"the content of section {text} changed"
+
+
+def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
+    """Return the sections that `elf.strip` drops, and the names of sections, which may get one.
+
+    It drops all debug sections or none. Whether it was to drop them is compared by their sizes.
+    """
+    was, now = _unloaded_sections(old).values(), _unloaded_sections(new).values()
+    found = {section for section in was if old.is_debug_section(section)}
+    if any(new.is_debug_section(section) for section in now):
+        return frozenset()
+    tables = {section for section in was if section.type == Sht.SYMTAB}
+    if not any(section.type == Sht.SYMTAB for section in now):
+        found |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
+    if not found:
+        return frozenset()
+    kinds = {Sht.REL, Sht.RELA, Sht.SYMTAB_SHNDX}
+    found |= {s for s in was if s.type in kinds or old.section_name(s) == b".gnu_debuglink"}
+    return found | {old.sections[old.section_names]} if old.has(old.section_names) else found
 
 
 def _section_faults(image: Image) -> Iterator[str]:
@@ -418,7 +449,7 @@ def _name(name: bytes) -> str:
 
 def _link(image: Image, section: Section) -> bytes:
     """Return the name of the section that `sh_link` leads to."""
-    if not 0 < section.link < len(image.sections):
+    if not image.has(section.link):
         return b""
     return image.section_name(image.sections[section.link])
 
@@ -440,10 +471,15 @@ def _has_same_symbols(
     whole = len(first) - len(first) % old.structs.sym.size
     old.spend(whole // old.structs.sym.size, "the symbols")
     was, now = old.structs.symbols(first[:whole]), new.structs.symbols(second[:whole])
+    stripped = _stripped_sections(old, new)
+    gone = {number for number, section in enumerate(old.sections) if section in stripped}
     return first[whole:] == second[whole:] and all(
-        (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
-        and _section_kind(a[3]) == _section_kind(b[3])
-        and _is_same_value(a, b, tables, moved)
+        (
+            (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
+            and _section_kind(a[3]) == _section_kind(b[3])
+            and _is_same_value(a, b, tables, moved)
+        )
+        or (a[3] in gone and not any(b))
         for a, b in zip(was, now, strict=True)
         if a != b
     )

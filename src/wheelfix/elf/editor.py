@@ -25,6 +25,8 @@ from wheelfix.errors import PlanConflictError
 
 _RECORD = 16
 """Bytes of a Verneed and of a Vernaux record, in both classes."""
+_P_FLAGS = {32: 24, 64: 4}
+"""Offset of p_flags in Elf32_Phdr and Elf64_Phdr."""
 _PATHS = (Dt.RPATH, Dt.RUNPATH)
 _STRING_TAGS = {
     Dt.NEEDED,
@@ -49,7 +51,9 @@ class Edited(NamedTuple):
 
 
 def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None) -> Edited:
-    """Change the object `before` to `after`, which differ in names, search paths and versions.
+    """Change the object `before` to `after`.
+
+    They differ in names, search paths, versions, and the flags of PT_GNU_STACK.
 
     `data` is its content; without `budget`, it has one of its own. If the resulting `Elf` is not
     `after` in all but its segments, `declined` says why; the changes that fit are made all the
@@ -90,8 +94,9 @@ def _edited(  # noqa: PLR0913 - the arguments of `edit`
             _with_paths,
         ):
             now, draft = step(now, after, draft)
-        segments = _write(draft.wiped(), patch)
-        return Edited(replace(now, segments=segments), patch.finished())
+        segments = _with_stack(image, _write(draft.wiped(), patch), after, patch)
+        now = replace(now, segments=segments, trampolines=after.trampolines)
+        return Edited(now, patch.finished())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,6 +452,21 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
         at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
         patch.write(at, draft.strings)
     return image.segments
+
+
+def _with_stack(
+    image: Image, segments: tuple[Segment, ...], after: Elf, patch: PatchDraft
+) -> tuple[Segment, ...]:
+    """Write the flags of PT_GNU_STACK that `after` has; return the segments."""
+    flags = [segment.flags for segment in after.segments if segment.type == Pt.GNU_STACK]
+    written = list(segments)
+    for number, segment in enumerate(segments):
+        if segment.type == Pt.GNU_STACK and flags and segment.flags != flags[-1]:
+            written[number] = segment._replace(flags=flags[-1])
+            at = image.program_headers[0] + number * image.structs.phdr.size
+            at += _P_FLAGS[image.structs.bits]
+            patch.write(at, image.structs.word.pack(flags[-1]))
+    return tuple(written)
 
 
 def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

@@ -27,6 +27,7 @@ from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.debug_files import published
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.included_libraries import (
     included_libraries,
@@ -39,7 +40,12 @@ from wheelfix.pipelines.licences import (
     licence_edits,
     licence_texts,
 )
-from wheelfix.pipelines.repair_notes import graft_notes, record_notes, required_notes
+from wheelfix.pipelines.repair_notes import (
+    debug_file_notes,
+    graft_notes,
+    record_notes,
+    required_notes,
+)
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
     breaks_by_stage,
@@ -54,6 +60,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_other_platform,
     refuse_other_system,
     refuse_pure,
+    refuse_symbols_of_nothing,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
 from wheelfix.pipelines.sbom import Origins, included_sboms, places_of, sbom_edits
@@ -70,10 +77,10 @@ from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import EVERY, Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Licenses, Patcher, Settings
+from wheelfix.settings import Licenses, Patcher, Settings, StripLevel
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import NormalizeMembers, Strip
+from wheelfix.wheel.edits import Edit, NormalizeMembers, Strip, StripDebug
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -121,6 +128,7 @@ def repair_with(  # noqa: PLR0913 - what `repair` takes, and two values of the w
     try:
         progress("reading")
         refuse_other_platform(path.name, settings.plat)
+        refuse_symbols_of_nothing(settings)
         with open_wheel(path) as archive, scratch() as workdir:
             found = HostLibraries(archive=archive, settings=settings, environ=environ)
             settings = with_providers(
@@ -209,14 +217,16 @@ def _repaired(job: _Job) -> Outcome:
     if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
         return replace(_judged(job, plan, planned), output=job.path)
     job.progress("writing")
-    pending, ways = _written(job, plan)
+    symbols = Path(job.settings.debug_symbols or "")
+    pending, applied = _written(job, plan)
     with pending:
         job.progress("proving")
         after = read_back(job.archive, pending, plan.after.wheel)
         written = replace(
             planned,
             after=after,
-            ways=ways,
+            ways=applied.ways,
+            messages=(*planned.messages, *debug_file_notes(applied.debug_files, symbols)),
             codec=job.codec.name if plan.edits else "",
             bytes_after=pending.size,
         )
@@ -230,7 +240,8 @@ def _repaired(job: _Job) -> Outcome:
         if job.settings.normalize and _has_same_bytes(job.archive, pending):
             outcome = replace(outcome, status=Status.UNCHANGED, edits=())
         if not in_place:
-            return replace(outcome, output=pending.publish())
+            with published(applied.debug_files, symbols):
+                return replace(outcome, output=pending.publish())
         if outcome.status is Status.UNCHANGED:
             return replace(outcome, output=job.path)
         raise _replaces_itself(job)
@@ -480,10 +491,14 @@ def _graft_settings(settings: Settings) -> Settings:
 
 
 def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    if not settings.strip:
-        return wheel, ()
-    strippable = (member for member, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
-    edits = [Strip(member=member) for member in strippable]
+    edits: list[Edit] = []
+    for member, elf in wheel.elfs.items():
+        if not elf.dynamic:
+            continue
+        if settings.strip is StripLevel.DEBUG and elf.debug_size:
+            edits.append(StripDebug(member=member))
+        elif settings.strip is StripLevel.ALL and (elf.symtab or elf.debug_size):
+            edits.append(Strip(member=member))
     return plan_in_order(wheel, edits, "strip", "strip symbols")
 
 
@@ -559,14 +574,14 @@ def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
-    """Return the wheel, still without a name, and how each object was edited."""
+def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Applied]:
+    """Return the wheel, still without a name, and how its edits were carried out."""
     archive, settings = job.archive, job.settings
     if not plan.edits and not job.false_rows:
-        return copy_wheel(archive, settings.wheel_dir), {}
+        return copy_wheel(archive, settings.wheel_dir), Applied(content={}, moved={})
     after = plan.after.wheel
     edits = [step.edit for step in plan.edits]
-    applied = apply(archive, after, edits, job.workdir, settings.patcher)
+    applied = apply(archive, after, edits, job.workdir, settings)
     epoch = _epoch(job.auditwheel.environ)
     if settings.normalize:
         content = {**_inflated(job, after, applied), **applied.content}
@@ -585,7 +600,7 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
         level=settings.zip_level,
         epoch=epoch,
     )
-    return pending, applied.ways
+    return pending, applied
 
 
 def _inflated(job: _Job, after: Wheel, applied: Applied) -> dict[str, Path]:

@@ -1,14 +1,16 @@
-"""Messages about a graft: libraries left out, or that could be; corrected RECORD entries."""
+"""Messages about a repair: libraries left out, or that could be; RECORD; debug files."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.providers import provider_of, provider_options, requirements_on
 from wheelfix.host.os_packages import Package
+from wheelfix.pipelines.debug_files import DebugFile
 from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
+from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
@@ -20,6 +22,18 @@ def record_notes(wheel: Wheel) -> Iterator[str]:
     """Yield a message for each RECORD entry that was wrong in the wheel as read."""
     for problem in wheel.record_problems:
         yield f"corrected RECORD entry: `{problem.member}`: {problem.message}"
+
+
+def debug_file_notes(files: Sequence[DebugFile], directory: Path) -> Iterator[str]:
+    """Yield where the debug files are, and which ones a debugger does not find by build-id."""
+    if files:
+        yield f"what was stripped from {counted(len(files), 'object')} is in `{directory}`"
+    named = [PurePosixPath(file.place) for file in files if not file.has_build_id]
+    if named:
+        yield (
+            f"without a build-id, gdb finds {join_some(path.name for path in named)} only beside "
+            f"the installed object: cp -r {directory / named[0].parts[0]}/. SITE_PACKAGES"
+        )
 
 
 def graft_notes(graft: Graft, owned: Iterable[GraftedLibrary], settings: Settings) -> Iterator[str]:

@@ -258,6 +258,7 @@ def _below_if_there(text: str, directory: Path) -> str:
 _PATHS: Mapping[str, Callable[[str, Path], str]] = {
     "wheel-dir": _below,
     "baseline": _below,
+    "debug-symbols": _below,
     "sbom-include": _below,
     "library-path": _below,
     "ldpaths": _all_below,
