@@ -77,7 +77,9 @@ def test_nested_functions_of_gcc(tmp_path: Path, compiler: str, level: str) -> N
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     is_native = compiler == "gcc" and platform.machine() == "x86_64"
-    flags = [[], ["-fcf-protection=full"], ["-march=x86-64-v3"]] if is_native else [[]]
+    flags: list[list[str]] = [[]]
+    if is_native:
+        flags = [[], ["-fcf-protection=full"], ["-march=x86-64-v3"]]
     if compiler.startswith("aarch64"):
         flags = [[], ["-mbranch-protection=standard"]]
     if compiler.startswith("arm"):

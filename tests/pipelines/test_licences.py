@@ -414,12 +414,12 @@ def test_a_reader_of_sboms_finds_all_components_in_an_installed_wheel(
     assert "pkg:generic/owed@1%2B2" in found
 
 
-def _without_order(value: Any) -> Any:
+def _without_order(value: object) -> object:
     if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
+        fields = cast("dict[str, object]", value)
         return {key: _without_order(found) for key, found in fields.items()}
     if isinstance(value, list):
-        items: list[Any] = value
+        items = cast("list[object]", value)
         return sorted(map(_without_order, items), key=json.dumps)
     return value
 
