@@ -6,7 +6,7 @@ dynamic symbol table has all of this after the link: an undefined symbol is weak
 reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Elf, Exports, Undefined
+from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.text import join_some
 
 _PYTHON = ("Py", "_Py")
@@ -125,19 +125,20 @@ def _providers(
     used = {reference.file for reference in references if reference.file in libraries}
     others = [reference for reference in references if reference.file not in libraries]
     names = frozenset([reference.name for reference in others])
-    defining: dict[str, list[tuple[str, Exports]]] = {}
+    defining: dict[str, list[tuple[str, Sequence[Definition]]]] = {}
     for needed, library in libraries.items():
         if library is not None:
-            for symbol in among(library.exports.definitions, names):
-                defining.setdefault(symbol, []).append((needed, library.exports))
+            definitions = library.exports.definitions
+            for symbol in among(definitions, names):
+                defining.setdefault(symbol, []).append((needed, definitions[symbol]))
     unresolved: list[Undefined] = []
     for reference in others:
-        there = defining.get(reference.name, ())
-        name = next((own for own, exports in there if offers(exports, reference)), None)
-        if name is None:
-            unresolved.append(reference)
+        for needed, found in defining.get(reference.name, ()):
+            if _is_bound(reference, found):
+                used.add(needed)
+                break
         else:
-            used.add(name)
+            unresolved.append(reference)
     return used, unresolved
 
 
@@ -146,10 +147,13 @@ def offers(exports: Exports, reference: Undefined) -> bool:
 
     It ignores hidden versions: those are only for objects linked earlier.
     """
-    found = exports.definitions.get(reference.name)
-    return found is not None and any(
+    return _is_bound(reference, exports.definitions.get(reference.name, ()))
+
+
+def _is_bound(reference: Undefined, definitions: Iterable[Definition]) -> bool:
+    return any(
         not definition.hidden and reference.version in {None, definition.version}
-        for definition in found
+        for definition in definitions
     )
 
 
