@@ -111,13 +111,13 @@ class GlibcProcess(LoaderProcess):
             yield from self._paths(requester)
         else:
             if requester.paths is None:
-                requester.paths = tuple(step for step in self._paths(requester) if step[1].pairs)
+                requester.paths = tuple(self._paths(requester))
             yield from requester.paths
         no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
         cached = env.cache.get(name)
         if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
             yield How.CACHE, SearchList(None, ((name, cached),))
-        if not no_defaults and self.defaults.pairs:
+        if not no_defaults:
             yield How.DEFAULT, self.defaults
 
     def _paths(self, requester: LinkMap | None) -> SearchLists:

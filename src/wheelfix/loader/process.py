@@ -28,7 +28,7 @@ class LinkMap:
     search_scope: tuple["LinkMap", ...] | None = None
     """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
     paths: tuple[tuple[How, SearchList], ...] | None = None
-    """The lists, none empty, that are searched for all its names, once they are known."""
+    """The lists that are searched for all its names, once they are known."""
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
 
