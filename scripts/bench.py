@@ -1,6 +1,7 @@
-"""Measure wheelfix, auditwheel and repairwheel, interleaved in one run.
+"""Measure wheelfix and other tools, interleaved in one run.
 
-    python scripts/bench.py                                # all parts, all wheels
+    python scripts/bench.py                                # repair, check and start, all wheels
+    python scripts/bench.py --tools auditwheel,repairwheel,floor,wheelfix
     python scripts/bench.py -n 5 --parts check --wheels tiny,many
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
     python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
@@ -92,7 +93,7 @@ def spent(
 ) -> Iterator[dict[str, str]]:
     """Run the commands in turns; their exit codes tell of the wheel, and are shown."""
     asked = {name: partial(ready, words) for name, words in commands.items()}
-    for name, runs in compare(asked, options.n, codes=range(256)).items():
+    for name, runs in compare(asked, options.n, codes=range(256), others=options.others).items():
         figures = {
             UNITS[column]: shown(figure(runs or [], column, least=options.least))
             for column in ("wall", "cpu", "peak")
@@ -133,7 +134,7 @@ def repairing(programs: Programs, options: argparse.Namespace) -> str:
                 tool: partial(repair_command, tool, program, case, new)
                 for tool, program in programs.items()
             }
-            runs = compare(commands, options.n, case.libraries)
+            runs = compare(commands, options.n, case.libraries, others=options.others)
         return cells(runs, least=options.least)
 
     return of_each_wheel(row, options)
@@ -163,7 +164,8 @@ def checking(programs: Programs, options: argparse.Namespace) -> str:
             for tool, program in programs.items()
             if tool in words
         }
-        return cells(compare(commands, options.n, case.libraries, {0, 1}), least=options.least)
+        runs = compare(commands, options.n, case.libraries, {0, 1}, options.others)
+        return cells(runs, least=options.least)
 
     return of_each_wheel(row, options)
 
@@ -198,7 +200,7 @@ def starting(programs: Programs, options: argparse.Namespace) -> str:
     ):
         words = {"auditwheel": [theirs], OURS: ours.split()}
         commands = {tool: partial(ready, [*programs[tool], *words[tool]]) for tool in words}
-        runs = compare(commands, 4 * options.n)
+        runs = compare(commands, 4 * options.n, others=options.others)
         rows.append({"command": ours, **cells(runs, least=options.least)})
     return table(rows)
 
@@ -257,7 +259,8 @@ def circumstances(programs: Programs, options: argparse.Namespace) -> str:
     return (
         f"{', '.join(versions)}; Python {platform.python_version()}, {os.cpu_count()} CPUs, "
         f"temporary files on {file_system(Path(tempfile.gettempdir()))}; {how} of {options.n} runs "
-        f"in turns; a peak below {least:.0f} MB cannot be seen."
+        f"in turns, of other projects' tools {options.others}; "
+        f"a peak below {least:.0f} MB cannot be seen."
     )
 
 
@@ -288,16 +291,19 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "--parts", default="repair,no-verdict,check,start,batch", help="default: %(default)s"
+        "--parts", default="repair,check,start", help=f"of {','.join(PARTS)}; default: %(default)s"
     )
     parser.add_argument("--wheels", default=",".join(MAKERS), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
+    parser.add_argument(
+        "--others", type=int, default=1, help="runs of other projects' tools; default: %(default)s"
+    )
     parser.add_argument("--least", action="store_true", help="the least of all runs, not medians")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE)
     parser.add_argument("--batch", type=Path, help="directory of wheels; default: one of 200")
     parser.add_argument("--wheelfix", default=OURS, help="command; default: %(default)s")
     parser.add_argument(
-        "--tools", default=f"auditwheel,repairwheel,{FLOOR},{OURS}", help="default: %(default)s"
+        "--tools", default=f"auditwheel,{FLOOR},{OURS}", help="default: %(default)s"
     )
     parser.add_argument(
         "--markdown",

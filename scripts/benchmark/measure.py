@@ -12,6 +12,8 @@ from real_wheels.programs import ProgramError
 from real_wheels.programs import environment as user_environment
 
 OURS = "wheelfix"
+OTHERS = ("auditwheel", "repairwheel")
+"""How the names of other projects' tools begin."""
 FLOOR = "floor"
 """Not a tool: benchmark/floor.py."""
 
@@ -63,16 +65,22 @@ def measure(
 
 
 def compare(
-    commands: Commands, count: int, libraries: Path | None = None, codes: Iterable[int] = (0,)
+    commands: Commands,
+    count: int,
+    libraries: Path | None = None,
+    codes: Iterable[int] = (0,),
+    others: int = 1,
 ) -> Runs:
     """Measure the commands in turns, `count` times each, after one run to warm up.
 
+    The tools of other projects run `others` times, and none to warm up.
     A tool other than wheelfix that fails is left out from then on; wheelfix must not.
     """
     runs: dict[str, list[Run] | None] = {tool: [] for tool in commands}
     for turn in range(count + 1):
         for tool, command in commands.items():
-            if (results := runs[tool]) is None:
+            is_left_out = tool.startswith(OTHERS) and turn not in range(1, others + 1)
+            if (results := runs[tool]) is None or is_left_out:
                 continue
             try:
                 result = measure(command, libraries, set(codes))

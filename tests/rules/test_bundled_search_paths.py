@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.build import make_wheel, shared_object
+from tests.support.build import executable, make_wheel, shared_object
 from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.constants import DF_1_PIE
@@ -348,6 +348,30 @@ def test_a_plugin_of_the_library_that_it_misses_is_for_information(
     assert alone.returncode != 0
     after = f"import ctypes; h = ctypes.CDLL({str(host)!r}); assert h.start({str(plug).encode()!r})"
     subprocess.run([sys.executable, "-c", after], check=True)
+
+
+def test_a_program_is_no_plugin_of_a_library_that_contains_its_name(tmp_path: Path) -> None:
+    """The library may start it, but in a process of its own, where nothing is loaded before."""
+    host = shared_object(
+        tmp_path / "libhost.so",
+        'const char *const program = "tool"; int host(void){return program != 0;}',
+        soname="libhost.so",
+    )
+    tool = executable(
+        tmp_path / "bin" / "tool", "int host(void); int main(void){return !host();}", needed=[host]
+    )
+    made = make_wheel(
+        tmp_path,
+        tag="py3-none-manylinux_2_34_x86_64",
+        files={"demo/libhost.so": host, "demo/bin/tool": tool},
+    )
+    (found,) = check(made, Settings(select=("WF101",))).findings
+    assert found.severity is Severity.ERROR
+    start = (
+        f"import ctypes, subprocess as s; ctypes.CDLL({str(host)!r}); s.check_call({str(tool)!r})"
+    )
+    alone = subprocess.run([sys.executable, "-c", start], stderr=subprocess.DEVNULL, check=False)
+    assert alone.returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ opened at run time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -124,7 +125,7 @@ _Moved = Mapping[Reference, tuple[str, str | None]]
 
 
 class _Change(NamedTuple):
-    """A load that differs without some entries."""
+    """A load with and without some entries."""
 
     before: Load
     after: Load
@@ -135,7 +136,18 @@ class _Change(NamedTuple):
     drops: Sequence[Unused]
     """The entries for a library that is found, of the objects of the load."""
 
+    @property
+    def differs(self) -> bool:
+        """Whether other objects are loaded, or in another order."""
+        return self.before.objects != self.after.objects
 
+    def involves(self, paths: AbstractSet[str]) -> bool:
+        """Return whether one of `paths` is loaded, with the entries or without."""
+        return not all(map(paths.isdisjoint, (self.before.objects, self.after.objects)))
+
+
+_Unversioned = Mapping[str, Sequence[tuple[Reference, Undefined]]]
+"""By object: a reference as it is, and without its version."""
 _Reasons = dict[Unused, list[str]]
 _Weak = dict[Unused, dict[Reference, str]]
 
@@ -147,6 +159,10 @@ class _Trial:
         self._loaded = loaded
         self._settings = settings
         self._definitions = definitions
+        self._dropped: Mapping[str, Sequence[Unused]] = {}
+        """Path -> the entries dropped from the object there in the last round."""
+        self._tried: dict[str, _Change] = {}
+        """Member -> its load in the last round."""
 
     def outcome(self, candidates: list[Unused]) -> tuple[Unused, ...]:
         """Return the candidates with their hazards, and whether these keep them."""
@@ -156,7 +172,7 @@ class _Trial:
                 kept[candidate] = candidate._replace(hazards=(hook,), kept=True, forceable=False)
         while True:
             drops = [candidate for candidate in candidates if candidate not in kept]
-            changes = list(self._changes(drops))
+            changes = self._changes(drops)
             needed = self._rebound(changes)
             null = self._null(changes)
             hazards = {} if needed else self._hazards(drops, changes, null)
@@ -178,37 +194,49 @@ class _Trial:
             for drop in candidates
         )
 
-    def _changes(self, drops: list[Unused]) -> Iterator[_Change]:
-        """Load each object again without the entries of `drops`; yield the loads that differ."""
-        loaded = self._loaded
-        edited = {loaded.paths[drop.member] for drop in drops}
-        roots = [
-            member for member, load in loaded.loads.items() if not edited.isdisjoint(load.objects)
-        ]
+    def _changes(self, drops: list[Unused]) -> list[_Change]:
+        """Load each object again without the entries of `drops`; return the loads that differ.
+
+        A load is the same as in the last round if the same entries of its objects are dropped.
+        """
+        loaded, tried = self._loaded, self._tried
+        dropped = grouped(drops, lambda drop: loaded.paths[drop.member])
+        others = {
+            path
+            for path in dropped.keys() | self._dropped.keys()
+            if dropped.get(path) != self._dropped.get(path)
+        }
+        self._dropped = dropped
         environment = loaded.without_needed((drop.member, drop.name) for drop in drops)
-        drops_of = grouped(
-            (drop for drop in drops if drop.library is not None),
-            lambda drop: loaded.paths[drop.member],
-        )
-        loads = load_each([loaded.paths[root] for root in roots], environment, loaded.budget)
-        for root, after in zip(roots, loads, strict=True):
+        unversioned = self._unversioned(dropped, environment)
+        roots = [
+            root
+            for root, load in loaded.loads.items()
+            if not dropped.keys().isdisjoint(load.objects)
+        ]
+        again = [root for root in roots if root not in tried or tried[root].involves(others)]
+        loads = load_each([loaded.paths[root] for root in again], environment, loaded.budget)
+        for root, after in zip(again, loads, strict=True):
             before = loaded.loads[root]
-            if before.objects != after.objects:
-                yield _Change(
-                    before=before,
-                    after=after,
-                    moved=self._moved(loaded.scopes[root], after, environment),
-                    lost=frozenset(before.objects) - frozenset(after.objects),
-                    drops=[drop for path in before.objects for drop in drops_of.get(path, ())],
-                )
+            differs = before.objects != after.objects
+            tried[root] = _Change(
+                before=before,
+                after=after,
+                moved=self._moved(loaded.scopes[root], after, unversioned) if differs else {},
+                lost=frozenset(before.objects) - frozenset(after.objects),
+                drops=[
+                    drop
+                    for path in before.objects
+                    for drop in dropped.get(path, ())
+                    if drop.library is not None
+                ],
+            )
+        return [tried[root] for root in roots if tried[root].differs]
 
     def _moved(
-        self, before: Scope, load: Load, environment: Environment
+        self, before: Scope, load: Load, unversioned: _Unversioned
     ) -> dict[Reference, tuple[str, str | None]]:
-        """Return the references bound in the scope `before` that bind otherwise in `load`.
-
-        `environment` has the objects without the entries that are dropped.
-        """
+        """Return the references bound in the scope `before` that bind otherwise in `load`."""
         loaded, after = self._loaded, Scope(load.objects, self._loaded.index)
         loaded.budget.spend(2 * len(loaded.index.referenced), _BINDINGS, load.root)
         moved = {
@@ -230,28 +258,32 @@ class _Trial:
                     if providers in moved:
                         key = Reference(path, symbol.name, symbol.version, symbol.weak)
                         found[key] = moved[providers]
-        for reference, unversioned in self._unversioned(load, environment):
-            found.pop(reference, None)
-            file = before.lookup(reference.symbol, reference.version)
-            other = after.lookup(unversioned.name, unversioned.version)
-            if file is not None and other != file:
-                found[reference] = (file, other)
+        for path in load.objects:
+            for reference, symbol in unversioned.get(path, ()):
+                found.pop(reference, None)
+                file = before.lookup(reference.symbol, reference.version)
+                other = after.lookup(symbol.name, symbol.version)
+                if file is not None and other != file:
+                    found[reference] = (file, other)
         return found
 
-    def _unversioned(
-        self, load: Load, environment: Environment
-    ) -> Iterator[tuple[Reference, Undefined]]:
-        """Yield the weak references that lose their version with an entry, before and after."""
-        for path in load.objects:
+    def _unversioned(self, dropped: Iterable[str], environment: Environment) -> _Unversioned:
+        """Return the weak references that lose their version with an entry, before and after.
+
+        `environment` has the objects without the entries that are dropped, from those at `dropped`.
+        """
+        found: dict[str, list[tuple[Reference, Undefined]]] = {}
+        for path in dropped:
             before, after = (
-                around.files.get(path) for around in (self._loaded.environment, environment)
+                around.files[path].undefined for around in (self._loaded.environment, environment)
             )
-            if before is None or after is None or before is after:
-                continue
-            self._loaded.budget.spend(len(before.undefined), _BINDINGS, path)
-            for old, new in zip(before.undefined, after.undefined, strict=True):
-                if old != new:
-                    yield Reference(path, old.name, old.version, old.weak), new
+            self._loaded.budget.spend(len(before), _BINDINGS, path)
+            found[path] = [
+                (Reference(path, old.name, old.version, old.weak), new)
+                for old, new in zip(before, after, strict=True)
+                if old is not new
+            ]
+        return found
 
     def _rebound(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""

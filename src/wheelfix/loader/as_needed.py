@@ -6,14 +6,15 @@ dynamic symbol table has all of this after the link: an undefined symbol is weak
 reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Elf, Exports, Undefined
+from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.text import join_some
 
 _PYTHON = ("Py", "_Py")
@@ -85,17 +86,26 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
     given = _PYTHON if own.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
-    found: dict[str, Decision] = {}
+    found: list[Decision] = []
+    kept: list[Library] = []
+    entries: list[_Entry] = []
     for name in names:
         library = libraries.get(name)
         if name in used:
-            found[name] = Decision(name, Why.USED)
+            decision = Decision(name, Why.USED)
         elif library is None:
-            found[name] = Decision(name, Why.ABSENT, doubtful)
+            decision = Decision(name, Why.ABSENT, doubtful)
+        elif _is_listed(library.elf.soname or name, entries, len(entries)):
+            decision = Decision(name, Why.UNUSED)
         else:
-            serves = _serves_sibling(name, library, own, found, libraries)
-            found[name] = Decision(name, Why.SIBLING if serves else Why.UNUSED)
-    return tuple(found.values())
+            serves = _serves_sibling(library, own, kept)
+            decision = Decision(name, Why.SIBLING if serves else Why.UNUSED)
+        found.append(decision)
+        if library is not None:
+            soname, keep = library.elf.soname or name, decision.keep
+            kept += [library] if keep else []
+            entries += [_Entry(entry, soname, keep) for entry in library.elf.needed]
+    return tuple(found)
 
 
 def is_python_api(symbol: str) -> bool:
@@ -110,25 +120,25 @@ def _references(own: Library) -> Collection[Undefined]:
 
 def _providers(
     references: Collection[Undefined], libraries: Mapping[str, Library | None]
-) -> tuple[set[str], list[Undefined]]:
+) -> tuple[set[str | None], list[Undefined]]:
     """Return the libraries that the linker bound symbols to, and the unresolved references."""
-    names = frozenset([reference.name for reference in references])
-    defining: dict[str, list[tuple[str, Exports]]] = {}
+    used = {reference.file for reference in references if reference.file in libraries}
+    others = [reference for reference in references if reference.file not in libraries]
+    names = frozenset([reference.name for reference in others])
+    defining: dict[str, list[tuple[str, Sequence[Definition]]]] = {}
     for needed, library in libraries.items():
         if library is not None:
-            for symbol in among(library.exports.definitions, names):
-                defining.setdefault(symbol, []).append((needed, library.exports))
-    used: set[str] = set()
+            definitions = library.exports.definitions
+            for symbol in among(definitions, names):
+                defining.setdefault(symbol, []).append((needed, definitions[symbol]))
     unresolved: list[Undefined] = []
-    for reference in references:
-        name = reference.file
-        if name not in libraries:
-            there = defining.get(reference.name, ())
-            name = next((own for own, exports in there if offers(exports, reference)), None)
-        if name is None:
-            unresolved.append(reference)
+    for reference in others:
+        for needed, found in defining.get(reference.name, ()):
+            if _is_bound(reference, found):
+                used.add(needed)
+                break
         else:
-            used.add(name)
+            unresolved.append(reference)
     return used, unresolved
 
 
@@ -137,31 +147,21 @@ def offers(exports: Exports, reference: Undefined) -> bool:
 
     It ignores hidden versions: those are only for objects linked earlier.
     """
-    found = exports.definitions.get(reference.name)
-    return found is not None and any(
+    return _is_bound(reference, exports.definitions.get(reference.name, ()))
+
+
+def _is_bound(reference: Undefined, definitions: Iterable[Definition]) -> bool:
+    return any(
         not definition.hidden and reference.version in {None, definition.version}
-        for definition in found
+        for definition in definitions
     )
 
 
-def _serves_sibling(
-    name: str,
-    library: Library,
-    own: Library,
-    before: Mapping[str, Decision],
-    libraries: Mapping[str, Library | None],
-) -> bool:
+def _serves_sibling(library: Library, own: Library, kept: Sequence[Library]) -> bool:
     """Return whether libraries kept before refer to symbols that only `library` defines so far.
 
-    As `ref_dynamic_nonweak` and `on_needed_list` do in bfd/elflink.c.
+    As `ref_dynamic_nonweak` does in bfd/elflink.c.
     """
-    kept = [
-        known
-        for other, decision in before.items()
-        if decision.keep and (known := libraries.get(other)) is not None
-    ]
-    if not kept or _on_needed_list(library.elf.soname or name, before, libraries):
-        return False
     wants = [_wants(dependent, library) for dependent in kept]
     return any(
         symbol.name not in own.exports.definitions
@@ -182,21 +182,22 @@ def _wants(dependent: Library, library: Library) -> list[Undefined]:
     ]
 
 
-def _on_needed_list(
-    soname: str, before: Mapping[str, Decision], libraries: Mapping[str, Library | None]
-) -> bool:
-    """Return whether a library kept so far needs `soname`, itself or through others."""
-    needed = [
-        (entry, known.elf.soname or name, before[name].keep)
-        for name in before
-        if (known := libraries.get(name)) is not None
-        for entry in known.elf.needed
-    ]
+class _Entry(NamedTuple):
+    """A DT_NEEDED entry of a library that the linker has seen."""
 
-    def listed(wanted: str, stop: int) -> bool:
-        return any(
-            entry == wanted and (kept or listed(by, position))
-            for position, (entry, by, kept) in enumerate(needed[:stop])
-        )
+    name: str
+    by: str
+    """The SONAME of the library with the entry."""
+    kept: bool
+    """Whether that library is kept."""
 
-    return listed(soname, len(needed))
+
+def _is_listed(soname: str, entries: Sequence[_Entry], stop: int) -> bool:
+    """Return whether a library kept so far needs `soname`, itself or through others.
+
+    Only the first `stop` of `entries` count. As `on_needed_list` does in bfd/elflink.c.
+    """
+    return any(
+        entry.name == soname and (entry.kept or _is_listed(entry.by, entries, position))
+        for position, entry in enumerate(islice(entries, stop))
+    )

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc, Undefined
-from wheelfix.grouping import grouped
 from wheelfix.loader.as_needed import Library
 
 
@@ -64,13 +63,15 @@ class SymbolIndex:
     @cached_property
     def references(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[Undefined]]]:
         """Object -> the libraries that can provide the same of its references -> these."""
-        return {
-            path: grouped(
-                library.elf.undefined,
-                lambda reference: self.providers(reference.name, reference.version),
-            )
-            for path, library in self.libraries.items()
-        }
+        found: dict[str, dict[tuple[str, ...], list[Undefined]]] = {}
+        defined = self._defining
+        for path, library in self.libraries.items():
+            groups = found[path] = {}
+            for reference in library.elf.undefined:
+                name = reference.name
+                providers = self.providers(name, reference.version) if name in defined else ()
+                groups.setdefault(providers, []).append(reference)
+        return found
 
     @cached_property
     def referenced(self) -> Mapping[tuple[str, ...], set[str]]:

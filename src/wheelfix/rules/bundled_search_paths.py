@@ -379,9 +379,12 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     """Return whether the libraries are surely loaded before the object that misses them.
 
     The loader finds a loaded library by its SONAME. They are loaded if they open the object, whose
-    name they contain, or if they are extension modules, and the object is none.
+    name they contain, or if they are extension modules, and the object is none. A program starts a
+    process of its own.
     """
     elfs = context.wheel.elfs
+    if elfs[gap.dependent].is_executable:
+        return False
     if any(elfs[library].soname != name for name, library in gap.libraries.items()):
         return False
     is_module = bool(elfs[gap.dependent].module_hooks)
