@@ -366,6 +366,34 @@ def test_a_program_runs(case: str, change: object, folder: Path) -> None:
     assert subprocess.run([str(path)], env=environ, check=False).returncode == ANSWER
 
 
+def test_a_program_with_many_libraries_runs(folder: Path) -> None:
+    """A replay of NixOS/patchelf 558: a program that segfaults after auditwheel's calls.
+
+    patchelf 0.17.2 breaks this one: fixed addresses, code and tables in one segment, both hash
+    tables, exported symbols, many names that become longer, RPATH removed and then set.
+    """
+    needed: list[Path] = []
+    for number in range(24):
+        name = f"liblal{number}.so.1"
+        versions = {f"LAL_{number}": [f"lal{number}"]}
+        needed.append(stub_library_with_versions(folder / name, name, versions))
+        (folder / f"liblal{number}-0123abcd.so.1.2.3").symlink_to(name)
+    calls = "".join(f"int lal{number}(void);" for number in range(24))
+    total = "+".join(f"lal{number}()" for number in range(24))
+    flags = ["-no-pie", "-fno-pie", "-rdynamic", "-Wl,-z,noseparate-code,--hash-style=both"]
+    source = f"{calls} int main(void) {{ int sum = {total}; return sum * 0 + {ANSWER}; }}"
+    path = executable(folder / "lal", source, needed=needed, runpath="/usr/lib", flags=flags)
+    content = path.read_bytes()
+    wanted = replace(read_elf(content, "lib.so"), runpath=None, rpath=f"{PATH}:{folder}")
+    for name in needed:
+        new = name.name.replace(".so.1", "-0123abcd.so.1.2.3")
+        wanted = with_needed_renamed(wanted, name.name, new)
+    path.write_bytes(proved(content, wanted))
+    assert subprocess.run([str(path)], check=False).returncode == ANSWER
+    subprocess.run(["strip", "-s", str(path)], check=True)
+    assert subprocess.run([str(path)], check=False).returncode == ANSWER
+
+
 # --- Odd objects ---------------------------------------------------------------------------------
 
 
