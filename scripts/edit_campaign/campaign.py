@@ -152,7 +152,12 @@ class Campaign:
         """Edit an object once and twice, and ask for stripped copies; return what the files are."""
         # musl has its C library built in, and knows it by its own names alone.
         libraries = () if case.taken.label.startswith(MUSL) else LIBRARIES
-        extra = [n for n in libraries if (self.work / "names" / f"q-{n}").exists()]
+        extra = [
+            name
+            for name in libraries
+            if (self.work / "names" / f"q-{name}").exists()
+            and not (name == "libc.so.6" and _is_refused_with_libc(case.before))
+        ]
         wanted = random_edit(case.before, extra, case.dice)
         once = self._edited(case.data, case.before, wanted, label)
         if once is None:
@@ -255,6 +260,15 @@ class Campaign:
         if self.keep and path is not None:
             self.keep.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, self.keep / f"{len(self.counts.failures)}-{path.name}")
+
+
+def _is_refused_with_libc(elf: Elf) -> bool:
+    """Return whether glibc refuses the object once it needs libc.so.6 (elf/dl-version.c).
+
+    mold 1.10 writes DT_RELR without the version that says so.
+    """
+    versions = (version for need in elf.verneed for version in need.versions)
+    return elf.relr and "GLIBC_ABI_DT_RELR" not in versions
 
 
 def _system(name: str) -> Path | None:
