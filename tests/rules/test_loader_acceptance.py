@@ -282,8 +282,10 @@ def test_an_arm_library_must_fit_pages_of_64_kib(
 
 
 def test_small_pages_are_fine_where_there_are_no_others() -> None:
-    segment = Segment(type=LOAD, flags=6, offset=0, vaddr=0, filesz=1, memsz=1, align=0x1000)
-    stack = Segment(type=STACK, flags=6, offset=0, vaddr=0, filesz=0, memsz=0, align=16)
+    segment = Segment(
+        type=LOAD, flags=6, offset=0, vaddr=0, paddr=0, filesz=1, memsz=1, align=0x1000
+    )
+    stack = Segment(type=STACK, flags=6, offset=0, vaddr=0, paddr=0, filesz=0, memsz=0, align=16)
     for machine in Machine:
         found = said(elf(segments=(segment, stack), machine=machine))
         large = machine in {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}

@@ -15,9 +15,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
-from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
+from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
-from wheelfix.elf.growth import NoRoomError, capacity, grow
+from wheelfix.elf.growth import NoRoomError, capacity, write_dynamic
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Filtee, Segment, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Patch, PatchDraft
@@ -435,18 +435,7 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
         patch.write(at, bytes(versions))
     for at, raw in chain(_need_writes(draft), _section_writes(draft)):
         patch.write(at, raw)
-    if len(draft.strings) > len(dynamic.strings) or len(draft.entries) > draft.capacity:
-        return grow(patch, dynamic, draft.entries, draft.strings)
-    segment = image.segment(Pt.DYNAMIC)
-    if segment is not None and draft.entries != dynamic.entries:
-        dyn = image.structs.dyn
-        raw = b"".join(dyn.pack(*entry) for entry in draft.entries)
-        raw = raw.ljust(len(dynamic.entries) * dyn.size, b"\0")
-        patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
-    if draft.strings != dynamic.strings:
-        at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
-        patch.write(at, draft.strings)
-    return image.segments
+    return write_dynamic(patch, dynamic, draft.entries, draft.strings)
 
 
 def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

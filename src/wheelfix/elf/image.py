@@ -82,7 +82,7 @@ STRUCTS = {
 
 
 class Section(NamedTuple):
-    """One section header."""
+    """One section header, fields in the order of the file."""
 
     name: int
     """`sh_name`, an offset into the section that holds the section names."""
@@ -93,8 +93,12 @@ class Section(NamedTuple):
     size: int
     link: int
     """`sh_link`, as a section's number: for a symbol table its strings."""
+    info: int
+    """`sh_info`; its meaning depends on the type (gABI chapter 4)."""
     align: int
     """`sh_addralign`, bytes."""
+    entsize: int
+    """Bytes of one entry of a table."""
 
 
 class Mapped(NamedTuple):
@@ -303,7 +307,7 @@ def _segments(
     raw = structs.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     if structs.bits == 32:
         raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
-    return tuple(Segment(t, f, o, v, fs, ms, a) for t, f, o, v, _, fs, ms, a in raw)
+    return tuple(Segment(*fields) for fields in raw)
 
 
 def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
@@ -338,10 +342,7 @@ def _sections(
         return ()
     budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(
-        Section(name, type_, flags, addr, at, size, link, align)
-        for name, type_, flags, addr, at, size, link, _info, align, *_ in raw
-    )
+    return tuple(Section(*fields) for fields in raw)
 
 
 def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:
