@@ -385,9 +385,9 @@ def test_a_program_with_many_libraries_runs(folder: Path) -> None:
     path = executable(folder / "lal", source, needed=needed, runpath="/usr/lib", flags=flags)
     content = path.read_bytes()
     wanted = replace(read_elf(content, "lib.so"), runpath=None, rpath=f"{PATH}:{folder}")
-    for name in needed:
-        new = name.name.replace(".so.1", "-0123abcd.so.1.2.3")
-        wanted = with_needed_renamed(wanted, name.name, new)
+    for library in needed:
+        new = library.name.replace(".so.1", "-0123abcd.so.1.2.3")
+        wanted = with_needed_renamed(wanted, library.name, new)
     path.write_bytes(proved(content, wanted))
     assert subprocess.run([str(path)], check=False).returncode == ANSWER
     subprocess.run(["strip", "-s", str(path)], check=True)
