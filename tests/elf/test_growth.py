@@ -610,6 +610,18 @@ def test_the_old_name_of_a_renamed_library_can_be_added(folder: Path) -> None:
     proved(content, replace(renamed, needed=("liba.so.1", *renamed.needed)))
 
 
+def test_old_names_can_be_added_where_versions_do_not_tell_which_was_renamed(folder: Path) -> None:
+    needed = [folder / name for name in ("liba.so.1", "libu.so", "libv.so")]
+    for path in needed[1:]:
+        shared_object(path, f"int {path.stem};", soname=path.name, libc=False)
+    flags = ["-Wl,--no-as-needed"]
+    content = shared_object(folder / "y.so", SOURCE, needed=needed, flags=flags).read_bytes()
+    before = read_elf(content, "lib.so")
+    wanted = with_needed_renamed(before, "liba.so.1", "liba-0123abcd.so.1")
+    wanted = with_needed_renamed(wanted, "libv.so", "libv-0123abcd.so")
+    proved(content, replace(wanted, needed=("liba.so.1", "libv.so", *wanted.needed)))
+
+
 def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
     flags = ["-Wl,-f,libfilter.so.1", "-Wl,-f,libother.so.1"]
     source = "int f(void) { return 42; }"

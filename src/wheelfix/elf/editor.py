@@ -364,6 +364,10 @@ def _pairs(before: Elf, after: Elf) -> dict[int, int]:
     bound = {was.file: now.file for was, now in references if was.file}
     was, then = ({need.file: need.versions for need in elf.verneed} for elf in (before, after))
     free = set(new).difference(old, bound.values())
+    added = len(new) - len(old)
+    kept = zip(old, new[added:], strict=True) if added >= 0 else None
+    if kept and all(bound.get(a, b) == b and (a == b or b in free or a in bound) for a, b in kept):
+        return {number: number + added for number in range(len(old))}  # none was dropped
     pairs: dict[int, int] = {}
     end = len(new)
     for number, name in reversed(list(enumerate(old))):

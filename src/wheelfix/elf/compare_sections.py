@@ -1,0 +1,209 @@
+"""Section headers of an edited object, and what only these lead to, compared with the original's.
+
+Loaders need none of it; strip, objcopy, debuggers, readelf and the next edit do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from wheelfix.elf.compare_segments import offset_of
+from wheelfix.elf.constants import SHF_ALLOC, SHF_INFO_LINK, STT_SECTION, Dt, Pt, Sht
+from wheelfix.elf.dynamic_tables import Dynamic
+from wheelfix.elf.image import Image, Section
+from wheelfix.system.mapped_pieces import first_difference
+
+_MOST_SHOWN = 3
+_RECORD = 16
+"""Bytes of a Verneed and of a Vernaux record, in both classes."""
+_LINKED = {Sht.REL, Sht.RELA}
+"""Sections whose `sh_info` is the number of another."""
+_VERSION_TAGS: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
+"""What may go with the last needed version: for tools, an empty table is a broken one."""
+_STRIPPED = ("sh_type", "sh_size")
+"""Fields of section headers that strip keeps for what is loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """An object before and after an edit."""
+
+    old: Image
+    new: Image
+    was: Dynamic | None
+    now: Dynamic | None
+    moved: Mapping[int, int]
+    """The new addresses of tables, by the old ones."""
+
+    def leads(self, old: int, new: int) -> bool:
+        """Return whether an address is the old one, or that of the same thing."""
+        return old == new or self.moved.get(old) == new
+
+    def is_same_symbol(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+        """Compare all but the name: values may follow what moved."""
+        return (
+            (old[1], old[2], old[5]) == (new[1], new[2], new[5])
+            and self.is_same_section(old[3], new[3])
+            and self.is_same_value(old, new)
+        )
+
+    def is_same_value(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+        """Return whether a symbol has its value, or follows what moved."""
+        if self.leads(old[4], new[4]):
+            return True
+        sections = self.new.sections
+        is_section = old[1] & 0xF == STT_SECTION and 0 < new[3] < len(sections)
+        return is_section and sections[new[3]].addr == new[4]
+
+    def is_same_section(self, old: int, new: int) -> bool:
+        """Compare the `st_shndx` of a symbol: editors may renumber sections."""
+        first, second = self.old.sections, self.new.sections
+        if old == new or not (0 < old < len(first) and 0 < new < len(second)):
+            return old == new
+        return self.old.section_name(first[old]) == self.new.section_name(second[new])
+
+
+def section_differences(both: Compared) -> Iterator[str]:
+    """Yield what changed in section headers, and in sections that are not loaded.
+
+    patchelf reorders sections: they are paired by name. An object without .symtab was stripped:
+    then sections that are not loaded may be gone or changed.
+    """
+    if not both.old.sections:
+        return
+    known = set(_section_faults(both.old))
+    found = (fault for fault in _section_faults(both.new) if fault not in known)
+    yield from islice(found, _MOST_SHOWN)
+    was, now = _by_name(both.old), _by_name(both.new)
+    is_stripped = _has_symbols(was) and not _has_symbols(now)
+    yield from islice((f"section {_name(key[0])} is new" for key in now.keys() - was.keys()), 1)
+    for key, section in was.items():
+        if is_stripped and not section.flags & SHF_ALLOC:
+            continue
+        other = now.get(key)
+        name = _name(key[0])
+        if other is None:
+            yield f"section {name} is gone"
+        elif what := _header_difference(both, section, other, is_stripped=is_stripped):
+            yield f"section {name} has another {what}"
+        elif section.type == Sht.SYMTAB and not _has_same_symbols(both, section, other):
+            yield f"the symbols of section {name} changed"
+        elif section.type != Sht.SYMTAB and not _has_same_content(both, section, other):
+            yield f"the content of section {name} changed"
+
+
+def _section_faults(image: Image) -> Iterator[str]:
+    """Yield the sections whose address and offset are of different places, by name alone."""
+    for section in image.sections:
+        is_loaded = section.flags & SHF_ALLOC and section.type not in {Sht.NULL, Sht.NOBITS}
+        if is_loaded and section.size and offset_of(image, section.addr) != section.offset:
+            name = _name(image.section_name(section))
+            yield f"section {name} has an offset that is not loaded to its address"
+
+
+def _by_name(image: Image) -> dict[tuple[bytes, int], Section]:
+    """Return the sections by name and number among those of that name."""
+    found: dict[tuple[bytes, int], Section] = {}
+    count: Counter[bytes] = Counter()
+    for section in image.sections:
+        name = image.section_name(section)
+        found[name, count[name]] = section
+        count[name] += 1
+    return found
+
+
+def _has_symbols(sections: Mapping[tuple[bytes, int], Section]) -> bool:
+    return any(section.type == Sht.SYMTAB for section in sections.values())
+
+
+def _name(name: bytes) -> str:
+    return f"`{name.decode(errors='backslashreplace')}`"
+
+
+def _header_difference(both: Compared, old: Section, new: Section, *, is_stripped: bool) -> str:
+    """Return the names of the fields of a section header that are not as they must be."""
+    tag = _VERSION_TAGS.get(old.type)
+    if tag is not None and both.was and both.now and tag in both.was.tags.keys() - both.now.tags:
+        return "" if new.type == Sht.PROGBITS else "sh_type"
+    was, now = _attributes(both.old, old), _attributes(both.new, new)
+    if old.addr != new.addr and new.align == both.new.structs.addr.size:
+        now["sh_addralign"] = old.align  # patchelf aligns all that it moves alike
+    if _has_true_size(both.was, old) and _has_true_size(both.now, new):
+        was["sh_size"] = now["sh_size"]
+        was["sh_info"] = now["sh_info"] if old.type == Sht.GNU_VERNEED else was["sh_info"]
+    if is_stripped:  # strip knows few linkers' flags, and gives tables what it holds to be right
+        was, now = ({name: found[name] for name in _STRIPPED} for found in (was, now))
+    if old.type != Sht.NOTE and not both.leads(old.addr, new.addr):
+        return "sh_addr"
+    return ", ".join(name for name in was if was[name] != now[name])
+
+
+def _attributes(image: Image, section: Section) -> dict[str, int | bytes]:
+    """Return what no edit changes; sections by name instead of number."""
+    is_section = section.type in _LINKED or section.flags & SHF_INFO_LINK
+    return {
+        "sh_type": section.type,
+        "sh_flags": section.flags,
+        "sh_addralign": section.align,
+        "sh_entsize": section.entsize,
+        "sh_link": _name_of(image, section.link),
+        "sh_info": _name_of(image, section.info) if is_section else section.info,
+        "sh_size": section.size,
+    }
+
+
+def _name_of(image: Image, number: int) -> bytes:
+    if not 0 < number < len(image.sections):
+        return b"%d" % number
+    return image.section_name(image.sections[number])
+
+
+def _has_true_size(dynamic: Dynamic | None, section: Section) -> bool:
+    """Return whether a table that edits change has the size that the loader sees."""
+    if dynamic is None:
+        return False
+    tags = dynamic.tags
+    match section.type:
+        case Sht.STRTAB if section.addr == tags.get(Dt.STRTAB):
+            return section.size == tags.get(Dt.STRSZ)
+        case Sht.DYNAMIC:
+            segment = dynamic.image.segment(Pt.DYNAMIC)
+            return segment is not None and section.size == segment.filesz
+        case Sht.GNU_VERNEED if section.addr == tags.get(Dt.VERNEED):
+            counts = [1 + len(need.auxiliaries) for need in dynamic.need_records()]
+            return (section.size, section.info) == (_RECORD * sum(counts), len(counts))
+        case _:
+            return False
+
+
+def _has_same_content(both: Compared, old: Section, new: Section) -> bool:
+    """Compare a section that is not loaded, or has moved with no table."""
+    is_loaded = old.flags & SHF_ALLOC and both.leads(old.addr, new.addr)
+    if is_loaded or old.type in {Sht.NULL, Sht.NOBITS}:
+        return True
+    both.old.spend(1 + (old.size >> 12), "the sections")
+    first, second = (
+        image.view[section.offset : section.offset + section.size]
+        for image, section in ((both.old, old), (both.new, new))
+    )
+    return first_difference(first, second) is None
+
+
+def _has_same_symbols(both: Compared, old: Section, new: Section) -> bool:
+    """Compare tables of symbols of the same size."""
+    first, second = (
+        image.read(section.offset, section.size, "the symbols")
+        for image, section in ((both.old, old), (both.new, new))
+    )
+    if first == second:
+        return True
+    structs = both.old.structs
+    whole = len(first) - len(first) % structs.sym.size
+    both.old.spend(whole // structs.sym.size, "the symbols")
+    pairs = zip(structs.symbols(first[:whole]), structs.symbols(second[:whole]), strict=True)
+    return first[whole:] == second[whole:] and all(
+        a[0] == b[0] and both.is_same_symbol(a, b) for a, b in pairs if a != b
+    )
