@@ -39,8 +39,6 @@ _FILLER = {0, *b"XZ"}
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
 _STRINGS = {Dt.CONFIG, Dt.DEPAUDIT, Dt.AUDIT}
 """Tags of strings that no edit changes; those of filters are compared as parts of `Elf`."""
-_MOVABLE = TABLE_TAGS | {Dt.STRSZ}
-"""Tags of tables that are compared by content, at any address."""
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
@@ -118,9 +116,12 @@ def _table_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[s
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     expected = _version_tags(was, now)
+    movable = TABLE_TAGS
+    if was.tags.get(Dt.STRTAB) != now.tags.get(Dt.STRTAB):
+        movable |= {Dt.STRSZ}
     for tag in sorted({*was.tags, *now.tags} - _EDITED):
         old, new = expected.get(tag, was.tags.get(tag)), now.tags.get(tag)
-        if (old is None) != (new is None) or (old != new and tag not in _MOVABLE):
+        if (old is None) != (new is None) or (old != new and tag not in movable):
             yield f"{_tag(tag)} changed from {_hex(old)} to {_hex(new)}"
     counts, new_counts = (Counter(tag for tag, _ in d.entries) for d in (was, now))
     for tag, count in new_counts.items():

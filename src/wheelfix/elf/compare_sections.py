@@ -131,7 +131,9 @@ def _header_difference(both: Compared, old: Section, new: Section, *, is_strippe
     was, now = _attributes(both.old, old), _attributes(both.new, new)
     if old.addr != new.addr and new.align == both.new.structs.addr.size:
         now["sh_addralign"] = old.align  # patchelf aligns all that it moves alike
-    if _has_true_size(both.was, old) and _has_true_size(both.now, new):
+    if _has_true_size(both.was, old):  # as edits change it
+        if not _has_true_size(both.now, new):
+            return "sh_size or sh_info than the loader sees"
         was["sh_size"] = now["sh_size"]
         was["sh_info"] = now["sh_info"] if old.type == Sht.GNU_VERNEED else was["sh_info"]
     if is_stripped:  # strip knows few linkers' flags, and gives tables what it holds to be right
