@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bionic import refusals
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
@@ -191,6 +192,32 @@ def test_readers_of_sections_and_of_segments_agree(library: bytes, folder: Path)
     assert done.stderr == ""
     assert "arning" not in done.stdout
     assert PATH in done.stdout
+
+
+def test_bionic_refuses_no_more_than_before(library: bytes) -> None:
+    """Android's loader reads .dynamic by its section header, and looks for PT_PHDR or offset 0."""
+    known = set(refusals(library))
+    elf = read_elf(library, "lib.so")
+    for change in (longer, fuller):
+        once = proved(library, change(elf))
+        assert set(refusals(once)) <= known
+        again = replace(read_elf(once, "lib.so"), soname="z" * 500, runpath=None)
+        assert set(refusals(proved(once, again))) <= known
+
+
+def test_bionic_finds_program_headers_without_a_segment_at_offset_0(folder: Path) -> None:
+    """There PT_PHDR is the only way to them: it is not given away for a new segment."""
+    script = folder / "from-page-1.ld"
+    text = CODE_FIRST.replace("PHDRS { text", "PHDRS { phdr PT_PHDR PHDRS FLAGS(4); text")
+    script.write_text(text.replace("text PT_LOAD FILEHDR PHDRS", "text PT_LOAD PHDRS"))
+    flags = ["-T", str(script)]
+    path = shared_object(folder / "from.so", "int zeros[99], f;", soname="x.so", flags=flags)
+    content = path.read_bytes()
+    known = set(refusals(content))
+    assert next(s for s in read_elf(content, "").segments if s.type == Pt.LOAD).offset
+    assert "the program headers cannot be found" not in known
+    edited = edited_path(content)
+    assert set(refusals(edited.patch.content(content))) <= known
 
 
 def test_patchelf_makes_the_same_object_or_none_that_loads(library: bytes, folder: Path) -> None:

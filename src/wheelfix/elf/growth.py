@@ -6,7 +6,8 @@ segment is, in this order,
 - the last one, made longer, if nothing but bytes of the file is loaded there (no .bss): an earlier
   edit made it. What is not loaded, such as debug information, moves behind it;
 - a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
-  the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
+  the PT_PHDR of a library, which only programs need (gABI chapter 5) and bionic unless a segment
+  begins with the ELF header (linker_phdr.cpp, ElfReader::FindPhdr), or the bytes behind the
   table of program headers. These are unused, or those of hash tables, notes that no code reads and
   the like, which then move to the new segment, too;
 - the last one, made longer, with the zeros of .bss in the file.
@@ -261,7 +262,9 @@ class _Growth:
     def _new(self, last: Segment, page: int) -> _Room | None:
         """Return a new segment; None without a place for its program header."""
         headers = list(self.image.segments)
-        spare = {Pt.NULL} if self.is_program else {Pt.NULL, Pt.PHDR}
+        first = next(h for h in headers if h.type == Pt.LOAD)
+        # Without PT_PHDR, bionic looks for the table behind offset 0 of the first PT_LOAD.
+        spare = {Pt.NULL} if self.is_program or first.offset else {Pt.NULL, Pt.PHDR}
         unused = next((n for n, h in enumerate(headers) if h.type in spare), None)
         block = None
         if unused is not None:
