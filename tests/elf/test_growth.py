@@ -1,6 +1,7 @@
 """An object that needs more room gets it at its end, and is the same object for every tool."""
 
 import mmap
+import re
 import shutil
 import struct
 import subprocess
@@ -73,19 +74,33 @@ OPENER = """
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
-static int bad;
-static int one(struct dl_phdr_info *info, size_t size, void *data) {
+#include <stdlib.h>
+#include <string.h>
+static int bad, seen;
+static int one(struct dl_phdr_info *info, size_t size, void *path) {
     int loads = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) loads += info->dlpi_phdr[i].p_type == PT_LOAD;
-    return bad |= !loads;
+    bad |= !loads;
+    if (strcmp(info->dlpi_name, path)) return 0;
+    FILE *file = fopen(path, "rb");
+    ElfW(Ehdr) header;
+    fread(&header, sizeof header, 1, file);
+    size_t length = header.e_phnum * sizeof(ElfW(Phdr));
+    void *table = malloc(length);
+    fseek(file, header.e_phoff, SEEK_SET);
+    fread(table, length, 1, file);
+    bad |= info->dlpi_phnum != header.e_phnum || memcmp(table, info->dlpi_phdr, length);
+    seen = 1;
+    return 0;
 }
 int main(int count, char **words) {
     void *handle = dlopen(words[1], RTLD_NOW);
     if (!handle) { puts(dlerror()); return 255; }
-    dl_iterate_phdr(one, 0);
-    return bad ? 254 : ((int (*)(void))dlsym(handle, "f"))();
+    dl_iterate_phdr(one, words[1]);
+    return bad || !seen ? 254 : ((int (*)(void))dlsym(handle, "f"))();
 }
 """
+"""Opens an object, and holds dl_iterate_phdr's headers to those of the file."""
 PATH = "$ORIGIN/../somewhere/very/far/away/from/here/that/has/no/room"
 
 
@@ -182,6 +197,23 @@ def test_it_loads_edited_stripped_and_edited_again(
             said = read_elf(bare.read_bytes(), "lib.so")
             third = proved(bare.read_bytes(), replace(said, soname="x" * 300))
             assert answer(folder, third) == ANSWER, tool
+
+
+@pytest.mark.skipif(shutil.which("eu-elflint") is None, reason="no elfutils")
+def test_elfutils_and_gdb_find_no_fault_that_was_not_there(library: bytes, folder: Path) -> None:
+    once = proved(library, fuller(read_elf(library, "lib.so")))
+    twice = proved(once, replace(read_elf(once, "lib.so"), soname="z" * 500))
+    path = folder / "lint.so"
+    for command in (["eu-elflint", "--gnu-ld"], ["gdb", "-nx", "-batch", "-ex", "info files"]):
+        if shutil.which(command[0]) is None:
+            continue
+        said: list[set[str]] = []
+        for content in (library, once, twice):
+            path.write_bytes(content)
+            done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
+            lines = done.stdout if command[0] == "eu-elflint" else done.stderr
+            said.append({re.sub(r"0x[0-9a-f]+|\d+", "#", line) for line in lines.splitlines()})
+        assert said[1] | said[2] <= said[0] | {"No errors"}, command
 
 
 def test_readers_of_sections_and_of_segments_agree(library: bytes, folder: Path) -> None:

@@ -85,10 +85,11 @@ def of_dynamic(content: bytes, programs: list[Program], sections: list[Header]) 
     if not strings.offset > 0 or strings.offset + strings.size > len(content):
         yield "place of .dynstr"
     raw = content[section.offset : section.offset + section.size]
-    yield from of_entries(list(struct.iter_unpack("<qQ", raw)), content, strings)
+    entries = [(tag, value) for tag, value in struct.iter_unpack("<qQ", raw)]
+    yield from of_entries(entries, content, strings)
 
 
-def of_entries(entries: list[tuple[int, ...]], content: bytes, strings: Header) -> Iterator[str]:
+def of_entries(entries: list[tuple[int, int]], content: bytes, strings: Header) -> Iterator[str]:
     """soinfo::prelink_image. It reads some names by DT_STRTAB, some by the section."""
     table = content[strings.offset : strings.offset + strings.size]
     if not any(tag == 0 for tag, _ in entries):

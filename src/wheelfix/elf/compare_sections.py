@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from wheelfix.elf.compare_segments import offset_of
-from wheelfix.elf.constants import SHF_ALLOC, SHF_INFO_LINK, STT_SECTION, Dt, Pt, Sht
+from wheelfix.elf.constants import SHF_ALLOC, SHF_INFO_LINK, Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
 from wheelfix.system.mapped_pieces import first_difference
@@ -51,12 +51,13 @@ class Compared:
         )
 
     def is_same_value(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-        """Return whether a symbol has its value, or follows what moved."""
+        """Return whether a symbol has its value, or its place in a section that moved."""
         if self.leads(old[4], new[4]):
             return True
-        sections = self.new.sections
-        is_section = old[1] & 0xF == STT_SECTION and 0 < new[3] < len(sections)
-        return is_section and sections[new[3]].addr == new[4]
+        first, second = self.old.sections, self.new.sections
+        if not (0 < old[3] < len(first) and 0 < new[3] < len(second)):
+            return False
+        return old[4] - first[old[3]].addr == new[4] - second[new[3]].addr
 
     def is_same_section(self, old: int, new: int) -> bool:
         """Compare the `st_shndx` of a symbol: editors may renumber sections."""

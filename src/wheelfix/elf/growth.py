@@ -174,6 +174,12 @@ class _Growth:
             or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
         )
 
+    @property
+    def added_flags(self) -> int:
+        """PF_W if the segment gets a .dynamic that loaders write to (glibc, l_ld_readonly)."""
+        dynamic = self.image.segment(Pt.DYNAMIC)
+        return dynamic.flags & PF_W if self.moves_dynamic and dynamic is not None else 0
+
     def written(self) -> tuple[Segment, ...]:
         """Write all with a segment for what moves; return the segments."""
         room = self._room()
@@ -240,7 +246,7 @@ class _Growth:
     def _longer(self, last: Segment) -> _Room | None:
         """Return the last segment if it can be made longer, and what is behind it can move."""
         gap = last.offset + last.filesz
-        flags = last.flags | (PF_W if self.moves_dynamic else 0)
+        flags = last.flags | self.added_flags
         if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
             return None
         ends = [
@@ -278,7 +284,7 @@ class _Growth:
         end = -(-(last.vaddr + last.memsz) // page) * page
         shift = end + start % page - start
         vaddr = start + shift
-        flags = PF_R | (PF_W if self.moves_dynamic else 0)
+        flags = PF_R | self.added_flags
         header = Segment(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
         number = 1 + max(n for n, h in enumerate(headers) if h.type == Pt.LOAD)
         headers.insert(number, header)
@@ -473,6 +479,7 @@ class _Growth:
 
     def write_tables(self, moves: Sequence[_Move]) -> None:
         """Write the tables, and zeros where those that moved were: a wheel packs these well."""
+        self._move_symbols(moves)
         raw_of: dict[int, bytes] = {}
         segment = self.image.segment(Pt.DYNAMIC)
         at = self.dynamic.tags.get(Dt.STRTAB) if self.moves_strings else None
@@ -483,7 +490,7 @@ class _Growth:
             elif not (self.moves_dynamic and move.old_vaddr == dynamic_at):
                 raw_of[move.offset] = self.patch.read(move.old_offset, move.old_size)
             else:
-                self._repoint_dynamic(move)
+                self._move_global_offset_table(move)
                 continue
             if not self._is_shared(move):
                 self.patch.write(move.old_offset, bytes(move.old_size))
@@ -528,35 +535,46 @@ class _Growth:
         into = [m for m in moves if m.holds(value, 1)]
         return value + into[0].vaddr - into[0].old_vaddr if into else value
 
-    def _repoint_dynamic(self, move: _Move) -> None:
-        """Let the symbol _DYNAMIC and the first word of the GOT follow .dynamic."""
-        image = self.image
-        word, sym = image.structs.addr, image.structs.sym
-        old, new = word.pack(move.old_vaddr), word.pack(move.vaddr)
+    def _move_global_offset_table(self, move: _Move) -> None:
+        """Let the first word of the GOT follow .dynamic."""
+        image, word = self.image, self.image.structs.addr
         got = self.dynamic.tags.get(Dt.PLTGOT)
         if got is not None and any(
             m.start <= got and got + word.size <= m.stop for m in image.mapped
         ):
             at = image.offset(got, word.size, "DT_PLTGOT")
-            if self.patch.read(at, word.size) == old:
-                self.patch.write(at, new)
+            if self.patch.read(at, word.size) == word.pack(move.old_vaddr):
+                self.patch.write(at, word.pack(move.vaddr))
+
+    def _move_symbols(self, moves: Sequence[_Move]) -> None:
+        """Let the symbols of sections that move follow these, and _DYNAMIC follow .dynamic."""
+        for number, section in enumerate(self.image.sections):
+            if not section.flags & SHF_ALLOC or not _fills(section):
+                continue
+            into = next((m for m in moves if m.holds(section.addr, section.size)), None)
+            if into is not None:
+                new = section.addr + into.vaddr - into.old_vaddr
+                self._replace_value(number, section.addr, new)
+
+    def _replace_value(self, number: int, old: int, new: int) -> None:
+        """Change the value of all symbols for the address `old` in section `number`."""
+        image = self.image
+        word, sym = image.structs.addr, image.structs.sym
         place = 8 if image.structs.bits == 64 else 4  # of st_value
-        own = self._section_number(Sht.DYNAMIC, move.old_vaddr)
         index = 6 if image.structs.bits == 64 else 14  # of st_shndx
+        key, own = word.pack(old), image.structs.half.pack(number)
         for section in image.sections:
             is_whole = section.offset + section.size <= len(image.view)
             if section.type not in {Sht.DYNSYM, Sht.SYMTAB} or not is_whole:
                 continue
             raw = image.read(section.offset, section.size, "the symbols")
-            at = raw.find(old)
+            at = raw.find(key)
             while at >= 0:
                 image.spend(1, "the symbols")
                 start = at - place
-                if start % sym.size == 0 and raw[start + index : start + index + 2] == (
-                    image.structs.half.pack(own)
-                ):
-                    self.patch.write(self.patch.place(section.offset) + at, new)
-                at = raw.find(old, at + 1)
+                if start % sym.size == 0 and raw[start + index : start + index + 2] == own:
+                    self.patch.write(self.patch.place(section.offset) + at, word.pack(new))
+                at = raw.find(key, at + 1)
 
     def _write_sections(self, moves: Sequence[_Move]) -> None:
         image, shdr = self.image, self.image.structs.shdr
