@@ -681,6 +681,19 @@ def test_old_names_can_be_added_where_versions_do_not_tell_which_was_renamed(fol
     proved(content, replace(wanted, needed=("liba.so.1", "libv.so", *wanted.needed)))
 
 
+def test_an_edit_that_is_not_what_was_asked_for_is_declined(folder: Path) -> None:
+    """The old name of `libv.so` and a new one are added in front, and `libv.so` is dropped."""
+    needed = [folder / name for name in ("libu.so", "libv.so")]
+    for path in needed:
+        shared_object(path, f"int {path.stem};", soname=path.name, libc=False)
+    flags = ["-Wl,--no-as-needed"]
+    path = shared_object(folder / "z.so", "int f;", needed=needed, libc=False, flags=flags)
+    before = read_elf(path.read_bytes(), "lib.so")
+    wanted = replace(before, needed=("libx.so", "libv.so", "libw.so", "libu.so"))
+    edited = edit(path.read_bytes(), before, wanted, "lib.so")
+    assert edited.elf == wanted or "cannot be told" in edited.declined
+
+
 def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
     flags = ["-Wl,-f,libfilter.so.1", "-Wl,-f,libother.so.1"]
     source = "int f(void) { return 42; }"

@@ -36,6 +36,7 @@ _STRING_TAGS = {
     Dt.AUXILIARY,
     Dt.FILTER,
 }
+_AMBIGUOUS = "names that were renamed cannot be told from names that were dropped and added"
 
 
 class Edited(NamedTuple):
@@ -45,7 +46,7 @@ class Edited(NamedTuple):
     """What the object says after the edit."""
     patch: Patch
     declined: str = ""
-    """Why the object could not grow, in words that follow "because"; empty if it need not."""
+    """Why the edit is not all that was asked for, in words that follow "because"; else empty."""
 
 
 def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None) -> Edited:
@@ -60,9 +61,11 @@ def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None
     would be needed from a library without DT_NEEDED; `BadElfError` for broken tables.
     """
     try:
-        return _edited(data, before, after, name, budget, may_grow=True)
+        edited = _edited(data, before, after, name, budget, may_grow=True)
     except NoRoomError as error:
         return edit_in_place(data, before, after, name, budget)._replace(declined=str(error))
+    is_done = edited.elf == replace(after, segments=edited.elf.segments)
+    return edited if is_done else edited._replace(declined=_AMBIGUOUS)
 
 
 def edit_in_place(
