@@ -719,5 +719,24 @@ def test_no_segment_is_left_without_sections(folder: Path) -> None:
     assert answer(folder, content) == ANSWER
     before = read_elf(content, "lib.so")
     assert answer(folder, proved(content, replace(before, soname="y" * 99))) == ANSWER
-    edited = edit(content, before, fuller(before), "lib.so")
-    assert "without sections" in edited.declined
+    grown = proved(content, fuller(before))
+    assert loads(read_elf(grown, "")) <= loads(before)
+    path = folder / "stripped-alone.so"
+    for made in (grown, proved(grown, replace(read_elf(grown, ""), soname="z" * 999))):
+        for tool in (["strip", "-s"], ["objcopy"], ["eu-strip"]):
+            if shutil.which(tool[0]) is None:
+                continue
+            path.write_bytes(made)
+            subprocess.run([*tool, str(path)], check=True)
+            assert answer(folder, path.read_bytes()) == ANSWER, tool
+    # So is what an edit left in its segment, when .dynamic leaves it, too.
+    once = proved(grown, replace(read_elf(grown, ""), soname="z" * 999))
+    assert loads(read_elf(once, "")) <= loads(before)
+    # PT_GNU_RELRO in the place of PT_GNU_STACK would protect addresses that are gone.
+    dynamic = next(s for s in before.segments if s.type == Pt.DYNAMIC)
+    relro = dynamic._replace(type=Pt.GNU_RELRO, memsz=4096)
+    changed = bytearray(content)
+    struct.pack_into("<IIQQQQQQ", changed, header_at(content, Pt.GNU_STACK), *relro)
+    before = read_elf(bytes(changed), "lib.so")
+    declined = edit(bytes(changed), before, fuller(before), "lib.so").declined
+    assert "without sections" in declined

@@ -26,7 +26,7 @@ from wheelfix.elf.constants import (
     Pt,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
-from wheelfix.elf.growth import holds_tables_only
+from wheelfix.elf.growth import FILLER, holds_tables_only
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Segment
 from wheelfix.elf.reader import read_elf
@@ -34,8 +34,6 @@ from wheelfix.errors import BadElfError
 from wheelfix.system.mapped_pieces import first_difference, pieces
 
 _MOST_SHOWN = 3
-_FILLER = {0, *b"XZ"}
-"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
 _STRINGS = {Dt.CONFIG, Dt.DEPAUDIT, Dt.AUDIT}
 """Tags of strings that no edit changes; those of filters are compared as parts of `Elf`."""
@@ -334,7 +332,7 @@ def _new_header_ranges(
     known = sorted(_file_ranges(old, rewritten))
     for start in _addresses(new, offset):
         for low, high in _file_ranges(old, [(start, start + size)]):
-            if all(set(old.view[a:b]) <= _FILLER for a, b in _gaps(low, high, known)):
+            if all(set(old.view[a:b]) <= FILLER for a, b in _gaps(low, high, known)):
                 yield start, start + size
 
 
@@ -411,7 +409,8 @@ def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator
 def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
     shift = load.vaddr - load.offset
     flags = {load.flags}
-    if holds_tables_only(old, load):
+    has_only_tables = holds_tables_only(old, load)
+    if has_only_tables:
         flags.add(load.flags | PF_W)  # it may get .dynamic, which loaders write to
     for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, flags, new):
         at, size = start - shift, stop - start
@@ -420,6 +419,8 @@ def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image
             found = first_difference(old.view[at : at + size], new.view[other : other + size])
             if found is not None:
                 yield f"the byte loaded to {start + found:#x} changed"
+        elif has_only_tables and set(old.view[at : at + size]) <= FILLER:
+            continue  # left from an earlier edit
         elif size >= PADDING or any(old.view[at : at + size]):
             yield (
                 f"{start:#x} to {stop:#x} of {load_name(load)} with flags {load.flags:#x}"

@@ -66,6 +66,8 @@ _MOVABLE_SECTIONS = {
 }
 _MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
 """Program headers of what may move."""
+FILLER = {0, *b"XZ"}
+"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
 _UNIT = 64
 """Bytes; few sections need more alignment in the file."""
 _LARGE_UNIT = 1 << 12
@@ -187,16 +189,12 @@ class _Growth:
         end = max(move.offset + move.size for move in moves)
         if max(end, end + room.shift) >= 1 << (self.image.structs.bits - 1):
             raise NoRoomError("its addresses are used up")
-        loads = [h for n, h in enumerate(room.headers) if h.type == Pt.LOAD and n != room.number]
-        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
-        if any(self._is_emptied(load, moves) for load in loads):
-            raise NoRoomError("a segment would be left without sections, which strip breaks")
+        headers = self._final_headers(room, moves, end)
         behind = len(self.patch.view) - room.gap
         moved = (s for s in self.image.sections if s.offset >= room.gap and _fills(s))
         unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
         size = end - room.gap
         self.patch.open_gap(room.gap, -(-size // unit) * unit if behind else size)
-        headers = self._final_headers(room, moves, end)
         self.write_tables(moves)
         self._write_sections(moves)
         self._write_headers(headers)
@@ -213,6 +211,28 @@ class _Growth:
         ]
         left = (s for s in inside if not any(move.holds(s.addr, s.size) for move in moves))
         return bool(inside) and next(left, None) is None
+
+    def _is_unused(self, load: Segment, moves: Sequence[_Move], headers: Sequence[Segment]) -> bool:
+        """Return whether only filler is left of a segment of tables, and nothing refers to it."""
+        stop = load.vaddr + load.filesz
+        has_tables = any(_within(at, load) for at in (0, self.image.program_headers[0]))
+        if has_tables or load.memsz != load.filesz:
+            return False
+        if any(
+            header.type not in {Pt.LOAD, Pt.NULL}
+            and header.vaddr < stop
+            and load.vaddr < header.vaddr + header.memsz
+            for header in headers
+        ):
+            return False
+        if not holds_tables_only(self.image, load):
+            return False
+        raw = bytearray(self.patch.view[load.offset : load.offset + load.filesz])
+        for move in moves:
+            start = move.old_vaddr - load.vaddr
+            if 0 <= start < len(raw):
+                raw[start : start + move.old_size] = bytes(move.old_size)
+        return set(raw) <= FILLER
 
     # --- where -----------------------------------------------------------------------------------
 
@@ -428,11 +448,20 @@ class _Growth:
     # --- what is written -------------------------------------------------------------------------
 
     def _final_headers(self, room: _Room, moves: Sequence[_Move], end: int) -> tuple[Segment, ...]:
-        count = len(room.headers)
+        """Return the program headers, without those of segments that lose all their sections.
+
+        strip and objcopy write a broken segment in the place of one without sections.
+        """
+        loads = [n for n, h in enumerate(room.headers) if h.type == Pt.LOAD and n != room.number]
+        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
+        emptied = {n for n in loads if self._is_emptied(room.headers[n], moves)}
+        count = len(room.headers) - len(emptied)
         headers = [self._changed(header, moves, count) for header in room.headers]
+        if not all(self._is_unused(room.headers[n], moves, headers) for n in emptied):
+            raise NoRoomError("a segment would be left without sections, which strip breaks")
         size = end - room.headers[room.number].offset
         headers[room.number] = room.headers[room.number]._replace(filesz=size, memsz=size)
-        return tuple(headers)
+        return tuple(header for n, header in enumerate(headers) if n not in emptied)
 
     def _changed(self, header: Segment, moves: Sequence[_Move], count: int) -> Segment:
         """Return one of `count` program headers as it is after the edit."""
@@ -601,7 +630,8 @@ class _Growth:
         fields[_E_PHNUM] = len(headers)
         self.patch.write(16, ehdr.pack(*fields))
         raw = b"".join(_packed(image, header) for header in headers)
-        self.patch.write(image.program_headers[0], raw)
+        at, size = image.program_headers
+        self.patch.write(at, raw.ljust(size, b"\0"))
 
 
 def holds_tables_only(image: Image, load: Segment) -> bool:
