@@ -491,3 +491,30 @@ def test_a_tag_twice_is_compared_each_time(library: bytes, grown: tuple[bytes, E
         at = segment.offset + 16 * number
         for tag in (Dt.HASH, Dt.AUDIT, Dt.DEPAUDIT, Dt.RELR):
             assert differences(library, put(after, at, tag_of(tag, 1)), wanted, "lib.so")
+
+
+def test_the_order_of_program_headers_is_compared(tmp_path: Path) -> None:
+    """glibc's loader knows where a program is from PT_PHDR, once it has read that."""
+    content = executable(tmp_path / "program", flags=["-pie"]).read_bytes()
+    first, second = program_header(content, Pt.PHDR), program_header(content, Pt.INTERP)
+    assert second == first + 56
+    swapped = put(content, first, content[second : second + 56] + content[first : first + 56])
+    found = differences(content, swapped, read_elf(swapped, "program"), "program")
+    assert any("not the first program header" in text for text in found), found
+
+
+def test_the_place_of_properties_is_compared(tmp_path: Path) -> None:
+    flags = ["-fcf-protection=full", "-Wl,-z,ibt,-z,shstk"]
+    content = shared_object(tmp_path / "ibt.so", "int f(void) { return 1; }", flags=flags)
+    raw = content.read_bytes()
+    at = program_header(raw, Pt.GNU_PROPERTY)
+    fields = [int.from_bytes(raw[at + n : at + n + 8], "little") + 8 for n in (8, 16, 24)]
+    moved = put(raw, at + 8, b"".join(field.to_bytes(8, "little") for field in fields))
+    found = differences(raw, moved, read_elf(moved, "lib.so"), "lib.so")
+    assert "the content of PT_GNU_PROPERTY changed" in found
+
+
+def test_another_format_of_relocations_is_named(library: bytes) -> None:
+    at = library.index(tag_of(Dt.PLTREL, Dt.RELA))
+    changed = put(library, at, tag_of(Dt.PLTREL, Dt.REL))
+    assert differences(library, changed, read_elf(library, "lib.so"), "lib.so")

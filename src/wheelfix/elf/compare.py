@@ -260,6 +260,9 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         if old is None or new is None or len(old.raw) != len(new.raw):
             yield f"the relocations of DT_{tag.name} changed in number"
             continue
+        if old.struct.size != new.struct.size:
+            yield f"the relocations of DT_{tag.name} have another format"
+            continue
         pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
         unlike = ((a, b) for a, b in pairs if a != b) if old.raw != new.raw else iter(())
         for a, b in islice(unlike, _MOST_SHOWN):

@@ -139,7 +139,8 @@ def _header_difference(both: Compared, old: Section, new: Section, *, is_strippe
         was["sh_info"] = now["sh_info"] if old.type == Sht.GNU_VERNEED else was["sh_info"]
     if is_stripped:  # strip knows few linkers' flags, and gives tables what it holds to be right
         was, now = ({name: found[name] for name in _STRIPPED} for found in (was, now))
-    if old.type != Sht.NOTE and not both.leads(old.addr, new.addr):
+    is_note = old.type == Sht.NOTE and old.flags & SHF_ALLOC
+    if not is_note and not both.leads(old.addr, new.addr):
         return "sh_addr"
     return ", ".join(name for name in was if was[name] != now[name])
 

@@ -59,6 +59,17 @@ def segment_differences(old: Image, new: Image, places: Collection[int]) -> Iter
         yield f"{_type(kind)} changed from {_kept_of(gone)} to {_kept_of(come)}"
     yield from _movable_differences(old, new)
     yield from _load_differences(old, new, places)
+    if _properties(old) != _properties(new):
+        yield "the content of PT_GNU_PROPERTY changed"
+
+
+def _properties(image: Image) -> list[bytes]:
+    """Return what kernels and loaders read of IBT, BTI and the like."""
+    return [
+        image.read(s.offset, s.filesz, "PT_GNU_PROPERTY")
+        for s in image.segments
+        if s.type == Pt.GNU_PROPERTY
+    ]
 
 
 def offset_of(image: Image, address: int) -> int | None:
@@ -198,6 +209,7 @@ def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
         ):
             yield f"{load_name(first)} and {load_name(second)} need different contents of one page"
     yield from _place_faults(image, loads)
+    yield from _table_faults(image, loads)
 
 
 def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
@@ -209,14 +221,19 @@ def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
     for kind in _MOVABLE:
         if any(s.filesz != s.memsz for s in image.segments if s.type == kind):
             yield f"PT_{kind.name} has another size in the file than in memory"
-    table = image.program_headers
-    if any((s.offset, s.filesz) != table for s in image.segments if s.type == Pt.PHDR):
-        yield "PT_PHDR is not the place of the program headers"
-    start, size = table
-    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
-        yield "no segment holds the whole table of program headers, which musl's loader needs"
     dynamic = image.segment(Pt.DYNAMIC)
     if dynamic is not None and dynamic.flags & PF_W:
         holding = [s for s in loads if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz]
         if not any(s.flags & PF_W for s in holding):
             yield "the dynamic section, which loaders write to, is loaded read-only"
+
+
+def _table_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
+    """Yield what keeps loaders from finding the program headers."""
+    start, size = image.program_headers
+    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
+        yield "no segment holds the whole table of program headers, which musl's loader needs"
+    if any((s.offset, s.filesz) != (start, size) for s in image.segments if s.type == Pt.PHDR):
+        yield "PT_PHDR is not the place of the program headers"
+    if Pt.PHDR in [s.type for s in image.segments if s.type != Pt.NULL][1:]:
+        yield "PT_PHDR is not the first program header, from which loaders know their base address"
