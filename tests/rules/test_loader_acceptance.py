@@ -462,7 +462,7 @@ def test_packed_relocations_need_a_c_library_that_knows_them(tmp_path: Path) -> 
 
 def write_hits() -> None:
     """Write the hits for equally large TLS areas, and for packed relocations with both libcs."""
-    tls = Segment(type=TLS, flags=4, offset=0, vaddr=0, filesz=0, memsz=2000, align=8)
+    tls = Segment(TLS, 4, 0, 0, 0, filesz=0, memsz=2000, align=8)
     names = [f"libown{letter}.so" for letter in "abcdef"]
     objects = {
         f"pkg/{name}": elf(segments=(tls,), dt_flags=DF_STATIC_TLS, relr=True) for name in names
