@@ -101,7 +101,15 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     places.update(_addresses(new, new.program_headers[0]))
     yield from segment_differences(old, new, places)
     yield from section_differences(both)
+    if old.has_appended and not _has_same_end(old, new):
+        yield "the bytes behind the object changed or moved: programs find them by their place"
     yield from _memory_differences(old, new, rewritten)
+
+
+def _has_same_end(old: Image, new: Image) -> bool:
+    start = old.end_of_content
+    is_there = len(old.view) == len(new.view)
+    return is_there and first_difference(old.view[start:], new.view[start:]) is None
 
 
 def _table_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[str]:

@@ -251,7 +251,7 @@ class _Growth:
             raise NoRoomError("its segments are not in the order of their addresses")
         if self.moves_dynamic and self.is_program and self.image.segment(Pt.INTERP) is None:
             raise NoRoomError("it relocates itself, from the place of its dynamic section")
-        if self._end_of_content() + 16 < len(self.patch.view):
+        if self.image.has_appended:
             raise NoRoomError("bytes are appended to it, which may be found by their place")
         longer = self._longer(loads[-1])
         if longer is not None and loads[-1].memsz == loads[-1].filesz:
@@ -277,7 +277,7 @@ class _Growth:
         if max(ends) > gap:
             return None
         size = len(self.patch.view)
-        if last.memsz == last.filesz and self._end_of_content() <= gap:
+        if last.memsz == last.filesz and self.image.end_of_content <= gap:
             gap = size  # what is behind the segment is padding
         start = -(-max(gap, last.offset + last.memsz) // _UNIT) * _UNIT
         headers = list(self.image.segments)
@@ -309,18 +309,6 @@ class _Growth:
         number = 1 + max(n for n, h in enumerate(headers) if h.type == Pt.LOAD)
         headers.insert(number, header)
         return _Room(size, start, shift, tuple(headers), number, block)
-
-    def _end_of_content(self) -> int:
-        """Return the end of all that the headers speak of; the file's end without sections."""
-        image = self.image
-        if not image.sections:
-            return len(image.view)
-        filled = (s for s in image.sections if s.type not in {Sht.NULL, Sht.NOBITS})
-        return max(
-            image.section_headers + len(image.sections) * image.structs.shdr.size,
-            *(section.offset + section.size for section in filled),
-            *(segment.offset + segment.filesz for segment in image.segments),
-        )
 
     def _freed(self) -> _Move | None:
         """Return what moves from behind the program headers, so that one more has room there.

@@ -72,6 +72,8 @@ class Structs:
         return found
 
 
+_MOST_PADDING = 16
+"""Bytes behind an object that mean nothing."""
 _HEADER_SIZE = 300
 """Bytes in memory of a `Segment` or a `Section`."""
 
@@ -225,6 +227,23 @@ class Image:
         kept = [s for s in self.sections if s.flags & SHF_ALLOC and s.size and not _is_tbss(s)]
         own = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
         return bool(own) and all(section.type == Sht.NOBITS for section in own)
+
+    @property
+    def end_of_content(self) -> int:
+        """The end of all that the headers speak of; the file's end without section headers."""
+        if not self.sections:
+            return len(self.view)
+        filled = (s for s in self.sections if s.type not in {Sht.NULL, Sht.NOBITS})
+        return max(
+            self.section_headers + len(self.sections) * self.structs.shdr.size,
+            *(section.offset + section.size for section in filled),
+            *(segment.offset + segment.filesz for segment in self.segments),
+        )
+
+    @property
+    def has_appended(self) -> bool:
+        """Whether there is more behind the object than padding, such as an archive."""
+        return self.end_of_content + _MOST_PADDING < len(self.view)
 
     def section_name(self, section: Section) -> bytes:
         """Return the name of a section, empty if the table of section names is missing."""
