@@ -148,8 +148,9 @@ def _movable_differences(old: Image, new: Image) -> Iterator[str]:
 def _load_differences(old: Image, new: Image, places: Collection[int]) -> Iterator[str]:
     """Compare what PT_LOAD segments reserve; the bytes that they load are compared elsewhere."""
     had = [s for s in old.segments if s.type == Pt.LOAD]
+    same = {s._replace(offset=0) for s in had}
     for load in new.segments:
-        if load.type != Pt.LOAD:
+        if load.type != Pt.LOAD or load._replace(offset=0) in same:
             continue
         old.spend(1 + len(had), "the segments")
         start, stop = load.vaddr, load.vaddr + load.memsz
@@ -157,11 +158,12 @@ def _load_differences(old: Image, new: Image, places: Collection[int]) -> Iterat
         for first, last in _outside(start, stop, within) if load.flags & PF_X else ():
             if not any(first <= place < last for place in places):
                 yield f"{load_name(load)} has the new addresses {first:#x} to {last:#x}"
-        if not within and load.flags not in {PF_R, PF_R | PF_W}:
-            yield f"{load_name(load)} is new, and has flags {load.flags:#x}"
+        known = {s.flags | more for s in within for more in (0, PF_W)} or {PF_R, PF_R | PF_W}
+        if load.flags not in known:
+            yield f"{load_name(load)} has the new flags {load.flags:#x}"
         zeros = load.vaddr + load.filesz
-        known = [s._replace(vaddr=s.vaddr + s.filesz, memsz=s.memsz - s.filesz) for s in had]
-        if next(_outside(zeros, stop, known), None) is not None:
+        filled = [s._replace(vaddr=s.vaddr + s.filesz, memsz=s.memsz - s.filesz) for s in had]
+        if next(_outside(zeros, stop, filled), None) is not None:
             yield f"{load_name(load)} has new zeros behind it"
         kept = {s.paddr - s.vaddr for s in within} or {0}
         if load.paddr - load.vaddr not in kept:
