@@ -54,7 +54,7 @@ class RuleError(WheelfixError):
 
 
 class ToolError(WheelfixError):
-    """patchelf, auditwheel or strip is missing, too old, failed, or hung."""
+    """patchelf or auditwheel is missing, too old, failed, or hung."""
 
 
 class ProviderNotRepairedError(WheelfixError):

@@ -103,6 +103,16 @@ class SacrificialEntry(StrEnum):
     """Insert it before the graft, remove it before the wheel is written."""
 
 
+class StripLevel(StrEnum):
+    """What is removed from the objects of a repaired wheel."""
+
+    OFF = "off"
+    DEBUG = "debug"
+    """Debug sections; native backtraces keep the names of functions."""
+    ALL = "all"
+    """Also symbol tables (.symtab), as auditwheel's `--strip` does."""
+
+
 class Patcher(StrEnum):
     """What edits ELF objects that need more room than they have."""
 
@@ -205,6 +215,8 @@ class Component:
     """Globs for the file names, before the graft, of the grafted libraries that are part of it."""
 
 
+AUTO = "auto"
+"""The provider that stands for all that METADATA requires and the linker found."""
 SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 """The install scheme paths that may hold a provider's folder."""
 
@@ -295,6 +307,8 @@ class Setting:
     """The short flag, such as `-w`."""
     metavar: str | None = None
     """The placeholder of the flag's value in the help."""
+    alone: str = ""
+    """The value of the flag where none of its values follows."""
     variable: str = ""
     """auditwheel's environment variable for the same option."""
     commands: tuple[str, ...] = ("repair", "check")
@@ -373,9 +387,27 @@ class Settings:
         group=Group.GRAFT,
         commands=_REPAIR,
     ).default(True)
-    strip: bool = Setting(
-        "Strip symbols from the ELF objects.", group=Group.WRITING, commands=_REPAIR
-    ).default(False)
+    strip: StripLevel = Setting(
+        "What to remove from the ELF objects: off, debug (debug sections) or all (also symbol "
+        "tables). The flag alone means all, as for auditwheel.",
+        group=Group.WRITING,
+        metavar="[LEVEL]",
+        alone=StripLevel.ALL,
+        commands=_REPAIR,
+    ).default(StripLevel.OFF)
+    debug_symbols: str | None = Setting(
+        "Keep what `strip` removes in this directory, by build-id as gdb and debuginfod expect it.",
+        group=Group.WRITING,
+        metavar="DIR",
+        commands=_REPAIR,
+        example="debug-symbols",
+    ).default(None)
+    clear_execstack: tuple[str, ...] = Setting(
+        "Clear the executable stack flag of objects whose SONAME or file name matches this glob, "
+        "unless their code needs it; repeatable.",
+        group=Group.WRITING,
+        metavar="GLOB",
+    ).default(())
     zip_level: int = Setting(
         "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
         "Unchanged members are copied.",
@@ -494,6 +526,12 @@ class Settings:
         flag="--keep-name",
         metavar="GLOB",
     ).default(())
+    include: tuple[str, ...] = Setting(
+        "Graft this library, which code opens by name, and what it needs, under that name; "
+        "repeatable.",
+        group=Group.GRAFT,
+        metavar="LIBRARY",
+    ).default(())
     prune_needed: PruneNeeded = Setting(
         "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
     ).default(PruneNeeded.SAFE)
@@ -514,9 +552,10 @@ class Settings:
     ).default(())
     provider: tuple[Provider, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
-        "loaded from where it is installed; repeatable.",
+        "loaded from where it is installed; auto: the required distributions in which the linker "
+        "found them; repeatable.",
         group=Group.PROVIDERS,
-        metavar="WHEEL|NAME|DIR",
+        metavar="WHEEL|NAME|DIR|auto",
         is_added=True,
         commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
     ).default(())

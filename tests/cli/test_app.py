@@ -41,6 +41,7 @@ from wheelfix.settings import (
     Share,
     Show,
     Size,
+    StripLevel,
     ZipCodec,
 )
 
@@ -458,7 +459,9 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "exclude": ("--exclude a.so --exclude b.so.*", ("a.so", "b.so.*")),
     "only_plat": ("--only-plat", True),
     "update_tags": ("--no-update-tags", False),
-    "strip": ("--strip", True),
+    "strip": ("--strip=debug", StripLevel.DEBUG),
+    "debug_symbols": ("--debug-symbols symbols", "symbols"),
+    "clear_execstack": ("--clear-execstack libx*.so", ("libx*.so",)),
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
     "normalize": ("--normalize", True),
@@ -477,6 +480,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "sacrificial_entry": ("--sacrificial-entry remove", SacrificialEntry.REMOVE),
     "keep_entries": ("--keep-entry /opt/*", ("/opt/*",)),
     "keep_names": ("--keep-name libx.so*", ("libx.so*",)),
+    "include": ("--include libx.so.1 --include lib/liby.so", ("libx.so.1", "lib/liby.so")),
     "prune_needed": ("--prune-needed all", PruneNeeded.ALL),
     "keep_needed": ("--keep-needed libx*", ("libx*",)),
     "drop_needed": ("--drop-needed liby*", ("liby*",)),
@@ -534,16 +538,37 @@ def test_a_flag_sets_its_setting_and_no_other(field: SettingField) -> None:
 @pytest.mark.usefixtures("here")
 def test_flag_over_environment_over_auditwheels_over_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of("repair").plat == "auto"
-    Path("wheelfix.toml").write_text("plat = 'file'\nstrip = true\nignore = ['WF1']\n", "utf-8")
+    Path("wheelfix.toml").write_text(
+        "plat = 'file'\nstrip = 'debug'\nnormalize = true\nignore = ['WF1']\n", "utf-8"
+    )
     assert settings_of("repair").plat == "file"
     monkeypatch.setenv("AUDITWHEEL_PLAT", "auditwheel")
     assert settings_of("repair").plat == "auditwheel"
     monkeypatch.setenv("WHEELFIX_PLAT", "wheelfix")
     assert settings_of("repair").plat == "wheelfix"
     assert settings_of("repair", "--plat", "flag").plat == "flag"
-    assert settings_of("repair").strip
-    assert not settings_of("repair", "--no-strip").strip, "a flag can undo what the file says"
+    assert settings_of("repair").strip is StripLevel.DEBUG
+    assert settings_of("repair", "--strip=off").strip is StripLevel.OFF
+    assert settings_of("repair").normalize
+    undone = settings_of("repair", "--no-normalize").normalize
+    assert not undone, "a flag can undo what the file says"
     assert settings_of("repair", "--ignore", "WF5").ignore == {"WF1": "", "WF5": ""}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("--strip", StripLevel.ALL),  # as auditwheel's: the next word is a wheel
+        ("--strip --verify", StripLevel.ALL),
+        ("--strip=debug", StripLevel.DEBUG),
+        ("--strip=debug --strip", StripLevel.ALL),
+        ("--strip debug", StripLevel.DEBUG),
+        ("-- --strip", StripLevel.OFF),
+    ],
+)
+def test_strip_may_stand_alone(line: str, level: StripLevel) -> None:
+    assert settings_of("repair", *line.split()).strip is level
 
 
 @pytest.mark.usefixtures("here")
@@ -554,7 +579,7 @@ def test_flag_over_environment_over_auditwheels_over_file(monkeypatch: pytest.Mo
         ("WHEELFIX_ZIP_LEVEL=8", "zip_level", 8),
         ("WHEELFIX_EXCLUDE=a.so b.so", "exclude", ("a.so", "b.so")),
         ("WHEELFIX_SELECT=WF1,WF5", "select", ("WF1", "WF5")),
-        ("WHEELFIX_STRIP=1", "strip", True),
+        ("WHEELFIX_STRIP=all", "strip", StripLevel.ALL),
         ("WHEELFIX_UPDATE_TAGS=0", "update_tags", False),
         ("WHEELFIX_SEARCH_PATH_TAG=rpath", "search_path_tag", SearchPathTag.RPATH),
         ("WHEELFIX_WHEEL_DIR=out", "wheel_dir", Path("out")),

@@ -17,6 +17,7 @@ from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import (
+    AUTO,
     SETTING_FIELDS,
     DataLibraries,
     SacrificialEntry,
@@ -58,8 +59,13 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
         ({"wheeldir": "x"}, "file: there is no setting `wheeldir`", "did you mean `wheel-dir`?"),
         ({"wheel_dir": "x"}, "file: there is no setting `wheel_dir`", "did you mean `wheel-dir`?"),
         ({"qqqq": 1}, "file: there is no setting `qqqq`", None),
-        ({"strip": "yes"}, "file: `strip` is `yes`; it must be true or false", None),
-        ({"strip": 1}, "file: `strip` is `1`; it must be true or false", None),
+        ({"verify": "yes"}, "file: `verify` is `yes`; it must be true or false", None),
+        ({"verify": 1}, "file: `verify` is `1`; it must be true or false", None),
+        (
+            {"strip": True},
+            "file: `strip` is `true`; it must be one of `off`, `debug`, `all`",
+            None,
+        ),
         ({"zip-level": 10}, "file: `zip-level` is `10`; it must be a number, -1 to 9", None),
         ({"zip-level": True}, "file: `zip-level` is `true`; it must be a number, -1 to 9", None),
         ({"jobs": 0}, "file: `jobs` is `0`; it must be a number, 1 or more", None),
@@ -235,6 +241,14 @@ def test_what_a_flag_takes_as_a_path_is_relative_to_the_file(
         (tmp_path / folder).mkdir()
     value = getattr(read_configuration(tmp_path / "sub", None).settings, field.name)
     assert toml(value) == toml([tmp_path / "x"] if is_list else tmp_path / "x")
+
+
+def test_auto_is_no_folder_of_that_name(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", 'provider = ["auto"]\n')
+    for folder in ("auto", "sub"):
+        (tmp_path / folder).mkdir()
+    (given,) = read_configuration(tmp_path / "sub", None).settings.provider
+    assert given.source == AUTO
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -417,6 +431,20 @@ def test_another_required_version(
     assert f"wheelfix.toml:3: wheelfix {wheelfix.__version__} is running" in said
     assert "pip install 'wheelfix>=99'" in said
     assert "coming" not in said
+
+
+def test_paths_in_include_are_relative_to_the_file_and_names_are_names(tmp_path: Path) -> None:
+    below = tmp_path / "sub"
+    below.mkdir()
+    text = '[tool.wheelfix]\ninclude = ["libx.so.1", "lib/liby.so", "/opt/libz.so"]\n'
+    (tmp_path / "pyproject.toml").write_text(text)
+    configuration = read_configuration(below, tmp_path / "pyproject.toml")
+    (layer,) = configuration.layers
+    assert layer.over(Settings()).include == (
+        "libx.so.1",
+        f"{tmp_path}/lib/liby.so",
+        "/opt/libz.so",
+    )
 
 
 def test_the_baseline_is_relative_to_the_file(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_settings_have_the_origin_of_each_value(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "wheelfix.toml").write_text(
-        "jobs = 3\n[[overrides]]\nselect = '*musl*'\nstrip = true\n", "utf-8"
+        "jobs = 3\n[[overrides]]\nselect = '*musl*'\nstrip = 'all'\n", "utf-8"
     )
     monkeypatch.setenv("AUDITWHEEL_PLAT", "linux_x86_64")
     monkeypatch.setenv("WHEELFIX_FAIL_ON", "warning")
@@ -78,7 +78,7 @@ def test_settings_have_the_origin_of_each_value(
     said = {line.split(" = ")[0]: [part.strip() for part in line.split("  # ")] for line in out}
     file = str(here / "wheelfix.toml")
     assert said["jobs"] == ["jobs = 3", file]
-    assert said["strip"] == ["strip = true", f"{file}: override 1"]
+    assert said["strip"] == ['strip = "all"', f"{file}: override 1"]
     assert said["plat"] == ['plat = "linux_x86_64"', "the environment"]
     assert said["fail-on"] == ['fail-on = "warning"', "the environment"]
     assert said["ignore"] == ['ignore = { "WF113" = "", "WF116" = "" }', "the environment"]
@@ -86,7 +86,7 @@ def test_settings_have_the_origin_of_each_value(
     assert said["# baseline"] == ["# baseline = (not set)", "default"]
     assert {key.removeprefix("# ") for key in said} == set(EVERYTHING)
     assert run(["settings"]) == 0
-    assert "strip = false" in capsys.readouterr().out
+    assert 'strip = "off"' in capsys.readouterr().out
 
 
 ODD = 'a"b\\c\t\x1b\x7f\x80\u202e\U0001f600\U000e0001##[::'
@@ -140,10 +140,10 @@ TABLES: list[dict[str, Any]] = [
     *({key: value} for key, value in EVERYTHING.items()),
     {"wheeldir": "x"},
     *({key: value} for key in EVERYTHING for value in (17, "", " ", [1], {"WF1": 1}, True)),
-    {"overrides": [{"select": "*", "strip": True}]},
+    {"overrides": [{"select": "*", "strip": "all"}]},
     {"overrides": [{"select": ["*"], "ignore": ["WF1"]}]},
-    {"overrides": [{"strip": True}]},
-    {"overrides": [{"select": [], "strip": True}]},
+    {"overrides": [{"strip": "all"}]},
+    {"overrides": [{"select": [], "strip": "all"}]},
     {"overrides": [{"select": "*", "jobs": 2}]},
     {"overrides": {}},
     {"zip-level": 10},

@@ -24,7 +24,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
 from wheelfix.pipelines.patchelf import find_patchelf
-from wheelfix.settings import Patcher
+from wheelfix.settings import Patcher, Settings
 from wheelfix.wheel.edits import (
     AddEntry,
     DropEntry,
@@ -603,7 +603,8 @@ def applied(
 ) -> applying.Applied:
     wheel = build.make_wheel(folder, files={"pkg/lib.so": content})
     with open_wheel(wheel) as archive:
-        return applying.apply(archive, predict(archive.wheel, edits), edits, folder, patcher)
+        after = predict(archive.wheel, edits)
+        return applying.apply(archive, after, edits, folder, Settings(patcher=patcher))
 
 
 @pytest.mark.parametrize("case", IN_PLACE)

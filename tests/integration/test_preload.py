@@ -73,7 +73,7 @@ def unpacked(site: Path, *wheels: Path | None) -> Path:
     return site
 
 
-def said(code: str, *sites: Path) -> str:
+def said(code: str, *sites: Path, **variables: str) -> str:
     """Return the last line that `code` prints, or dies with, where `sites` come first."""
     head = f"import sys; sys.path[:0] = {[str(each) for each in sites]!r}\n"
     mapped = (
@@ -86,6 +86,7 @@ def said(code: str, *sites: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **variables},
     )
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
@@ -204,6 +205,38 @@ def test_the_dependencies_of_a_providers_library_are_opened_before_it(tmp_path: 
         f"7 {sites[2]}/dep/lib/libdep.so.1 {sites[1]}/pro/lib/libpro.so.3"
     )
     assert "libdep.so.1 of dep" in said(IMPORT, *sites[:2])
+
+
+@pytest.mark.parametrize(
+    ("tag", "variable", "expected"),
+    [("runpath", "", "7"), ("rpath", "", "7"), ("runpath", "set", "-1"), ("rpath", "set", "7")],
+)
+def test_what_the_provider_opens_itself_is_found_by_its_own_search_path(
+    tmp_path: Path, tag: str, variable: str, expected: str
+) -> None:
+    """Like cuDNN's engines: DT_RUNPATH up to 9.20, DT_RPATH since 9.22."""
+    source = """
+    #include <dlfcn.h>
+    int pro(void) {
+        void *engine = dlopen("libengine.so.3", RTLD_NOW);
+        int (*run)(void) = engine ? (int (*)(void))dlsym(engine, "run") : 0;
+        return run ? run() : -2;
+    }
+    """
+    entries: dict[str, Any] = {tag: "$ORIGIN"}
+    sdk = tmp_path / "sdk"
+    pro = shared_object(sdk / "libpro.so.3", source, soname="libpro.so.3", **entries)
+    engine = shared_object(sdk / "libengine.so.3", "int run(void) { return 7; }")
+    shared_object(tmp_path / "other/libengine.so.3", "int run(void) { return -1; }")
+    files: dict[str, Path | str] = {f"pro/lib/{each.name}": each for each in (pro, engine)}
+    linux = f"py3-none-linux_{os.uname().machine}"
+    provider = make_wheel(tmp_path / "providers", "pro", "2.0", linux, files)
+    output = repaired(user_wheel(tmp_path, pro), tmp_path / "out", "preload", provider).output
+    shutil.rmtree(sdk)
+    ours, theirs = unpacked(tmp_path / "a", output), unpacked(tmp_path / "b", provider)
+    variables = {"LD_LIBRARY_PATH": str(tmp_path / "other")} if variable else {}
+    code = "import demo.sub._core as m; print(m.value())"
+    assert said(code, ours, theirs, **variables) == expected
 
 
 def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import bundled_search_paths
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import DataLibraries, SearchPathTag, Settings
+from wheelfix.settings import DataLibraries, SearchPathTag, Settings, StripLevel
 
 
 class Bench(NamedTuple):
@@ -113,7 +113,7 @@ _ASKED = st.fixed_dictionaries(
         "data_libraries": st.sampled_from(DataLibraries),
         "search_path_tag": st.sampled_from(SearchPathTag),
         "keep_names": st.sampled_from([("libinner.so*",), ("libouter.so*",), ("*",)]),
-        "strip": st.booleans(),
+        "strip": st.sampled_from(StripLevel),
     },
 )
 

@@ -6,7 +6,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
@@ -414,11 +414,13 @@ def test_a_reader_of_sboms_finds_all_components_in_an_installed_wheel(
     assert "pkg:generic/owed@1%2B2" in found
 
 
-def _without_order(value: Any) -> Any:
+def _without_order(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _without_order(found) for key, found in value.items()}
+        fields = cast("dict[str, object]", value)
+        return {key: _without_order(found) for key, found in fields.items()}
     if isinstance(value, list):
-        return sorted((_without_order(found) for found in value), key=json.dumps)
+        items = cast("list[object]", value)
+        return sorted(map(_without_order, items), key=json.dumps)
     return value
 
 

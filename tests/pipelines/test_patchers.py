@@ -12,7 +12,7 @@ from wheelfix.errors import ToolError
 from wheelfix.pipelines.patchelf import find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.settings import Patcher, Settings
+from wheelfix.settings import Patcher, Settings, StripLevel
 
 MACHINE = os.uname().machine
 LINUX = f"py3-none-linux_{MACHINE}"
@@ -61,7 +61,7 @@ def test_none_leaves_out_edits_that_are_not_needed(tmp_path: Path) -> None:
 def test_none_strips_as_auditwheel_does(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libx.so", "int x;")
     wheel = make_wheel(tmp_path, tag=LINUX, files={MEMBER: library})
-    done = repaired(wheel, Patcher.NONE, strip=True)
+    done = repaired(wheel, Patcher.NONE, strip=StripLevel.ALL)
     assert done.status is Status.REPAIRED
     assert len(content(done.output)) < library.stat().st_size
 

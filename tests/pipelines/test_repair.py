@@ -36,7 +36,14 @@ from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.settings import DataLibraries, Patcher, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.settings import (
+    DataLibraries,
+    Patcher,
+    SacrificialEntry,
+    SearchPathTag,
+    Settings,
+    StripLevel,
+)
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -503,7 +510,8 @@ def test_the_same_bytes_side_by_side_and_for_another_user(
         {},
         {"data_libraries": DataLibraries.SEARCH},
         {"data_libraries": DataLibraries.MOVE},
-        {"strip": True},
+        {"strip": StripLevel.ALL},
+        {"strip": StripLevel.DEBUG},
         {"sacrificial_entry": SacrificialEntry.KEEP},
         {"search_path_tag": SearchPathTag.RUNPATH},
     ],

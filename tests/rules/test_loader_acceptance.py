@@ -18,7 +18,7 @@ from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.check import check
-from wheelfix.rules import hardening
+from wheelfix.rules import executable_stack, hardening
 from wheelfix.rules import loader_acceptance as loadability
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.skipif(
 
 def judged(subject: Wheel, **settings: Any) -> list[Finding]:
     context = Context(wheel=subject, settings=Settings(**settings))
-    return list(run_rules(context, rules_in(Rule, loadability, hardening)))
+    return list(run_rules(context, rules_in(Rule, loadability, executable_stack, hardening)))
 
 
 def said(

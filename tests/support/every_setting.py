@@ -10,7 +10,9 @@ EVERYTHING: dict[str, Any] = {
     "exclude": ["libcuda.so.*"],
     "only-plat": True,
     "update-tags": False,
-    "strip": True,
+    "strip": "debug",
+    "clear-execstack": ["libfoo*"],
+    "debug-symbols": "symbols",
     "zip-level": 9,
     "zip-codec": "zlib",
     "ldpaths": "/a:/b",
@@ -30,6 +32,7 @@ EVERYTHING: dict[str, Any] = {
     "sacrificial-entry": "keep",
     "keep-entries": ["/opt/rocm/*"],
     "keep-names": ["libfoo.so.*"],
+    "include": ["libopened.so.1"],
     "require": [{"library": "libfoo.so.*", "symbols": ["foo_*"]}],
     "provider": [
         {

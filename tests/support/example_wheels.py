@@ -1,6 +1,7 @@
 """The wheels that the examples of the documents name, built from a few lines of C."""
 
 import os
+import shutil
 import sys
 import sysconfig
 import venv
@@ -51,6 +52,11 @@ def example_wheels(folder: Path) -> None:
     requires = "Requires-Dist: nvidia-cufft-cu12>=11.4\n"
     _wheel(dist / "cuda", "gpu._fft", cufft, "fft", requires)
     _provider(folder / "providers", cufft)
+    site = folder / "build-env/lib/python3.12/site-packages"
+    used = site / "nvidia/cufft/lib" / cufft.name
+    used.parent.mkdir(parents=True)
+    shutil.copy(cufft, used)
+    _wheel(dist / "auto", "gpu._fft", used, "fft", requires)
     _wheel(dist / "product", "core._core", foo, "foo")
     pinned = "Requires-Dist: core==1.0\n"
     _wheel(dist / "product", "plugin._core", foo, "foo", pinned)
@@ -68,6 +74,8 @@ def example_wheels(folder: Path) -> None:
         "solver-1.0.data/data/share/solver/libsolver.so": solver,
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
+    opener = 'import ctypes\n\nlibrary = ctypes.CDLL("libfoo.so.1")\n'
+    make_wheel(dist / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
     _musl_wheel(folder)
     _environment(folder / ".venv", foo)
 

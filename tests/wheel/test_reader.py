@@ -29,6 +29,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.model import PathTag
 from wheelfix.errors import BadWheelError, OutputError
 from wheelfix.pipelines.apply_edits import apply
+from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.wheel.edits import AddEntry, Edit, SetPathTag, predict
 from wheelfix.wheel.model import Member, Wheel, WheelName
@@ -1165,7 +1166,7 @@ def test_a_large_object_is_edited_and_deflated_again(tmp_path: Path) -> None:
     ]
     with open_wheel(wheel) as archive:
         after = predict(archive.wheel, edits)
-        done = apply(archive, after, edits, tmp_path)
+        done = apply(archive, after, edits, tmp_path, Settings())
         with write_wheel(archive, after, done.content, done.moved, tmp_path / "out") as pending:
             written = pending.publish()
     with open_wheel(written) as archive:

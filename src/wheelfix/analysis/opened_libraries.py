@@ -1,9 +1,12 @@
-"""Libraries that Python sources open by name or path."""
+"""Libraries that Python sources and objects open by name or path."""
 
+import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any, cast
 
 from wheelfix.loader.install_schemes import split
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Key, LookupPlace, PythonOpening, Wheel
 
 
@@ -37,4 +40,40 @@ def opened_by_path(wheel: Wheel, library: str) -> bool:
     return place is not None and any(
         opening.where is LookupPlace.SOURCE and place_of(wheel, source, opening) == place
         for source, opening in openings(wheel)
+    )
+
+
+def noted_names(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield alternative names of a library in a `.note.dlopen`, with the priority.
+
+    Malformed entries are left out.
+    """
+    try:
+        entries: object = json.loads(note)
+    except (ValueError, RecursionError):
+        return
+    for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            table = cast("dict[str, Any]", entry)
+            names = table.get("soname")
+            if isinstance(names, list):
+                shown = tuple(str(name) for name in cast("list[object]", names))
+                yield shown, str(table.get("priority", "recommended"))
+
+
+def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
+    """Return the libraries that the loader knows as `name` once they are loaded."""
+    return tuple(
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and name in {elf.soname, member.rpartition("/")[2]}
+    )
+
+
+def grafted_as(wheel: Wheel, name: str) -> tuple[str, ...]:
+    """Return the libraries of the wheel that were called `name` before the graft."""
+    return tuple(
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and name in {unhashed(member.rpartition("/")[2]), unhashed(elf.soname or "")}
     )

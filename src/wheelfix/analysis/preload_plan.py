@@ -11,13 +11,13 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.analysis.opened_libraries import openings, place_of
-from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, with_hook
+from wheelfix.analysis.preload_shim import OWN, Shim, Source, has_hook, read_shim, with_hook
 from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, site_path, split
+from wheelfix.loader.install_schemes import Layout, entries_between, site_path, split
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import init_functions
 from wheelfix.settings import Provider, name_of
@@ -28,6 +28,7 @@ FindLibrary = Callable[[str, Elf, Provider], Library | None]
 """Find a provider's library by its name for a dependent; None if its exports cannot be read."""
 
 _MUSL = "musl does not use a library that was opened by its path for a DT_NEEDED name"
+_NO_PACKAGE = "is in no package with an `__init__.py` of the wheel's own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class PreloadPlan:
     """
 
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Member -> the libraries of providers in its own DT_NEEDED."""
+    """Member -> the libraries of providers in its own DT_NEEDED, or that it opens by name."""
     entry_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Member -> the modules and programs whose load includes it, perhaps itself."""
     hooks: Mapping[str, Hook] = field(default_factory=dict[str, Hook])
@@ -56,7 +57,7 @@ class PreloadPlan:
     outside: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member of `needs` -> why no shim can run before everything that loads it."""
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Module of `hooks` -> the libraries of providers that its load needs."""
+    """Module of `hooks` -> the libraries of `needs` that its load needs."""
     wanted_shims: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
     """`__init__.py` member -> the shim that its package should have."""
     present_shims: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
@@ -138,6 +139,63 @@ def plan_preloads(
         wanted_shims=_wanted_shims(hooks, opened),
         present_shims=dict(_present_shims(wheel)),
     )
+
+
+def plan_own_preloads(
+    wheel: Wheel,
+    libraries: Mapping[str, str],
+    mentions: Mapping[str, Iterable[str]],
+    layouts: Iterable[Layout],
+) -> PreloadPlan:
+    """Plan the shims for the Python sources that open libraries of their own wheel by name.
+
+    `libraries` are members by the names to open, and `mentions` the members with such a name as a
+    string: it may reach the call in a way that is not followed. A bare name is searched for as the
+    module of `ctypes` searches, so never in the wheel; but a loaded library with that SONAME is
+    used.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for source, opening in openings(wheel):
+        if opening.where is LookupPlace.SEARCH and opening.name in libraries:
+            found.setdefault(source, {})[opening.name] = None
+    for library in libraries:
+        for member in mentions.get(library, ()):
+            if member.endswith(".py") and not member.endswith(f"/{PRELOAD}.py"):
+                found.setdefault(member, {})[library] = None
+    if not found:
+        return PreloadPlan()
+    needs = {source: tuple(names) for source, names in found.items()}
+    never = _reason_for_none(wheel)
+    modules = {source: name for source in needs if (name := module_name(source, wheel)) is not None}
+    hooks = {} if never else _hooks(wheel, modules)
+    schemes = [scheme for layout in layouts for scheme in layout.schemes]
+    outside = {source: never or f"it {_NO_PACKAGE}" for source in needs if source not in hooks}
+    opened: dict[str, dict[str, _Opened]] = {}
+    for source, hook in hooks.items():
+        places = [split(posixpath.dirname(libraries[name]), wheel) for name in needs[source]]
+        entries = [entries_between(hook.init, place, wheel, schemes) for place in places]
+        if any(len(ways) != 1 for ways in entries):
+            outside[source] = "no single relative path leads there in all install schemes"
+            continue
+        opened[source] = {
+            name: _Opened(source=_own_source(entry), library=None)
+            for name, (entry,) in zip(needs[source], entries, strict=True)
+        }
+    return PreloadPlan(
+        needs=needs,
+        entry_modules={source: (source,) for source in needs},
+        hooks={source: hooks[source] for source in opened},
+        outside=outside,
+        before={source: needs[source] for source in opened},
+        wanted_shims=_wanted_shims({source: hooks[source] for source in opened}, opened),
+        present_shims=dict(_present_shims(wheel)),
+    )
+
+
+def _own_source(entry: str) -> Source:
+    """Return the folder of the search path entry `entry` of a package's `__init__.py`."""
+    folder = entry.removeprefix("$ORIGIN").removeprefix("/") or "."
+    return Source(distribution="", requirement="", scheme=OWN, folder=folder)
 
 
 def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> dict[str, tuple[str, ...]]:
@@ -233,7 +291,7 @@ def _reason_for_none(wheel: Wheel) -> str | None:
     if Libc.MUSL in libcs | promised_libcs(wheel.name.platforms):
         return _MUSL
     if any(python.startswith(("py2", "cp2", "pp2")) for python in wheel.name.pythons):
-        return "Python 2 cannot run it"
+        return "the tags allow Python 2, which cannot run a shim"
     return None
 
 
@@ -245,7 +303,7 @@ def _why_no_hook(
         return "is a program"
     if entry not in modules:
         return "is no extension module: it can only be opened by its path"
-    return reasons.get(entry, "is in no package with an `__init__.py` of the wheel's own")
+    return reasons.get(entry, _NO_PACKAGE)
 
 
 def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Hook]:
@@ -306,12 +364,15 @@ def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
 
 
 def opened_by_shims(wheel: Wheel) -> dict[str, tuple[str, ...]]:
-    """Return extension modules, and the libraries that shims of `wheel` open before each."""
+    """Return the modules before which shims of `wheel` open libraries, with these.
+
+    They are extension modules, and sources that open libraries by name.
+    """
     present = dict(_present_shims(wheel))
     packages = package_sources(wheel).items() if present else ()
     shims = {package: present[init] for package, init in packages if init in present}
     found: dict[str, tuple[str, ...]] = {}
-    for member in wheel.elfs if shims else ():
+    for member in (*wheel.elfs, *wheel.openings) if shims else ():
         parts = module_name(member, wheel) or ()
         opened: dict[str, None] = {}
         for depth in range(1, len(parts) + 1):

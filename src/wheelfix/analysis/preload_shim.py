@@ -1,4 +1,4 @@
-"""Preload shims: Python modules that open libraries of other wheels before a module needs them.
+"""Preload shims: Python modules that open libraries before a module needs them.
 
 This module writes and reads their source; `preload_plan` decides which modules need one.
 
@@ -7,6 +7,8 @@ elf/dl-load.c), regardless of the path it was loaded from. So a library that was
 Python finds the provider also counts for an object whose search path does not lead there. musl
 compares the names that were searched for (`load_library` in ldso/dynlink.c): there such a library
 does not count.
+
+The same holds for code that opens a library of its own wheel by a bare name.
 
 Python imports a shim, so it covers what Python imports: extension modules below a package with an
 `__init__.py` of the wheel's own. A program, or an object that is opened by its path, needs a
@@ -23,16 +25,18 @@ from typing import NamedTuple
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import PRELOAD
 
+OWN = "package"
+"""The key in place of an install scheme path for a folder relative to the shim's package."""
 _HOOK = f"from . import {PRELOAD}"
-_WHY = "  # noqa: F401 - opens libraries of other wheels; written by wheelfix"
+_WHY = "  # noqa: F401 - opens libraries before their use; written by wheelfix"
 _BOM = b"\xef\xbb\xbf"
 _LARGEST = 2**20
 _DOCSTRING = '''\
-"""Opens libraries of other distributions before the modules that need them.
+"""Opens libraries before the modules that need them, or that open them by name.
 
 Written by wheelfix. A library is opened when a module that needs it is imported, and not before:
-without such an import the distributions are not needed. Programs, and objects that are opened by
-their path, are not covered.
+without such an import, the distributions with these libraries are not needed. Programs, and objects
+that are opened by their path, are not covered.
 """
 '''
 _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError)
@@ -42,11 +46,11 @@ class Source(NamedTuple):
     """The distribution and folder of a library."""
 
     distribution: str
-    """The normalized name (PEP 503); empty for a directory without a distribution."""
+    """The normalized name (PEP 503); empty for a directory, and for the wheel itself."""
     requirement: str
-    """The requirement to install it with (PEP 508)."""
+    """The requirement to install it with (PEP 508); empty for the wheel itself."""
     scheme: str
-    """The key of the install scheme path that `folder` is relative to."""
+    """The key of the install scheme path that `folder` is relative to, or `OWN`."""
     folder: str
 
 

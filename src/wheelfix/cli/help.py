@@ -9,9 +9,11 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from wheelfix.cli.examples import EXAMPLES
 from wheelfix.grouping import grouped
-from wheelfix.settings import Group
+from wheelfix.settings import SETTING_FIELDS, Group
 
 _Row = tuple[str, str]
+_ALONE = {f"--{field.key}": field for field in SETTING_FIELDS if field.setting.alone}
+"""The flags that may stand alone, without one of their values."""
 
 
 class GroupedCommand(TyperCommand):
@@ -19,6 +21,20 @@ class GroupedCommand(TyperCommand):
 
     The groups are sections of plain text: the panels of rich leave 18 of 80 columns to the texts.
     """
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse `args`, in which a flag that stands alone gets its value for that.
+
+        click would take any next word for its value: a wheel, in `repair --strip dist/*.whl`.
+        """
+        end = args.index("--") if "--" in args else len(args)
+        given = [
+            f"{arg}={_ALONE[arg].setting.alone}"
+            if arg in _ALONE and after not in set(_ALONE[arg].type)
+            else arg
+            for arg, after in zip(args[:end], [*args[1:end], ""], strict=False)
+        ]
+        return super().parse_args(ctx, [*given, *args[end:]])
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write a section for each group of options."""

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import cast
 
 from wheelfix.elf.compare_sections import Compared, section_differences
-from wheelfix.elf.compare_segments import PADDING, load_name, segment_differences
+from wheelfix.elf.compare_segments import PADDING, load_name, segment_differences, stack_differences
 from wheelfix.elf.constants import (
     PF_W,
     STB_WEAK,
@@ -42,8 +42,8 @@ _STRINGS = {Dt.CONFIG, Dt.DEPAUDIT, Dt.AUDIT}
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
     """Return the differences of `after` from the object `before` with the predicted edit.
 
-    Empty if `after` reads as `predicted` (segments aside, as an edit may add one) and loads the
-    rest of `before` unchanged. Each text gives the expected and the found value.
+    Empty if `after` reads as `predicted` (segments but PT_GNU_STACK aside, as an edit may add one)
+    and loads the rest of `before` unchanged. Each text gives the expected and the found value.
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
@@ -64,7 +64,10 @@ def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
     for field in fields(actual):
         want: object = getattr(predicted, field.name)
         got: object = getattr(actual, field.name)
-        if field.name == "segments" or want == got:
+        if field.name == "segments":
+            yield from stack_differences(predicted.segments, actual.segments)
+            continue
+        if want == got:
             continue
         if isinstance(want, tuple) and isinstance(got, tuple):
             rows = cast("tuple[object, ...]", want), cast("tuple[object, ...]", got)

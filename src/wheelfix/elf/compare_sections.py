@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
 from wheelfix.elf.compare_segments import offset_of
-from wheelfix.elf.constants import SHF_ALLOC, SHF_INFO_LINK, Dt, Pt, Sht
+from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
 from wheelfix.system.mapped_pieces import first_difference
@@ -23,8 +24,6 @@ _LINKED = {Sht.REL, Sht.RELA}
 """Sections whose `sh_info` is the number of another."""
 _VERSION_TAGS: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
 """What may go with the last needed version: for tools, an empty table is a broken one."""
-_STRIPPED = ("sh_type", "sh_size")
-"""Fields of section headers that strip keeps for what is loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +69,31 @@ class Compared:
 def section_differences(both: Compared) -> Iterator[str]:
     """Yield what changed in section headers, and in sections that are not loaded.
 
-    patchelf reorders sections: they are paired by name. An object without .symtab was stripped:
-    then sections that are not loaded may be gone or changed.
+    patchelf reorders sections: they are paired by name.
     """
     if not both.old.sections:
+        return
+    if not both.new.sections:
+        yield "the section headers are gone"
         return
     known = set(_section_faults(both.old))
     found = (fault for fault in _section_faults(both.new) if fault not in known)
     yield from islice(found, _MOST_SHOWN)
     was, now = _by_name(both.old), _by_name(both.new)
-    is_stripped = _has_symbols(was) and not _has_symbols(now)
-    yield from islice((f"section {_name(key[0])} is new" for key in now.keys() - was.keys()), 1)
+    stripped = _stripped_sections(both.old, both.new)
+    gone = {number for number, section in enumerate(both.old.sections) if section in stripped}
+    come = {name for name, _ in now.keys() - was.keys()} - ({DEBUG_LINK} if stripped else set())
+    yield from (f"section {_name(name)} is new" for name in sorted(come)[:_MOST_SHOWN])
     for key, section in was.items():
-        if is_stripped and not section.flags & SHF_ALLOC:
+        if section in stripped:
             continue
         other = now.get(key)
         name = _name(key[0])
         if other is None:
             yield f"section {name} is gone"
-        elif what := _header_difference(both, section, other, is_stripped=is_stripped):
+        elif what := _header_difference(both, section, other):
             yield f"section {name} has another {what}"
-        elif section.type == Sht.SYMTAB and not _has_same_symbols(both, section, other):
+        elif section.type == Sht.SYMTAB and not _has_same_symbols(both, section, other, gone):
             yield f"the symbols of section {name} changed"
         elif section.type != Sht.SYMTAB and not _has_same_content(both, section, other):
             yield f"the content of section {name} changed"
@@ -116,15 +119,33 @@ def _by_name(image: Image) -> dict[tuple[bytes, int], Section]:
     return found
 
 
-def _has_symbols(sections: Mapping[tuple[bytes, int], Section]) -> bool:
-    return any(section.type == Sht.SYMTAB for section in sections.values())
+def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
+    """Return the sections that `elf.strip` drops, and the names of sections, which may get one.
+
+    It drops all debug sections or none. Whether it was to drop them is compared by their sizes.
+    """
+    was, now = (
+        [s for s in image.sections if s.type != Sht.NULL and not s.flags & SHF_ALLOC]
+        for image in (old, new)
+    )
+    found = {section for section in was if old.is_debug_section(section)}
+    if any(new.is_debug_section(section) for section in now):
+        return frozenset()
+    tables = {section for section in was if section.type == Sht.SYMTAB}
+    if not any(section.type == Sht.SYMTAB for section in now):
+        found |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
+    if not found:
+        return frozenset()
+    kinds = {Sht.REL, Sht.RELA, Sht.SYMTAB_SHNDX}
+    found |= {s for s in was if s.type in kinds or old.section_name(s) == DEBUG_LINK}
+    return found | {old.sections[old.section_names]} if old.has(old.section_names) else found
 
 
 def _name(name: bytes) -> str:
     return f"`{name.decode(errors='backslashreplace')}`"
 
 
-def _header_difference(both: Compared, old: Section, new: Section, *, is_stripped: bool) -> str:
+def _header_difference(both: Compared, old: Section, new: Section) -> str:
     """Return the names of the fields of a section header that are not as they must be."""
     tag = _VERSION_TAGS.get(old.type)
     if tag is not None and both.was and both.now and tag in both.was.tags.keys() - both.now.tags:
@@ -137,8 +158,6 @@ def _header_difference(both: Compared, old: Section, new: Section, *, is_strippe
             return "sh_size or sh_info than the loader sees"
         was["sh_size"] = now["sh_size"]
         was["sh_info"] = now["sh_info"] if old.type == Sht.GNU_VERNEED else was["sh_info"]
-    if is_stripped:  # strip knows few linkers' flags, and gives tables what it holds to be right
-        was, now = ({name: found[name] for name in _STRIPPED} for found in (was, now))
     is_note = old.type == Sht.NOTE and old.flags & SHF_ALLOC
     if not is_note and not both.leads(old.addr, new.addr):
         return "sh_addr"
@@ -160,7 +179,7 @@ def _attributes(image: Image, section: Section) -> dict[str, int | bytes]:
 
 
 def _name_of(image: Image, number: int) -> bytes:
-    if not 0 < number < len(image.sections):
+    if not image.has(number):
         return b"%d" % number
     return image.section_name(image.sections[number])
 
@@ -196,8 +215,8 @@ def _has_same_content(both: Compared, old: Section, new: Section) -> bool:
     return first_difference(first, second) is None
 
 
-def _has_same_symbols(both: Compared, old: Section, new: Section) -> bool:
-    """Compare tables of symbols of the same size."""
+def _has_same_symbols(both: Compared, old: Section, new: Section, gone: AbstractSet[int]) -> bool:
+    """Compare tables of symbols of the same size; those of sections that are gone are zeros."""
     first, second = (
         image.read(section.offset, section.size, "the symbols")
         for image, section in ((both.old, old), (both.new, new))
@@ -209,5 +228,7 @@ def _has_same_symbols(both: Compared, old: Section, new: Section) -> bool:
     both.old.spend(whole // structs.sym.size, "the symbols")
     pairs = zip(structs.symbols(first[:whole]), structs.symbols(second[:whole]), strict=True)
     return first[whole:] == second[whole:] and all(
-        a[0] == b[0] and both.is_same_symbol(a, b) for a, b in pairs if a != b
+        (a[0] == b[0] and both.is_same_symbol(a, b)) or (a[3] in gone and not any(b))
+        for a, b in pairs
+        if a != b
     )

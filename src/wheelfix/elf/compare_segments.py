@@ -48,10 +48,9 @@ def segment_differences(old: Image, new: Image, places: Collection[int]) -> Iter
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
     known = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    for single in (Pt.GNU_STACK, Pt.GNU_RELRO):
-        was, now = _kept_of(old.segment(single)), _kept_of(new.segment(single))
-        if was != now and not (single == Pt.GNU_RELRO and _is_relro_without_dynamic(old, new)):
-            yield f"PT_{single.name} changed from {was} to {now}"
+    was, now = _kept_of(old.segment(Pt.GNU_RELRO)), _kept_of(new.segment(Pt.GNU_RELRO))
+    if was != now and not _is_relro_without_dynamic(old, new):
+        yield f"PT_GNU_RELRO changed from {was} to {now}"
     had, has = _other_segments(old), _other_segments(new)
     for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
         gone = next((s for s in had - has if s.type == kind), None)
@@ -70,6 +69,16 @@ def _properties(image: Image) -> list[bytes]:
         for s in image.segments
         if s.type == Pt.GNU_PROPERTY
     ]
+
+
+def stack_differences(predicted: Sequence[Segment], actual: Sequence[Segment]) -> Iterator[str]:
+    """Compare PT_GNU_STACK, by whose flags loaders make the stack executable."""
+    was, now = (
+        _kept_of(next((s for s in reversed(segments) if s.type == Pt.GNU_STACK), None))
+        for segments in (predicted, actual)
+    )
+    if was != now:
+        yield f"PT_GNU_STACK changed from {was} to {now}"
 
 
 def offset_of(image: Image, address: int) -> int | None:

@@ -9,6 +9,7 @@ EV_CURRENT = 1
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
 """`e_phnum` of a file with more program headers than fit into it."""
+NT_GNU_BUILD_ID = 3
 NT_GNU_PROPERTY_TYPE_0 = 5
 NT_DLOPEN = 0x407C0C0A
 """`.note.dlopen`, uapi-group.org, "dlopen() Metadata for ELF Files"."""
@@ -44,6 +45,7 @@ class Sht(IntEnum):
     NOBITS = 8
     REL = 9
     DYNSYM = 11
+    SYMTAB_SHNDX = 18
     X86_64_UNWIND = 0x70000001
     GNU_HASH = 0x6FFFFFF6
     GNU_VERDEF = 0x6FFFFFFD
@@ -121,6 +123,9 @@ SHF_ALLOC = 2
 SHF_EXECINSTR = 4
 SHF_INFO_LINK = 1 << 6
 SHF_TLS = 1 << 10
+
+DEBUG_LINK = b".gnu_debuglink"
+"""Name of the section that leads to a debug file (gdb, "Separate Debug Files")."""
 
 SHN_ABS = 0xFFF1
 SHN_XINDEX = 0xFFFF

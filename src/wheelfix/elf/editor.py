@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
-from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Sht
+from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
 from wheelfix.elf.growth import NoRoomError, capacity, write_dynamic
 from wheelfix.elf.image import Buffer, Image
@@ -25,6 +25,8 @@ from wheelfix.errors import PlanConflictError
 
 _RECORD = 16
 """Bytes of a Verneed and of a Vernaux record, in both classes."""
+_P_FLAGS = {32: 24, 64: 4}
+"""Offset of p_flags in Elf32_Phdr and Elf64_Phdr."""
 _PATHS = (Dt.RPATH, Dt.RUNPATH)
 _STRING_TAGS = {
     Dt.NEEDED,
@@ -50,7 +52,9 @@ class Edited(NamedTuple):
 
 
 def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None) -> Edited:
-    """Change the object `before` to `after`, which differ in names, search paths and versions.
+    """Change the object `before` to `after`.
+
+    They differ in names, search paths, versions, and the flags of PT_GNU_STACK.
 
     `data` is its content; without `budget`, it has one of its own. If the resulting `Elf` is not
     `after` in all but its segments, `declined` says why; the changes that fit are made all the
@@ -93,8 +97,9 @@ def _edited(  # noqa: PLR0913 - the arguments of `edit`
             _with_paths,
         ):
             now, draft = step(now, after, draft)
-        segments = _write(draft.wiped(), patch)
-        return Edited(replace(now, segments=segments), patch.finished())
+        segments = _with_stack(image, _write(draft.wiped(), patch), after, patch)
+        now = replace(now, segments=segments, trampolines=after.trampolines)
+        return Edited(now, patch.finished())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +448,21 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
     for at, raw in chain(_need_writes(draft), _section_writes(draft)):
         patch.write(at, raw)
     return write_dynamic(patch, dynamic, draft.entries, draft.strings)
+
+
+def _with_stack(
+    image: Image, segments: tuple[Segment, ...], after: Elf, patch: PatchDraft
+) -> tuple[Segment, ...]:
+    """Write the flags of PT_GNU_STACK that `after` has; return the segments."""
+    flags = [segment.flags for segment in after.segments if segment.type == Pt.GNU_STACK]
+    written = list(segments)
+    for number, segment in enumerate(segments):
+        if segment.type == Pt.GNU_STACK and flags and segment.flags != flags[-1]:
+            written[number] = segment._replace(flags=flags[-1])
+            at = image.program_headers[0] + number * image.structs.phdr.size
+            at += _P_FLAGS[image.structs.bits]
+            patch.write(at, image.structs.word.pack(flags[-1]))
+    return tuple(written)
 
 
 def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

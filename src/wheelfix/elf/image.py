@@ -30,6 +30,12 @@ from wheelfix.elf.model import Segment
 from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import BadElfError
 
+_DEBUG_SECTIONS = (
+    b".debug", b".zdebug", b".stab", b".line", b".gdb_index",
+    b".gnu.linkonce.wi.", b".gnu.debuglto_.debug_",
+)  # fmt: skip
+"""How the names of debug sections begin (binutils, `_bfd_elf_make_section_from_shdr`)."""
+
 Buffer = bytes | bytearray | memoryview | mmap
 
 
@@ -245,12 +251,21 @@ class Image:
         """Whether there is more behind the object than padding, such as an archive."""
         return self.end_of_content + _MOST_PADDING < len(self.view)
 
+    def has(self, number: int) -> bool:
+        """Return whether `number` is that of a section: 0 is SHN_UNDEF."""
+        return 0 < number < len(self.sections)
+
+    def is_debug_section(self, section: Section) -> bool:
+        """Return whether only debuggers read a section: `strip --strip-debug` removes it."""
+        is_loaded = section.flags & SHF_ALLOC
+        return not is_loaded and self.section_name(section).startswith(_DEBUG_SECTIONS)
+
     def section_name(self, section: Section) -> bytes:
         """Return the name of a section, empty if the table of section names is missing."""
         number = self.section_names
         if number == SHN_XINDEX and self.sections:
             number = self.sections[0].link
-        if not 0 < number < len(self.sections):
+        if not self.has(number):
             return b""
         start = self.sections[number].offset + section.name
         return bytes(self.view[start : start + 64]).partition(b"\0")[0]

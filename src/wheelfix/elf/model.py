@@ -171,6 +171,11 @@ class Elf:
     """Number of its STB_GNU_UNIQUE symbols: a process has one definition for each such name."""
     symtab_size: int = 0
     """Bytes of .symtab and of its string table."""
+    trampolines: bool | None = False
+    """Whether its code writes trampolines to the stack; None on a machine where that is unknown.
+
+    It is looked for only where PT_GNU_STACK is executable.
+    """
     debug_size: int = 0
     """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G), stabs."""
 

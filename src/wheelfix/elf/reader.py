@@ -17,8 +17,9 @@ from wheelfix.elf.constants import (
     DF_SYMBOLIC,
     DF_TEXTREL,
     NT_DLOPEN,
+    NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
-    SHF_ALLOC,
+    PF_X,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -34,6 +35,7 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
+from wheelfix.elf.trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
 _ST_INFO = {32: 12, 64: 4}
@@ -43,7 +45,6 @@ _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 """What dlsym returns as code."""
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
-_DEBUG_SECTIONS = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
 _UNDEFINED_SIZE = 200
 """Bytes in memory of an undefined symbol besides its name."""
 _BATCH = 1 << 14
@@ -110,6 +111,21 @@ def _strings(dynamic: Dynamic) -> range:
     return range(start, start + len(dynamic.strings))
 
 
+def build_id(data: Buffer, name: str) -> bytes:
+    """Return the build-id of an object (ld, `--build-id`), empty if it has none.
+
+    Raises `BadElfError` for broken headers.
+    """
+    with memoryview(data) as view:
+        image = Image.parse(view, name)
+        segments = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
+        places = segments or [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
+        for kind, owner, descriptor in _notes(image, places):
+            if (kind, owner) == (NT_GNU_BUILD_ID, b"GNU\0"):
+                return descriptor
+    return b""
+
+
 def _loadable(image: Image) -> Dynamic | None:
     """Return the dynamic section of an object for the dynamic loader."""
     if not _is_loadable(image):
@@ -139,8 +155,14 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
         gnu_properties=_gnu_properties(image) if loadable else b"",
         symtab_size=_symtab_size(image) if loadable else 0,
         debug_size=_debug_size(image) if loadable else 0,
+        trampolines=has_trampolines(image) if loadable and _has_executable_stack(image) else False,
     )
     return elf if dynamic is None else _with_dynamic(elf, dynamic)
+
+
+def _has_executable_stack(image: Image) -> bool:
+    stack = image.segment(Pt.GNU_STACK)
+    return stack is not None and bool(stack.flags & PF_X)
 
 
 def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
@@ -204,7 +226,7 @@ def _filtees(dynamic: Dynamic) -> Iterator[Filtee]:
 def _symtab_size(image: Image) -> int:
     """Return the bytes of .symtab and of the strings it links to (gABI chapter 4, "sh_link")."""
     tables = [section for section in image.sections if section.type == Sht.SYMTAB]
-    strings = {table.link for table in tables if 0 < table.link < len(image.sections)}
+    strings = {table.link for table in tables if image.has(table.link)}
     return sum(_inside(image, s) for s in (*tables, *(image.sections[n] for n in strings)))
 
 
@@ -212,9 +234,7 @@ def _debug_size(image: Image) -> int:
     return sum(
         _inside(image, section)
         for section in image.sections
-        if section.type == Sht.PROGBITS
-        and not section.flags & SHF_ALLOC
-        and image.section_name(section).startswith(_DEBUG_SECTIONS)
+        if section.type == Sht.PROGBITS and image.is_debug_section(section)
     )
 
 

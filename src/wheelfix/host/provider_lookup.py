@@ -4,23 +4,29 @@ Only the names of their libraries are read; `available_libraries` reads the libr
 """
 
 import os
+import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from glob import escape
 from importlib import metadata
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.providers_in_run import Part
+from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.host.available_libraries import canonical
-from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters
-from wheelfix.settings import SCHEMES, Provider, Settings, name_of
+from wheelfix.host.installed_files import recorded
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, site_path
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.settings import AUTO, SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
@@ -30,17 +36,26 @@ from wheelfix.wheel.unverified_reader import member_text, open_unverified
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 
+FindLibrary = Callable[[str, Elf], Library | None]
+"""Find a library of this machine by its DT_NEEDED name, for an object."""
 
-def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -> Settings:
+
+def with_providers(
+    settings: Settings, base: Path, wheel: Wheel | None = None, find: FindLibrary | None = None
+) -> Settings:
     """Return `settings` with all providers looked up, and the available ones in `library_path`.
 
     `base` is the folder of relative paths. Of several available versions, the highest and the
-    lowest that METADATA of `wheel` allows remain, in this order. Raises `SettingsError` for a
-    provider that is not found, or that cannot be installed together with `wheel`.
+    lowest that METADATA of `wheel` allows remain, in this order. For `auto`, `find` finds libraries
+    that no search path of the wheel leads to. Raises `SettingsError` for a provider that is not
+    found, or that cannot be installed together with `wheel`.
     """
     if not settings.provider:
         return settings
-    candidates = [found for given in settings.provider for found in _look_up(given, base)]
+    named = [given for given in settings.provider if given.source != AUTO]
+    candidates = [found for given in named for found in _look_up(given, base)]
+    if wheel is not None and len(named) < len(settings.provider):
+        candidates += _automatic(wheel, candidates, find)
     fitting = list(_for_wheel(candidates, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
     # A directory without a distribution is a group of its own.
@@ -92,6 +107,94 @@ def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
             "[[tool.wheelfix.provider]]",
         )
     return tuple(replace(provider, requirement=text) for provider in found)
+
+
+# --- Found by the linker --------------------------------------------------------------------------
+
+
+def _automatic(
+    wheel: Wheel, known: Sequence[Provider], find: FindLibrary | None
+) -> Iterator[Provider]:
+    """Yield the libraries of the required distributions in whose folders the wheel's were found.
+
+    A search path may lead to the site-packages of a build environment that is gone, and that of a
+    repaired wheel leads to where both will be installed. So a folder below site-packages that a
+    distribution beside wheelfix has, or a well-known one, is sufficient. What METADATA does not
+    require is left out: it was only there for the build.
+    """
+    own = canonicalize_name(wheel.name.distribution)
+    texts = (text.partition(";")[0].strip() for text in wheel.metadata.requires_dist)
+    required = {name: text for text in texts if (name := name_of(text)) not in {"", own}}
+    beside = [
+        replace(provider, requirement=text)
+        for name, text in required.items()
+        for provider in in_distribution(name) or presets().get(name, ())
+    ]
+    shipped = {member.rpartition("/")[2] for member in wheel.elfs}
+    sites = _Sites()
+    taken = list(known)
+    for member, elf in wheel.elfs.items() if required else ():
+        folders = set(_site_folders(member, elf, wheel))
+        for library in dict.fromkeys(elf.needed):
+            if library in shipped or may_come_from_platform(library):
+                continue
+            if any(provider.has(library) for provider in taken):
+                continue
+            new = [p for p in beside if p.has(library) and p.directory in folders]
+            if not new:
+                owners = filter(None, map(sites.owner, _places(library, elf, find)))
+                new = [
+                    provider
+                    for owner in owners
+                    if (text := required.get(canonicalize_name(owner.name))) is not None
+                    for provider in _of_distribution(owner, text)
+                ]
+            chosen = {provider.name for provider in new}
+            whole = [p for p in dict.fromkeys((*beside, *new)) if p.name in chosen]
+            taken += whole
+            yield from whole
+
+
+def _places(library: str, elf: Elf, find: FindLibrary | None) -> Iterator[str]:
+    """Yield the path of a library by the first search path entry that has it, and by `find`."""
+    paths = (f"{entry}/{library}" for entry in elf.entries if entry.startswith("/"))
+    yield from islice(filter(os.path.isfile, paths), 1)
+    found = find(library, elf) if find else None
+    if found is not None:
+        yield found.path
+
+
+def _site_folders(member: str, elf: Elf, wheel: Wheel) -> Iterator[str]:
+    """Yield the folders below site-packages that the search path of `member` leads to."""
+    here = posixpath.dirname(site_path(member, wheel) or "")
+    for entry in elf.entries:
+        parts = PurePosixPath(entry).parts
+        at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
+        if at is not None:
+            yield "/".join(parts[at + 1 :])
+        elif parts[:1] == ("$ORIGIN",):
+            yield posixpath.normpath(posixpath.join(here, *parts[1:]))
+
+
+class _Sites:
+    """The distributions in folders like site-packages, read once. Mutable."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Path, dict[str, metadata.Distribution]] = {}
+
+    def owner(self, path: str) -> metadata.Distribution | None:
+        """Return the distribution with the file at `path` in its RECORD."""
+        file = canonical(Path(path))
+        for folder in file.parents:
+            if folder.name in SITE_FOLDERS:
+                if folder not in self._owners:
+                    self._owners[folder] = {
+                        place: metadata.PathDistribution(info)
+                        for info in sorted(folder.glob("*.dist-info"))
+                        for place in recorded(info)
+                    }
+                return self._owners[folder].get(str(file))
+        return None
 
 
 # --- Choice of a version --------------------------------------------------------------------------
@@ -265,6 +368,10 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
         distribution = metadata.distribution(name_of(requirement))
     except (metadata.PackageNotFoundError, ValueError):
         return ()
+    return _of_distribution(distribution, requirement)
+
+
+def _of_distribution(distribution: metadata.Distribution, requirement: str) -> tuple[Provider, ...]:
     root = _root(distribution.read_text("WHEEL") or "")
     own = Provider(
         requirement=requirement,

@@ -1,12 +1,11 @@
 """Edited members of a wheel: their new bytes, compared with the prediction."""
 
-import mmap
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
@@ -16,18 +15,19 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.image import Buffer
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
+from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
 from wheelfix.errors import SettingsError, VerificationError
+from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import (
     Patchelf,
     find_lief_patchelf,
     find_patchelf,
-    strip,
 )
-from wheelfix.settings import Patcher, ZipCodec
-from wheelfix.system.mapped_pieces import pieces
+from wheelfix.settings import Patcher, Settings, ZipCodec
+from wheelfix.system.mapped_pieces import mapped
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, NewFile
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive
 
 _THREADS = 2
@@ -41,6 +41,8 @@ class Applied:
     """Member -> its new bytes; members that keep their bytes are absent."""
     moved: Mapping[str, str]
     """Member -> the member of the input whose bytes it has, where the names differ."""
+    debug_files: tuple[DebugFile, ...] = ()
+    """What was stripped from the objects, if that is kept."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited: "in place", "with room at its end", or "patchelf"."""
 
@@ -70,12 +72,12 @@ def apply(
     after: Wheel,
     edits: Iterable[Edit],
     workdir: Path,
-    patcher: Patcher = Patcher.AUTO,
+    settings: Settings,
 ) -> Applied:
     """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
 
     Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
-    where patchelf or strip fail.
+    where patchelf fails.
     """
     before = archive.wheel
     made = _sources(before, edits)
@@ -94,20 +96,28 @@ def apply(
     ]
     sizes = {member.name: member.size for member in after.members}
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
-    find = find_lief_patchelf if patcher is Patcher.LIEF_PATCHELF else find_patchelf
-    own = editor.edit if patcher is Patcher.AUTO else editor.edit_in_place
-    editing = partial(_edit, archive=archive, workdir=workdir, own=own, patchelf=cache(find))
+    find = find_lief_patchelf if settings.patcher is Patcher.LIEF_PATCHELF else find_patchelf
+    own = editor.edit if settings.patcher is Patcher.AUTO else editor.edit_in_place
+    editing = partial(
+        _edit,
+        archive=archive,
+        workdir=workdir,
+        own=own,
+        patchelf=cache(find),
+        debug_files_of=after.name if settings.debug_symbols else None,
+    )
     with ThreadPoolExecutor(_THREADS) as pool:
         edited = dict(zip([job.member for job in jobs], pool.map(editing, jobs), strict=True))
     content = {m: source.data for m, source in sources.items() if not isinstance(source.data, str)}
     return Applied(
-        content=content | {member: path for member, (path, _) in edited.items()},
+        content=content | {member: done.path for member, done in edited.items()},
         moved={
             member: source.data
             for member, source in sources.items()
             if isinstance(source.data, str) and member not in {source.data, *edited}
         },
-        ways={member: edited[member][1] for member in sources if edited.get(member, ("", ""))[1]},
+        debug_files=tuple(file for m in sources if m in edited and (file := edited[m].debug_file)),
+        ways={m: edited[m].way for m in sources if m in edited and edited[m].way},
     )
 
 
@@ -140,45 +150,89 @@ _Own = Callable[[Buffer, Elf, Elf, str, Budget | None], editor.Edited]
 """`editor.edit`, or `editor.edit_in_place` where patchelf is to make what needs room."""
 
 
-def _edit(
-    job: _Job, *, archive: Archive, workdir: Path, own: _Own, patchelf: Callable[[], Patchelf]
-) -> tuple[Path, str]:
-    """Edit a copy of an object; return the copy, and the way of editing as in `Applied.ways`."""
+class _Written(NamedTuple):
+    """An edited object."""
+
+    path: Path
+    way: str
+    """As in `Applied.ways`."""
+    debug_file: DebugFile | None = None
+
+
+def _edit(  # noqa: PLR0913 - an object, and what all edits of a wheel use
+    job: _Job,
+    *,
+    archive: Archive,
+    workdir: Path,
+    own: _Own,
+    patchelf: Callable[[], Patchelf],
+    debug_files_of: WheelName | None,
+) -> _Written:
+    """Edit a copy of an object, and then strip it, so that its debug file has the same sections."""
+    before, wanted = job.before, job.wanted
+    whole = replace(
+        wanted,
+        symtab=before.symtab,
+        symtab_size=before.symtab_size,
+        debug_size=before.debug_size,
+    )
     with _opened(job.data, archive) as original:
-        path, way = _edited(original, job, workdir, own, patchelf)
-        with _mapped(path) as written:
-            found = differences(original, written, job.wanted, job.member)
+        if whole == before:
+            return _stripped(original, job, workdir, debug_files_of)
+        edits = job._replace(wanted=whole)
+        path, way = _edited(original, edits, workdir, own, patchelf)
+    if whole == wanted:
+        return _Written(path, way)
+    with mapped(path) as edited:
+        written = _stripped(edited, job, workdir, debug_files_of)
+    path.unlink()
+    return written._replace(way=way)
+
+
+def _stripped(
+    edited: memoryview, job: _Job, workdir: Path, debug_files_of: WheelName | None
+) -> _Written:
+    """Write the stripped object, and its debug file if these are kept for a wheel."""
+    kept = link = None
+    if debug_files_of is not None:
+        place, has_build_id = place_of(edited, job.member, debug_files_of)
+        kept = DebugFile(_written((), workdir), place, has_build_id)
+        with kept.path.open("wb") as file:
+            write_debug_file(edited, job.member, file)
+        with mapped(kept.path) as data:
+            link = DebugLink.to(PurePosixPath(place).name, data)
+    path = _written((), workdir)
+    with path.open("wb") as file:
+        write_stripped(edited, job.member, file, keeps_symtab=job.wanted.symtab, link=link)
+    with mapped(path) as bare:
+        _prove(edited, bare, job.wanted, job.member)
+    return _Written(path, "", kept)
+
+
+def _prove(before: Buffer, after: Buffer, wanted: Elf, member: str) -> None:
+    found = differences(before, after, wanted, member)
     if found:
         raise VerificationError(
-            f"`{job.member}`: the edited file is not what was planned: {'; '.join(found)}",
+            f"`{member}`: the edited file is not what was planned: {'; '.join(found)}",
             hint="nothing was published; please report this file",
         )
-    return path, way
 
 
 def _edited(
     original: memoryview, job: _Job, workdir: Path, own: _Own, patchelf: Callable[[], Patchelf]
 ) -> tuple[Path, str]:
-    """Write the edited object, and leave to patchelf what `own` does not do; return the way.
+    """Write the edited object, and prove it; return the way of editing as in `Applied.ways`."""
+    path, way = _edited_by(original, job, workdir, own, patchelf)
+    with mapped(path) as written:
+        _prove(original, written, job.wanted, job.member)
+    return path, way
 
-    Strip first: stripping a patched file breaks it (pypa/auditwheel 716).
-    """
+
+def _edited_by(
+    original: memoryview, job: _Job, workdir: Path, own: _Own, patchelf: Callable[[], Patchelf]
+) -> tuple[Path, str]:
+    """Write the edited object, and leave to patchelf what `own` does not do; return the way."""
     before, wanted = job.before, job.wanted
-    if before.symtab and not wanted.symtab:
-        stripped = _written(pieces(original), workdir)
-        strip(stripped)
-        with _mapped(stripped) as bare:
-            rest = job._replace(
-                before=replace(
-                    before,
-                    symtab=False,
-                    symtab_size=wanted.symtab_size,
-                    debug_size=wanted.debug_size,
-                )
-            )
-            path, way = _edited(bare, rest, workdir, own, patchelf)
-        stripped.unlink()
-        return path, way
     edited = own(original, before, wanted, job.member, job.budget)
     path = _written(edited.patch.chunks(original), workdir)
     if replace(wanted, segments=edited.elf.segments) != edited.elf:
@@ -198,7 +252,7 @@ def _written(chunks: Iterable[bytes], workdir: Path) -> Path:
 def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -> None:
     """Let patchelf edit the file, a large one without the sections that it would only carry."""
     shrunken = path.with_name(f"{path.name}-shrunken")
-    with _mapped(path) as whole:
+    with mapped(path) as whole:
         left_out = removable_ranges(whole, member)
         if left_out:
             with shrunken.open("wb") as file:
@@ -207,7 +261,7 @@ def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -
         patchelf.patch(path, now, wanted)
         return
     patchelf.patch(shrunken, now, wanted)
-    with path.open("r+b") as whole_file, _mapped(shrunken) as patched:
+    with path.open("r+b") as whole_file, mapped(shrunken) as patched:
         restore(patched, left_out, whole_file)
     shrunken.unlink()
 
@@ -218,23 +272,10 @@ def _opened(data: str | NewContent, archive: Archive) -> Generator[memoryview]:
         case str():
             yield archive.buffer(data)
         case Path():
-            with _mapped(data) as mapped:
-                yield mapped
+            with mapped(data) as view:
+                yield view
         case bytes():
             yield memoryview(data)
-
-
-@contextmanager
-def _mapped(path: Path) -> Generator[memoryview]:
-    if not path.stat().st_size:  # which mmap refuses
-        yield memoryview(b"")
-        return
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
-        memoryview(mapping) as data,
-    ):
-        yield data
 
 
 def codec_of(choice: ZipCodec) -> Codec:

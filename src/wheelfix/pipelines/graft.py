@@ -119,12 +119,16 @@ def copy_libraries(externals: Externals, workdir: Path) -> dict[Path, HostLibrar
     """
     sources = sorted({path for found in externals.values() for path in found.values()})
     return {
-        source: _copy(source, workdir / f"grafted-{number}")
+        source: copy_library(source, workdir / f"grafted-{number}")
         for number, source in enumerate(sources)
     }
 
 
-def _copy(source: Path, path: Path) -> HostLibrary:
+def copy_library(source: Path, path: Path) -> HostLibrary:
+    """Copy the library at `source`, without links, to `path`.
+
+    Raises `ToolError` for a file that is no ELF object.
+    """
     shutil.copyfile(source, path)
     with (
         path.open("rb") as file,
@@ -217,7 +221,7 @@ def tags_of(wheel: Wheel) -> Tags:
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
     """Yield the edits for auditwheel's decisions, without search paths: rules set those."""
     for library in graft.libraries:
-        yield from _library(library)
+        yield from library_edits(library)
     for member in wheel.elfs:
         for old, new in graft.renames.get(member, ()):
             yield RenameNeeded(member=member, old=old, new=new)
@@ -226,7 +230,8 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
     yield from _metadata(graft.tags, wheel)
 
 
-def _library(library: GraftedLibrary) -> Iterator[Edit]:
+def library_edits(library: GraftedLibrary) -> Iterator[Edit]:
+    """Yield the edits that add `library` under its new name, without its search path."""
     member, host = library.member, library.host
     yield AddMember(
         member=member,

@@ -1,4 +1,4 @@
-"""patchelf and binutils' strip: changes to ELF files that need room, or remove sections.
+"""patchelf: changes to ELF files that need room.
 
 What patchelf 0.19.3 does besides what it is asked for, by experiment:
 
@@ -178,14 +178,3 @@ def _literal(text: str) -> str:
             hint="drop the entry: no Linux loader gives `@` a meaning",
         )
     return text
-
-
-def strip(path: Path) -> None:
-    """Remove symbols and debug sections that the loader does not need, in place (`strip -s`).
-
-    Call it before patchelf, never after: strip moves what patchelf has appended, and such files do
-    not load any more (pypa/auditwheel 716). The file must be a private copy.
-
-    Raises `ToolError` if strip is missing or fails, for example on another machine's objects.
-    """
-    run(["strip", "-s", str(path)], install_hint="install binutils, or leave out `--strip`")

@@ -27,14 +27,25 @@ from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.debug_files import published
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
+from wheelfix.pipelines.included_libraries import (
+    included_libraries,
+    inclusion_edits,
+    searching_as_found,
+)
 from wheelfix.pipelines.licences import (
     Text,
     described,
     licence_edits,
     licence_texts,
 )
-from wheelfix.pipelines.repair_notes import graft_notes, record_notes
+from wheelfix.pipelines.repair_notes import (
+    debug_file_notes,
+    graft_notes,
+    record_notes,
+    required_notes,
+)
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
     breaks_by_stage,
@@ -49,6 +60,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_other_platform,
     refuse_other_system,
     refuse_pure,
+    refuse_symbols_of_nothing,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
 from wheelfix.pipelines.sbom import Origins, included_sboms, places_of, sbom_edits
@@ -57,6 +69,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
+from wheelfix.rules.included_libraries import included_library_not_found
 from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import known_rules
@@ -64,10 +77,10 @@ from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import EVERY, Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Licenses, Patcher, Settings
+from wheelfix.settings import Licenses, Patcher, Settings, StripLevel
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import NormalizeMembers, Strip
+from wheelfix.wheel.edits import Edit, NormalizeMembers, Strip, StripDebug
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -115,8 +128,12 @@ def repair_with(  # noqa: PLR0913 - what `repair` takes, and two values of the w
     try:
         progress("reading")
         refuse_other_platform(path.name, settings.plat)
+        refuse_symbols_of_nothing(settings)
         with open_wheel(path) as archive, scratch() as workdir:
-            settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
+            found = HostLibraries(archive=archive, settings=settings, environ=environ)
+            settings = with_providers(
+                settings, Path(environ.get("PWD", "")), archive.wheel, found.host
+            )
             job = _Job(
                 path=path,
                 archive=archive,
@@ -200,14 +217,16 @@ def _repaired(job: _Job) -> Outcome:
     if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
         return replace(_judged(job, plan, planned), output=job.path)
     job.progress("writing")
-    pending, ways = _written(job, plan)
+    symbols = Path(job.settings.debug_symbols or "")
+    pending, applied = _written(job, plan)
     with pending:
         job.progress("proving")
         after = read_back(job.archive, pending, plan.after.wheel)
         written = replace(
             planned,
             after=after,
-            ways=ways,
+            ways=applied.ways,
+            messages=(*planned.messages, *debug_file_notes(applied.debug_files, symbols)),
             codec=job.codec.name if plan.edits else "",
             bytes_after=pending.size,
         )
@@ -221,7 +240,8 @@ def _repaired(job: _Job) -> Outcome:
         if job.settings.normalize and _has_same_bytes(job.archive, pending):
             outcome = replace(outcome, status=Status.UNCHANGED, edits=())
         if not in_place:
-            return replace(outcome, output=pending.publish())
+            with published(applied.debug_files, symbols):
+                return replace(outcome, output=pending.publish())
         if outcome.status is Status.UNCHANGED:
             return replace(outcome, output=job.path)
         raise _replaces_itself(job)
@@ -318,7 +338,9 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
     refuse_other_system(job.archive.wheel)
-    refuse_pure(job.archive.wheel, settings)
+    included = _included(job)
+    if not included:
+        refuse_pure(job.archive.wheel, settings)
     _refuse_false_record(job)
     read = Context(
         wheel=job.archive.wheel,
@@ -327,31 +349,34 @@ def _decide(job: _Job) -> _Plan:
         definitions=job.definitions,
     )
     found = run_rules(read, job.rules)
-    # The graft leaves a provider's libraries out, whatever rules are selected.
-    search = enabled_rules(replace(settings, select=(EVERY,)), (provider_not_searched,))
+    # What is included is found, and a provider's libraries are, whatever rules are selected.
+    needed_rules = (provider_not_searched, included_library_not_found)
+    search = enabled_rules(replace(settings, select=(EVERY,)), needed_rules)
     rules = dict.fromkeys((*job.rules, *search))
     fixing = tuple(rule for rule in rules if rule not in REPORTING_RULES)
-    if read.wheel.is_pure:
+    start, including = _plan_inclusion(read, included)
+    if start.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
         listing = _list_grafted(job, after.wheel, (), {}, edits)
         listing = (*listing, *_normalize(after.wheel, settings))
         after = after.after([step.edit for step in listing])
         return _Plan(found=found, after=after, edits=(*edits, *listing), messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
-    pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
-    graft, grafting_steps = _graft(job, pruned.wheel)
+    pruned, early = apply_fixes_until_stable(start.at_stage(Stage.BEFORE), before)
+    graft, grafting_steps = _graft(job, pruned.wheel, included)
+    libraries = (*included, *graft.libraries)
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
         grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
     )
     stripped, strips = _strip(fixed.wheel, settings)
-    edits = (*early, *grafting_steps, *late)
+    edits = (*including, *early, *grafting_steps, *late)
     if settings.patcher is Patcher.NONE:
         refuse_edited_objects(edits)
     edits = (*edits, *strips)
-    sources = [library.host.source for library in graft.libraries]
+    sources = [library.host.source for library in libraries]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
-    listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
+    listing = _list_grafted(job, stripped, libraries, packages, edits)
     listing = (*listing, *_normalize(stripped, settings))
     return _Plan(
         found=found,
@@ -360,8 +385,8 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
-        grafted=tuple(_origins(graft.libraries, packages, stripped, late)),
-        messages=graft.messages,
+        grafted=tuple(_origins(libraries, packages, stripped, late)),
+        messages=(*graft.messages, *required_notes(graft.libraries, packages, stripped)),
     )
 
 
@@ -403,7 +428,25 @@ def _refuse_false_record(job: _Job) -> None:
         )
 
 
-def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
+def _included(job: _Job) -> tuple[GraftedLibrary, ...]:
+    """Find the libraries of `include` that the wheel lacks."""
+    if not job.settings.include:
+        return ()
+    wheel, environ = job.archive.wheel, job.auditwheel.environ
+    return included_libraries(wheel, job.settings, job.definitions, environ, job.workdir)
+
+
+def _plan_inclusion(
+    read: Context, included: Sequence[GraftedLibrary]
+) -> tuple[Context, tuple[PlannedEdit, ...]]:
+    edits = inclusion_edits(included, read.wheel)
+    _, steps = plan_in_order(read.wheel, edits, "graft", "include a library that is opened by name")
+    return read.after([step.edit for step in steps]), steps
+
+
+def _graft(
+    job: _Job, wheel: Wheel, included: Sequence[GraftedLibrary]
+) -> tuple[Graft, tuple[PlannedEdit, ...]]:
     """Let auditwheel decide what to graft, unless the wheel is repaired already."""
     if _is_repaired(job, wheel):
         return Graft(tags=grafting.tags_of(wheel)), ()
@@ -415,7 +458,8 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
         "graft",
         "load the library from another wheel of the product",
     )
-    whole = asking.graft(job.auditwheel, sharing, _graft_settings(settings), job.workdir)
+    asked = searching_as_found(sharing, included)
+    whole = asking.graft(job.auditwheel, asked, _graft_settings(settings), job.workdir)
     rest, owned = grafting.without_owned(whole, sharing, settings)
     graft = grafting.with_names_kept(rest, settings.keep_names)
     edits = grafting.edits(graft, sharing)
@@ -447,10 +491,14 @@ def _graft_settings(settings: Settings) -> Settings:
 
 
 def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    if not settings.strip:
-        return wheel, ()
-    strippable = (member for member, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
-    edits = [Strip(member=member) for member in strippable]
+    edits: list[Edit] = []
+    for member, elf in wheel.elfs.items():
+        if not elf.dynamic:
+            continue
+        if settings.strip is StripLevel.DEBUG and elf.debug_size:
+            edits.append(StripDebug(member=member))
+        elif settings.strip is StripLevel.ALL and (elf.symtab or elf.debug_size):
+            edits.append(Strip(member=member))
     return plan_in_order(wheel, edits, "strip", "strip symbols")
 
 
@@ -526,14 +574,14 @@ def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
-    """Return the wheel, still without a name, and how each object was edited."""
+def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Applied]:
+    """Return the wheel, still without a name, and how its edits were carried out."""
     archive, settings = job.archive, job.settings
     if not plan.edits and not job.false_rows:
-        return copy_wheel(archive, settings.wheel_dir), {}
+        return copy_wheel(archive, settings.wheel_dir), Applied(content={}, moved={})
     after = plan.after.wheel
     edits = [step.edit for step in plan.edits]
-    applied = apply(archive, after, edits, job.workdir, settings.patcher)
+    applied = apply(archive, after, edits, job.workdir, settings)
     epoch = _epoch(job.auditwheel.environ)
     if settings.normalize:
         content = {**_inflated(job, after, applied), **applied.content}
@@ -552,7 +600,7 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
         level=settings.zip_level,
         epoch=epoch,
     )
-    return pending, applied.ways
+    return pending, applied
 
 
 def _inflated(job: _Job, after: Wheel, applied: Applied) -> dict[str, Path]:

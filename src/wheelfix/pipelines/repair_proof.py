@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.analysis.providers import never_bundled, provider_of, provider_wheels
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, libc_of
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import grouped
@@ -73,8 +74,18 @@ def _differences(found: Wheel, predicted: Wheel) -> list[str]:
 
 
 def _without_segments(wheel: Wheel) -> dict[str, Elf]:
-    """Return the objects without their segments: patchelf may add some."""
-    return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
+    """Return the objects without their segments but PT_GNU_STACK: patchelf may add some."""
+    return {
+        member: replace(
+            elf,
+            segments=tuple(
+                segment._replace(offset=0)
+                for segment in elf.segments
+                if segment.type == Pt.GNU_STACK
+            ),
+        )
+        for member, elf in wheel.elfs.items()
+    }
 
 
 def verified(

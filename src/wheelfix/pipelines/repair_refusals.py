@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
 from wheelfix.rules.findings import PlannedEdit
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel, WheelName
@@ -33,6 +33,15 @@ def refuse_other_platform(filename: str, plat: str) -> None:
         raise SettingsError(
             f"can't repair wheel {filename} with {own} to a wheel targeting {other}",
             hint="leave out --plat, or name a platform of the wheel's own architecture and libc",
+        )
+
+
+def refuse_symbols_of_nothing(settings: Settings) -> None:
+    """Raise `SettingsError` if debug files are wanted, and nothing is to be stripped."""
+    if settings.debug_symbols is not None and settings.strip is StripLevel.OFF:
+        raise SettingsError(
+            "`debug-symbols` keeps what `strip` removes, and `strip` is off",
+            hint='strip = "debug" in [tool.wheelfix], or --strip=debug',
         )
 
 

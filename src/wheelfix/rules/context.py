@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.opened_libraries import libraries_called
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
+from wheelfix.analysis.preload_plan import PreloadPlan, plan_own_preloads, plan_preloads
 from wheelfix.analysis.providers import ProviderUse, provider_uses
 from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
@@ -187,6 +188,25 @@ class Context:
             return PreloadPlan()
         layout, loads = self.layouts[0], self.loads[0]
         return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
+
+    @cached_property
+    def included(self) -> Mapping[str, Sequence[str]]:
+        """Name of each library of `include` -> the members with that file name or SONAME."""
+        names = dict.fromkeys(map(posixpath.basename, self.settings.include))
+        return {name: libraries_called(self.wheel, name) for name in names}
+
+    @cached_property
+    def own_preloads(self) -> PreloadPlan:
+        """Which libraries of `include` a shim opens, or could open, before which sources."""
+        elfs = self.wheel.elfs
+        known = {
+            name: next((m for m in some if elfs[m].soname == name), None)
+            for name, some in self.included.items()
+        }
+        libraries = {name: member for name, member in known.items() if member is not None}
+        found = self.definitions
+        mentions: Mapping[str, tuple[str, ...]] = found.mentions({*libraries}) if found else {}
+        return plan_own_preloads(self.wheel, libraries, mentions, self.layouts)
 
     def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""

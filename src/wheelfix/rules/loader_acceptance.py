@@ -9,7 +9,7 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, PF_X, Pt
+from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Libc, Machine, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.rules.context import Context
@@ -20,12 +20,6 @@ from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_lib
 
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
-_STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
-"""Machines on which an object without PT_GNU_STACK requires an executable stack.
-
-DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch do
-not.
-"""
 _LARGE_PAGES: dict[int, str] = {
     Machine.AARCH64: "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi",
     Machine.PPC64: "64 KiB pages on RHEL, Debian, Ubuntu and SUSE",
@@ -54,7 +48,7 @@ def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
     return oldest_promised(libc, context.wheel.name.platforms)
 
 
-def _where_promised(context: Context) -> Severity:
+def where_promised(context: Context) -> Severity:
     """Return error if the tags promise glibc, and warning if they promise nothing."""
     return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
@@ -150,64 +144,6 @@ def _dependents(context: Context, members: Iterable[str]) -> dict[str, str]:
                 dependent = layout.members.get(request.requester or "", request.requester)
                 wanted.setdefault(member, f"`{dependent}` needs it")
     return wanted
-
-
-@rule("WF603", "executable-stack", Severity.ERROR)
-def executable_stack(context: Context) -> Iterator[Hit]:
-    """Object requires an executable stack, which glibc 2.41 refuses.
-
-    ## What it does
-    Reports objects whose PT_GNU_STACK has PF_X. Objects without PT_GNU_STACK require an executable
-    stack on x86, 32-bit ARM and s390x, and are reported there, but not on other machines. For
-    programs, and where the tags promise no glibc, it is not an error.
-
-    ## Why is this bad?
-    With glibc 2.41 and later (Debian 13, Ubuntu 25.04, Fedora 42), opening it fails: `cannot enable
-    executable stack as shared object requires: Invalid argument`. Earlier versions make the stack
-    of the whole process executable, or fail under SELinux, systemd's `MemoryDenyWriteExecute` and
-    the like with `Permission denied`. musl ignores the flag; code on the stack crashes.
-
-    ## Example
-    `GNU_STACK 0x000000 … RWE 0x10` in `readelf -lW pkg/_core.so`.
-
-    ## Common causes
-    - An assembly source without `.section .note.GNU-stack,"",@progbits`. **Solution**: add the
-      line, or link with `-Wl,-z,noexecstack`.
-    - Nested functions in C, or contained procedures passed as arguments in Fortran, whose
-      trampolines are on the stack. **Solution**: avoid them, or use `-ftrampoline-impl=heap` (GCC
-      14).
-    - A third-party binary. **Solution**: `patchelf --clear-execstack`, if its code does not need
-      the executable stack.
-
-    ## Fix safety
-    Not fixed: it is unknown whether the code really executes code on its stack.
-    """
-    for member, elf in context.wheel.elfs.items():
-        if not _loads(elf) or not requires_executable_stack(elf):
-            continue
-        stack = _last(elf, Pt.GNU_STACK)
-        why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
-        yield Hit(
-            message=f"requires an executable stack: {why}, and glibc 2.41 and later refuse it",
-            member=member,
-            severity=_stack_severity(context, elf),
-            hint="link it with `-Wl,-z,noexecstack`"
-            + ("" if stack is None else ", or `patchelf --clear-execstack` it"),
-        )
-
-
-def requires_executable_stack(elf: Elf) -> bool:
-    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
-    stack = _last(elf, Pt.GNU_STACK)
-    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack.flags & PF_X)
-
-
-def _stack_severity(context: Context, elf: Elf) -> Severity:
-    if elf.is_executable:
-        return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
-    if promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL}):
-        return Severity.INFO
-    return _where_promised(context)
 
 
 @rule("WF606", "static-tls", Severity.ERROR)
@@ -468,7 +404,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
             message=f"is linked for pages of at most {pages // 1024} KiB, but kernels have up to"
             f" {wanted // 1024} KiB",
             member=member,
-            severity=_where_promised(context),
+            severity=where_promised(context),
             notes=(where,),
             hint=f"link it with `-Wl,-z,max-page-size={wanted}`",
         )

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.preload_plan import shim_of
-from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
+from wheelfix.analysis.preload_shim import Shim, has_hook, shim_source, with_hook
 from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.settings import ProviderBy
+from wheelfix.settings import ProviderBy, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD
@@ -22,12 +22,17 @@ def is_served(context: Context, member: str, libraries: Iterable[str]) -> bool:
     settings = context.settings
     if settings.provider_by is ProviderBy.BOTH:
         return False
+    preloading = context.preload_plan
+    asked = _preloads(settings) and preloading.can_open(member)
+    return asked or preloading.opens(member, libraries)
+
+
+def _preloads(settings: Settings) -> bool:
+    """Return whether the repair writes shims for the libraries of providers."""
     matches = provider_not_preloaded.matches
     chosen = any(map(matches, (*settings.select, *settings.extend_select)))
-    asked = settings.provider_by is ProviderBy.PRELOAD and chosen
-    asked = asked and not any(map(matches, settings.ignore))
-    preloading = context.preload_plan
-    return (asked and preloading.can_open(member)) or preloading.opens(member, libraries)
+    ignored = any(map(matches, settings.ignore))
+    return settings.provider_by is not ProviderBy.ENTRY and chosen and not ignored
 
 
 @rule("WF108", "provider-not-preloaded", Severity.ERROR)
@@ -69,7 +74,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
             member=init,
             hint=f"`wheelfix repair` writes `{PRELOAD}.py` next to it, with this provider",
             fix=Fix(
-                title="preload libraries before the import", edits=tuple(_edits(context, init))
+                title="preload libraries before the import", edits=tuple(shim_edits(context, init))
             ),
         )
     outside = preloading.outside
@@ -81,10 +86,16 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
         )
 
 
-def _edits(context: Context, init: str) -> Iterator[Edit]:
-    wheel, preloading = context.wheel, context.preload_plan
-    wanted, there = preloading.wanted_shims[init], preloading.present_shims.get(init)
-    shim = wanted if there is None else there.including(wanted)
+def shim_edits(context: Context, init: str) -> Iterator[Edit]:
+    """Yield the edits that write the shim of the package with this `__init__.py`, and import it.
+
+    It opens what the present shim opens, and what is wanted of providers and of the wheel's own
+    libraries, so that two rules that need the shim write the same.
+    """
+    wheel, own = context.wheel, context.own_preloads
+    shim = context.preload_plan.present_shims.get(init) or own.present_shims.get(init) or Shim()
+    for plan in (*([context.preload_plan] if _preloads(context.settings) else ()), own):
+        shim = shim.including(plan.wanted_shims.get(init, Shim()))
     written = {shim_of(init): shim_source(shim)}
     yield WriteSource(
         member=shim_of(init),

@@ -1,13 +1,20 @@
 """Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
 
-import json
 import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
-from typing import Any, cast
 
-from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
+from wheelfix.analysis.opened_libraries import (
+    grafted_as,
+    libraries_called,
+    noted_names,
+    opened_by_path,
+    openings,
+    place_of,
+    present,
+)
+from wheelfix.analysis.preload_plan import opened_by_shims
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
@@ -16,9 +23,9 @@ from wheelfix.loader.target_machines import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.rules.sonames import grafted_as, libraries_called
 from wheelfix.settings import matches_any
 from wheelfix.text import counted, join_some
+from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
@@ -59,6 +66,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The build installs the library elsewhere. **Solution**: use the same path in the build and the
       code.
+    - It is a library of the build machine. **Solution**: `include = ["libx.so"]` grafts it there.
     - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
     - `find_library`, which searches only the system. **Solution**: as above.
 
@@ -67,13 +75,15 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     opened = list(openings(wheel))
+    shimmed = opened_by_shims(wheel) if opened else {}
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
     for source, opening in opened:
         match opening.where:
             case LookupPlace.SOURCE:
                 yield from _missing_path(context, source, opening, files)
             case LookupPlace.SEARCH:
-                yield from _missing_name(context, source, opening)
+                if opening.name not in {*context.included, *shimmed.get(source, ())}:
+                    yield from _missing_name(context, source, opening)
             case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening)
             case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
@@ -99,12 +109,15 @@ def _missing_path(
     if any(filter_names(files, glob) for glob in wanted):
         return
     name = posixpath.basename(place[1])
+    near = _elsewhere(wheel, name)
+    is_graftable = is_library_name(name) and not near
     yield Hit(
         message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
         member=source,
         entry=opening.name,
-        notes=_elsewhere(wheel, name),
-        hint="use the same path in the build and the code",
+        notes=near,
+        hint="use the same path in the build and the code"
+        + (f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]' * is_graftable),
         severity=_graded(opening),
     )
 
@@ -222,7 +235,7 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
         for name in context.dependents
         if name not in context.shipped and not may_come_from_platform(name)
     }
-    spared = (*context.settings.keep_names, *context.settings.exclude)
+    spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
         if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
@@ -272,32 +285,19 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         for note in elf.dlopen_notes:
-            for names, priority in _noted(note):
+            for names, priority in noted_names(note):
                 yield from _unfound(context, member, names, priority)
-
-
-def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield alternative names of a library, with the priority; malformed entries are left out."""
-    try:
-        entries: object = json.loads(note)
-    except (ValueError, RecursionError):
-        return
-    for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
-        if isinstance(entry, dict):
-            table = cast("dict[str, Any]", entry)
-            names = table.get("soname")
-            if isinstance(names, list):
-                shown = tuple(str(name) for name in cast("list[object]", names))
-                yield shown, str(table.get("priority", "recommended"))
 
 
 def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
     wheel = context.wheel
+    if any(context.included.get(name) for name in names):
+        return  # WF322 judges these
     context.budget.spend(2 * len(names) * len(wheel.elfs), "the dlopen notes", member)
     mine = [m for n in names for m in (*grafted_as(wheel, n), *libraries_called(wheel, n))]
     if not mine or any(may_come_from_platform(name) for name in names):
         return
-    if any(_opens(context, member, name) for name in names):
+    if any(finds_by_name(context, member, name) for name in names):
         return
     yield Hit(
         message=f"opens {join_some(names, 3)} by its dlopen note, but does not find the "
@@ -310,8 +310,8 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
     )
 
 
-def _opens(context: Context, member: str, name: str) -> bool:
-    """Return whether `member`, once loaded, finds `name` in every layout that installs it."""
+def finds_by_name(context: Context, member: str, name: str) -> bool:
+    """Return whether `member`, once loaded, opens `name` in every layout that installs it."""
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:

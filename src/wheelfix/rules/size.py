@@ -37,15 +37,16 @@ def debug_sections(context: Context) -> Iterator[Hit]:
     `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, 38 MB of them in debug sections.
 
     ## Common causes
-    - Python's build flags contain `-g`, and setuptools uses them. **Solution**: link with `-Wl,-s`,
-      or `wheelfix repair --strip`.
+    - Python's build flags contain `-g`, and setuptools uses them. **Solution**: link with `-Wl,-S`,
+      or `wheelfix repair --strip=debug`.
     - CMake's `RelWithDebInfo`. **Solution**: `Release`; or keep the debug information outside of
-      the wheel: `objcopy --only-keep-debug`.
+      the wheel: `wheelfix repair --strip=debug --debug-symbols DIR`.
 
     ## Fix safety
-    Not fixed unless requested by `--strip`, which also removes the names in native backtraces.
+    Not fixed unless requested by `strip`. Its level `debug` keeps the names in native backtraces;
+    `all`, which is auditwheel's `--strip`, does not.
     """
-    yield from _strippable(context.wheel, "debug sections", lambda elf: elf.debug_size)
+    yield from _strippable(context.wheel, "debug sections", "=debug", lambda elf: elf.debug_size)
 
 
 @rule("WF702", "symbol-tables", Severity.INFO)
@@ -69,10 +70,12 @@ def symbol_tables(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed unless requested by `--strip`.
     """
-    yield from _strippable(context.wheel, "symbol tables", lambda elf: elf.symtab_size)
+    yield from _strippable(context.wheel, "symbol tables", "", lambda elf: elf.symtab_size)
 
 
-def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Iterator[Hit]:
+def _strippable(
+    wheel: Wheel, what: str, level: str, size_of: Callable[[Elf], int]
+) -> Iterator[Hit]:
     sizes = {member: size for member, elf in wheel.elfs.items() if (size := size_of(elf))}
     if not sizes:
         return
@@ -90,7 +93,7 @@ def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Itera
         f"about {in_units(saved)} of the zip",
         member=largest[0],
         notes=tuple(f"`{member}`: {in_units(sizes[member])}" for member in largest[:5]),
-        hint="`wheelfix repair --strip` removes them",
+        hint=f"`wheelfix repair --strip{level}` removes them",
     )
 
 

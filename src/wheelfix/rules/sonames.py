@@ -12,27 +12,9 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.grafted_name import original_name, unhashed
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
-
-
-def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the libraries that the loader knows as `name` once they are loaded."""
-    return tuple(
-        member
-        for member, elf in wheel.elfs.items()
-        if elf.dynamic and name in {elf.soname, member.rpartition("/")[2]}
-    )
-
-
-def grafted_as(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the libraries of the wheel that were called `name` before the graft."""
-    return tuple(
-        member
-        for member, elf in wheel.elfs.items()
-        if elf.dynamic and name in {unhashed(member.rpartition("/")[2]), unhashed(elf.soname or "")}
-    )
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)

@@ -18,8 +18,9 @@ from wheelfix.loader.target_machines import (
     versions_too_new,
 )
 from wheelfix.rules.context import Context, SetContext, TargetLoads, applicable
+from wheelfix.rules.executable_stack import requires_executable_stack
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.loader_acceptance import possible_pages, requires_executable_stack
+from wheelfix.rules.loader_acceptance import possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import join_some

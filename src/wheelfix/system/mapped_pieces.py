@@ -1,10 +1,26 @@
 """Sequential reading of memory-mapped files."""
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 
 PIECE = 1 << 18
+
+
+@contextmanager
+def mapped(path: Path) -> Generator[memoryview]:
+    """Map a file into memory. Raises `OSError` if it cannot be read."""
+    if not path.stat().st_size:  # which mmap refuses
+        yield memoryview(b"")
+        return
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
+        memoryview(mapping) as data,
+    ):
+        yield data
 
 
 def pieces(view: memoryview) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+from wheelfix.elf.constants import PF_X, Pt
 from wheelfix.elf.model import (
     Elf,
     PathTag,
@@ -255,7 +256,7 @@ class AddNeeded(_NeededEdit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip(ElfEdit):
-    """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
+    """Remove .symtab and the debug sections, which the loader does not need."""
 
     question: ClassVar[str] = "strip"
 
@@ -264,6 +265,38 @@ class Strip(ElfEdit):
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "all symbols", "those that the loader needs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripDebug(ElfEdit):
+    """Remove the debug sections."""
+
+    question: ClassVar[str] = "strip"
+
+    def on_elf(self, elf: Elf) -> Elf:
+        return replace(elf, debug_size=0)
+
+    def words(self, elf: Elf) -> tuple[str, str]:
+        return f"{elf.debug_size:,} bytes of debug sections", "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearExecstack(ElfEdit):
+    """Clear PF_X in PT_GNU_STACK: the object does not ask for an executable stack any more."""
+
+    question: ClassVar[str] = "stack"
+
+    def on_elf(self, elf: Elf) -> Elf:
+        segments = (
+            segment._replace(flags=segment.flags & ~PF_X)
+            if segment.type == Pt.GNU_STACK
+            else segment
+            for segment in elf.segments
+        )
+        return replace(elf, segments=tuple(segments), trampolines=False)
+
+    def words(self, elf: Elf) -> tuple[str, str]:
+        return "executable stack (PT_GNU_STACK)", "not executable"
 
 
 # --- Edits of the wheel's files -------------------------------------------------------------------

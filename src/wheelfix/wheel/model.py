@@ -236,8 +236,8 @@ class Wheel:
     unfollowed: tuple[str, ...] = ()
     """Python sources that exceed the limits of the analysis, and may open more than `openings`."""
     sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
-    objects in or below them, and the preload shims."""
+    """Sources that a repair may write to, by member: preload shims, and the `__init__.py` of
+    packages with shared objects, or sources that open libraries, in or below them."""
     metadata: Metadata = field(default_factory=Metadata)
     size: int = 0
     """Bytes of the zip; 0 for a wheel that is not written yet."""

@@ -218,7 +218,7 @@ def _read_wheel(
         impostors={member: c.likeness for member, c in contents.items() if c.likeness},
         openings=openings,
         unfollowed=unfollowed,
-        sources=dict(_sources(archive)),
+        sources=dict(_sources(archive, openings)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
@@ -336,9 +336,13 @@ def _texts(archive: ZipReader, dist_info: str) -> Iterator[tuple[str, str]]:
             yield member, archive.read(member).decode("utf-8", "replace")
 
 
-def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
-    """Read the preload shims, and the `__init__.py` files that are run before a shared object."""
-    folders = {member.rpartition("/")[0] for member in archive.entries if ".so" in member}
+def _sources(archive: ZipReader, openings: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Read the preload shims, and the `__init__.py` files that run before libraries are opened.
+
+    `openings` are the sources that open libraries by name.
+    """
+    objects = (member for member in archive.entries if ".so" in member)
+    folders = {member.rpartition("/")[0] for member in (*objects, *openings)}
     above = {parent for folder in folders for parent in _and_above(folder)}
     for member, entry in archive.entries.items():
         folder, _, name = member.rpartition("/")

@@ -21,7 +21,7 @@ from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, settings_from, suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import Settings
+from wheelfix.settings import AUTO, Settings
 
 DEFAULT = "default"
 """The origin of a setting that no layer sets."""
@@ -171,7 +171,8 @@ def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
     Paths are relative to the file's directory (`_PATHS`); a `provider` is one if there is such a
-    file or directory, and otherwise the name of a distribution. Raises `SettingsError`.
+    file or directory, and otherwise the name of a distribution; an item of `include` is one if it
+    has a slash. Raises `SettingsError`.
     """
     path = explicit or find_file(start)
     if path is None:
@@ -245,17 +246,23 @@ def _all_below(paths: str, directory: Path) -> str:
     return ":".join(path and _below(path, directory) for path in paths.split(":"))
 
 
+def _below_if_path(text: str, directory: Path) -> str:
+    return _below(text, directory) if "/" in text else text
+
+
 def _below_if_there(text: str, directory: Path) -> str:
     path = _below(text, directory)
-    return path if os.path.exists(path) else text  # noqa: PTH110 - false for any other text
+    return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110 - false for any other text
 
 
 _PATHS: Mapping[str, Callable[[str, Path], str]] = {
     "wheel-dir": _below,
     "baseline": _below,
+    "debug-symbols": _below,
     "sbom-include": _below,
     "library-path": _below,
     "ldpaths": _all_below,
+    "include": _below_if_path,
     "provider": _below_if_there,
 }
 """The settings with paths, and how a text of each becomes one below the file's directory."""

@@ -1,0 +1,127 @@
+"""Objects that ask for an executable stack, and when the flag may be cleared."""
+
+import shlex
+from collections.abc import Iterator
+from posixpath import basename
+
+from wheelfix.elf.constants import PF_X, Pt
+from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.loader_acceptance import where_promised
+from wheelfix.rules.rule import rule
+from wheelfix.settings import Settings, matches_any
+from wheelfix.wheel.edits import ClearExecstack
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.platform_tags import promised_libcs
+
+_STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
+"""Machines on which an object without PT_GNU_STACK requires an executable stack.
+
+DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch do
+not.
+"""
+
+
+@rule("WF603", "executable-stack", Severity.ERROR)
+def executable_stack(context: Context) -> Iterator[Hit]:
+    """Object requires an executable stack, which glibc 2.41 refuses.
+
+    ## What it does
+    Reports objects whose PT_GNU_STACK has PF_X. Objects without PT_GNU_STACK require an executable
+    stack on x86, 32-bit ARM and s390x, and are reported there, but not on other machines. For
+    programs, and where the tags promise no glibc, it is not an error.
+
+    ## Why is this bad?
+    With glibc 2.41 and later (Debian 13, Ubuntu 25.04, Fedora 42), opening it fails: `cannot enable
+    executable stack as shared object requires: Invalid argument`. Earlier versions make the stack
+    of the whole process executable, or fail under SELinux, systemd's `MemoryDenyWriteExecute` and
+    the like with `Permission denied`. musl ignores the flag; code on the stack crashes.
+
+    ## Example
+    `GNU_STACK 0x000000 … RWE 0x10` in `readelf -lW pkg/_core.so`.
+
+    ## Common causes
+    - An assembly source without `.section .note.GNU-stack,"",@progbits`. **Solution**: add the
+      line, or link with `-Wl,-z,noexecstack`.
+    - Nested functions in C, or contained procedures passed as arguments in Fortran, whose
+      trampolines are on the stack. **Solution**: avoid them, or use `-ftrampoline-impl=heap` (GCC
+      14).
+    - A third-party binary. **Solution**: `wheelfix repair --clear-execstack NAME`, if its code does
+      not need the executable stack; the repair clears the flag, and `--verify` loads the result.
+
+    ## Fix safety
+    Not fixed unless `clear-execstack` names the object, as only a test can show whether code is
+    executed on the stack. Refused where the code writes GCC's trampolines for nested functions to
+    the stack (x86-64, AArch64, 32-bit ARM, s390x), on other machines, where these are not
+    recognized, and without a PT_GNU_STACK header, which has no place to be added.
+    """
+    for member, elf in context.wheel.elfs.items():
+        if not any(s.type == Pt.LOAD for s in elf.segments) or not requires_executable_stack(elf):
+            continue
+        stack = _stack_flags(elf)
+        why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
+        reason = _needs_stack(elf)
+        is_asked = _is_asked(member, elf, context.settings)
+        yield Hit(
+            message=f"requires an executable stack: {why}, and glibc 2.41 and later refuse it",
+            member=member,
+            severity=_stack_severity(context, elf),
+            notes=(f"`clear-execstack` is refused: {reason}",) if is_asked and reason else (),
+            hint=_stack_hint(member, elf, reason),
+            fix=Fix(title="clear the flag", edits=(ClearExecstack(member=member),))
+            if is_asked and not reason
+            else None,
+        )
+
+
+def _needs_stack(elf: Elf) -> str:
+    """Return why the flag is not cleared, empty if it may be."""
+    if _stack_flags(elf) is None or not elf.dynamic:
+        return "there is no PT_GNU_STACK header, or no dynamic section"
+    if elf.trampolines is None:
+        return "trampolines of nested functions are not recognized on this machine"
+    if elf.trampolines:
+        return "the code writes trampolines of nested functions to the stack"
+    return ""
+
+
+def _is_asked(member: str, elf: Elf, settings: Settings) -> bool:
+    name = basename(member)
+    names = {name, original_name(name), elf.soname or name}
+    return any(matches_any(known, settings.clear_execstack) for known in names)
+
+
+def _stack_hint(member: str, elf: Elf, reason: str) -> str:
+    if elf.trampolines:
+        return (
+            "avoid nested functions, or compile with `-ftrampoline-impl=heap` (GCC 14): "
+            "the code writes trampolines to the stack"
+        )
+    link = "link it with `-Wl,-z,noexecstack`"
+    if not reason:
+        name = shlex.quote(original_name(basename(member)))
+        return f"{link}; a third-party object: `wheelfix repair --clear-execstack {name}`"
+    if elf.trampolines is None:
+        return f"{link}; a third-party object: `patchelf --clear-execstack`, and try it"
+    return link
+
+
+def requires_executable_stack(elf: Elf) -> bool:
+    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
+    stack = _stack_flags(elf)
+    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack & PF_X)
+
+
+def _stack_flags(elf: Elf) -> int | None:
+    """Return the flags of PT_GNU_STACK, None without one; of several, the loader takes the last."""
+    found = [segment.flags for segment in elf.segments if segment.type == Pt.GNU_STACK]
+    return found[-1] if found else None
+
+
+def _stack_severity(context: Context, elf: Elf) -> Severity:
+    if elf.is_executable:
+        return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
+    if promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL}):
+        return Severity.INFO
+    return where_promised(context)
