@@ -104,15 +104,17 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     places.update(_addresses(new, new.program_headers[0]))
     yield from segment_differences(old, new, places)
     yield from section_differences(both)
-    if old.has_appended and not _has_same_end(old, new):
+    if old.has_appended and not _has_appended_of(old, new):
         yield "the bytes behind the object changed or moved: programs find them by their place"
     yield from _memory_differences(old, new, rewritten)
 
 
-def _has_same_end(old: Image, new: Image) -> bool:
+def _has_appended_of(old: Image, new: Image) -> bool:
+    """Return whether what is appended is at the same place from the start, or from the end."""
     start = old.end_of_content
-    is_there = len(old.view) == len(new.view)
-    return is_there and first_difference(old.view[start:], new.view[start:]) is None
+    raw = old.view[start:]
+    places = (start, max(len(new.view) - len(raw), 0))
+    return any(first_difference(raw, new.view[at : at + len(raw)]) is None for at in places)
 
 
 def _table_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[str]:
