@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--strip", action="append", default=[], metavar="COMMAND")
     parser.add_argument("--patchelf", action="append", default=[], metavar="NAME=PROGRAM")
     parser.add_argument("--lief", metavar="PYTHON", help="a Python with LIEF")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="a fast folder, as /dev/shm")
     parser.add_argument("--edits", type=int, default=12, help="of each object at a time")
     parser.add_argument("--share", type=float, default=0.1, help="of the cases for other editors")
     parser.add_argument(
@@ -40,13 +41,14 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where objects at fault are kept")
     options = parser.parse_args()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=options.work) as place:
         work = Path(place)
         objects = [o for o in _objects(options, work) if options.only in o.label]
         random.Random(options.first).shuffle(objects)  # noqa: S311 - reproducible by its seed
         runner = (options.qemu, "-L", str(options.root)) if options.qemu else ()
+        loader = Loader(Machine(runner=runner, root=options.root), work)
         campaign = Campaign(
-            loader=Loader(Machine(runner=runner, root=options.root), work),
+            loader=loader,
             work=work,
             strips=[command.split() for command in options.strip] or [["strip", "-s"]],
             editors=[
@@ -66,6 +68,7 @@ def main() -> int:
                 print(f"-- {seconds:.0f} s: {campaign.counts.text()}", flush=True)
             if campaign.counts.edits >= options.n or seconds > options.seconds:
                 break
+        loader.close()
     print(f"{len(objects)} objects, {time.monotonic() - started:.0f} s")
     print(campaign.counts.text())
     return 1 if campaign.counts.failures else 0

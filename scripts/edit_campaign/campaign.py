@@ -7,23 +7,31 @@ import shutil
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from edit_campaign.dice import aliases, random_edit
 from edit_campaign.editors import Lief, Patchelf
 from edit_campaign.loading import Loader
-from edit_campaign.objects import MUSL, Object
-from odd_objects.linked import PROGRAM
+from edit_campaign.objects import MUSL, Object, linker_of
+from odd_objects.linked import PROGRAM, VALUE
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import PlanConflictError, WheelfixError
 
-STRIPPED = 0.7
+STRIPPED = 0.5
 """Of the edited objects, this share is stripped."""
+_ROOM = 1 << 28
+"""Bytes of edited objects at a time."""
+_LEAST = 8
+"""Edit sets of an object, however large."""
+_OTHER = "="
+"""Start of what is said of a file that another editor made."""
 LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libz.so.1")
 
 
@@ -41,27 +49,44 @@ class _Case:
         return PROGRAM if self.taken.path.name.endswith(PROGRAM) else ".so"
 
 
+class _Written(NamedTuple):
+    """An edited object."""
+
+    data: bytes
+    elf: Elf
+
+
+class _Strip(NamedTuple):
+    """A copy to be stripped."""
+
+    source: Path
+    command: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Counts:
     """What became of the cases."""
 
     edits: int = 0
+    loads: int = 0
     grown: int = 0
     declined: Counter[str] = field(default_factory=Counter[str])
     failures: list[str] = field(default_factory=list[str])
     added: list[int] = field(default_factory=list[int])
+    linkers: Counter[str] = field(default_factory=Counter[str])
     others: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def text(self) -> str:
         """Summarise."""
         sizes = sorted(self.added) or [0]
         total = (
-            f"{self.edits} edits, {self.grown} grew, {self.declined.total()} declined,"
-            f" {len(self.failures)} failures;"
+            f"{self.edits} edits, {self.loads} loads, {self.grown} grew,"
+            f" {self.declined.total()} declined, {len(self.failures)} failures;"
             f" bytes added: median {statistics.median(sizes):.0f}, worst {sizes[-1]}"
         )
         lines = [
             total,
+            *(f"  {count} of {linker}" for linker, count in self.linkers.most_common()),
             *(f"  declined {count}: {why}" for why, count in self.declined.most_common()),
             *(f"  {name} {what}: {count}" for (name, what), count in sorted(self.others.items())),
         ]
@@ -94,47 +119,68 @@ class Campaign:
         case = _Case(taken=taken, data=taken.path.read_bytes(), before=before, dice=dice)
         stage = _emptied(self.work / "stage")
         made: dict[Path, str] = {}
-        for number in range(self.edits):
-            made.update(self._made(case, f"{taken.label} seed {seed} edit {number}", stage, number))
-        is_musl = taken.label.startswith(MUSL)
-        said = self.loader.answers(list(made), self._folders(taken), musl=is_musl)
-        for path, text in said.items():
-            name, is_other, editor = made[path].partition("=")
-            if is_other:
-                what = "broken" if text else "loaded"
-                self.counts.others[editor, what] += 1
+        edits = self.counts.edits
+        wanted: dict[Path, _Strip] = {}
+        for number in range(min(self.edits, max(_LEAST, _ROOM // len(case.data)))):
+            label = f"{taken.label} seed {seed} edit {number}"
+            made.update(self._made(case, label, stage, number, wanted))
+        self.counts.linkers[linker_of(case.data)] += self.counts.edits - edits
+        for path, error in _all_stripped(wanted).items():
+            if made[path].startswith(_OTHER):
+                self.counts.others[made[path][1:], "failed"] += bool(error)
+            elif error:
+                self._failed(made[path], f"it failed: {error}", wanted[path].source)
+        for path, text in self._answers(list(made), taken).items():
+            name = made[path]
+            self.counts.loads += 1
+            if name.startswith(_OTHER):
+                self.counts.others[name[1:], "broken" if text else "loaded"] += 1
             elif text:
                 self._failed(name, f"it does not load: {text}", path)
+
+    def _answers(self, paths: Sequence[Path], taken: Object) -> Mapping[Path, str]:
+        if taken.label.startswith(MUSL):
+            return self.loader.answers_of_musl(paths, self._folders(taken), VALUE)
+        return self.loader.answers(paths, self._folders(taken), VALUE if taken.is_linked else None)
 
     def _folders(self, taken: Object) -> tuple[Path, ...]:
         return (self.work / "names", *taken.folders)
 
-    def _made(self, case: _Case, label: str, stage: Path, number: int) -> dict[Path, str]:
-        """Edit an object once and twice, and strip these; return the files, and what they are."""
+    def _made(
+        self, case: _Case, label: str, stage: Path, number: int, strips: dict[Path, _Strip]
+    ) -> dict[Path, str]:
+        """Edit an object once and twice, and ask for stripped copies; return what the files are."""
         # musl has its C library built in, and knows it by its own names alone.
         libraries = () if case.taken.label.startswith(MUSL) else LIBRARIES
-        extra = [n for n in libraries if (self.work / "names" / f"q-{n}").exists()]
+        extra = [
+            name
+            for name in libraries
+            if (self.work / "names" / f"q-{name}").exists()
+            and not (name == "libc.so.6" and _is_refused_with_libc(case.before))
+        ]
         wanted = random_edit(case.before, extra, case.dice)
         once = self._edited(case.data, case.before, wanted, label)
         if once is None:
             return {}
-        made = {_written(stage / f"{number}-one{case.suffix}", once): label}
-        elf = read_elf(once, "x.so")
-        twice = self._edited(once, elf, random_edit(elf, extra, case.dice), f"{label} again")
+        made = {_written(stage / f"{number}-one{case.suffix}", once.data): label}
+        elf = once.elf
+        twice = self._edited(once.data, elf, random_edit(elf, extra, case.dice), f"{label} again")
         if twice is not None:
-            made[_written(stage / f"{number}-two{case.suffix}", twice)] = f"{label} again"
+            made[_written(stage / f"{number}-two{case.suffix}", twice.data)] = f"{label} again"
         for source, name in list(made.items()):
             if case.dice.random() < STRIPPED:
                 command = case.dice.choice(self.strips)
                 bare = source.with_name(f"{source.stem}-bare{case.suffix}")
                 made[bare] = f"{name} after {' '.join(command)}"
-                if error := _stripped(command, source, bare):
-                    self._failed(made[bare], f"it failed: {error}", source)
+                strips[bare] = _Strip(source, tuple(command))
         if case.dice.random() < self.share:
-            made.update(self._by_others(case, wanted, stage / f"{number}"))
+            for path, editor in self._by_others(case, wanted, stage / f"{number}"):
+                bare = path.with_name(f"{path.stem}-bare{case.suffix}")
+                made[path], made[bare] = f"{_OTHER}{editor}", f"{_OTHER}{editor} stripped"
+                strips[bare] = _Strip(path, tuple(self.strips[0]))
         return made
 
-    def _edited(self, data: bytes, before: Elf, wanted: Elf, label: str) -> bytes | None:
+    def _edited(self, data: bytes, before: Elf, wanted: Elf, label: str) -> _Written | None:
         self.counts.edits += 1
         try:
             done = edit(data, before, wanted, "x.so")
@@ -147,15 +193,16 @@ class Campaign:
         if done.declined:
             self.counts.declined[done.declined] += 1
             return None
-        with memoryview(data) as view:
-            written = b"".join(done.patch.chunks(view))
+        written = done.patch.content(data)
         self.counts.added.append(len(written) - len(data))
         self.counts.grown += len(written) > len(data)
-        if read_elf(written, "x.so") != done.elf:
+        with memoryview(written) as view:
+            segments = Image.parse(view, "x.so").segments
+        if done.elf != replace(wanted, segments=segments):
             self._failed(label, "it does not read as predicted", None)
         if found := differences(data, written, wanted, "x.so"):
             self._failed(label, "; ".join(found), None)
-        return written
+        return _Written(written, done.elf)
 
     def _by_others(self, case: _Case, wanted: Elf, stem: Path) -> Iterator[tuple[Path, str]]:
         """Give an edit to other editors; yield the files, and who made them."""
@@ -171,10 +218,7 @@ class Campaign:
             self.counts.others[editor.name, "edited"] += 1
             if differences(case.data, path.read_bytes(), wanted, "x.so"):
                 self.counts.others[editor.name, "differs from the prediction"] += 1
-            yield path, f"={editor.name}"
-            bare = path.with_name(f"{path.stem}-bare{case.suffix}")
-            _stripped(self.strips[0], path, bare)
-            yield bare, f"={editor.name} stripped"
+            yield path, editor.name
 
     def _loadable(self, taken: Object) -> Elf | None:
         """Return what an object says, if it loads before any edit, and after each strip."""
@@ -195,10 +239,9 @@ class Campaign:
         paths = [_written(stage / f"base{suffix}", taken.path.read_bytes())]
         for number, command in enumerate(self.strips):
             paths.append(stage / f"{number}{suffix}")
-            _stripped(command, paths[0], paths[-1])
-        is_musl = taken.label.startswith(MUSL)
-        said = self.loader.answers(paths, self._folders(taken), musl=is_musl)
-        return None if any(said.values()) else elf
+            shutil.copy(paths[0], paths[-1])
+            _run(command, paths[-1:])
+        return None if any(self._answers(paths, taken).values()) else elf
 
     def _give_names(self, elf: Elf, taken: Object) -> None:
         """Let each library be found under the names that edits give it."""
@@ -219,6 +262,15 @@ class Campaign:
             shutil.copy(path, self.keep / f"{len(self.counts.failures)}-{path.name}")
 
 
+def _is_refused_with_libc(elf: Elf) -> bool:
+    """Return whether glibc refuses the object once it needs libc.so.6 (elf/dl-version.c).
+
+    mold 1.10 writes DT_RELR without the version that says so.
+    """
+    versions = (version for need in elf.verneed for version in need.versions)
+    return elf.relr and "GLIBC_ABI_DT_RELR" not in versions
+
+
 def _system(name: str) -> Path | None:
     for folder in ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"):
         if (Path(folder) / name).exists():
@@ -232,10 +284,25 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _stripped(command: Sequence[str], source: Path, bare: Path) -> str:
-    """Strip a copy of `source`; return what was said if that failed."""
-    shutil.copy(source, bare)
-    done = subprocess.run([*command, str(bare)], capture_output=True, text=True, check=False)
+def _all_stripped(wanted: Mapping[Path, _Strip]) -> dict[Path, str]:
+    """Strip copies, all of a command in one process; return what was said of each file."""
+    found: dict[Path, str] = {}
+    for command in {strip.command for strip in wanted.values()}:
+        paths = [path for path, strip in wanted.items() if strip.command == command]
+        for path in paths:
+            shutil.copy(wanted[path].source, path)
+        takes_many = not command[0].endswith("objcopy")
+        if takes_many and not _run(command, paths):
+            found.update(dict.fromkeys(paths, ""))
+            continue
+        for path in paths:
+            shutil.copy(wanted[path].source, path)
+            found[path] = _run(command, [path])
+    return found
+
+
+def _run(command: Sequence[str], paths: Sequence[Path]) -> str:
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
     return done.stderr[-200:] or "?" if done.returncode else ""
 
 

@@ -1,4 +1,4 @@
-"""The real loaders, asked about many objects at once."""
+"""The real loaders, asked about many objects by one process a machine."""
 
 import json
 import os
@@ -24,32 +24,36 @@ def one(info, length, data):
     kinds = {struct.unpack_from("I", headers, at)[0] for at in range(0, len(headers), entry)}
     bad.extend([] if {1, 2} <= kinds else ["no program headers"])
     return 0
-said = []
-for path in json.load(sys.stdin):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.dup2(null, 1); os.dup2(null, 2)
-        signal.alarm(60)
-        try:
-            if path.endswith(".program"):
-                os.execv(path, [path])
-            ctypes.CDLL(path, os.RTLD_NOW)
-            ctypes.CDLL(None).dl_iterate_phdr(one, None)
-            os.write(writer, "".join(bad).encode())
-        except (OSError, AttributeError) as error:
-            os.write(writer, str(error).encode() or b"?")
-        os._exit(0)
-    os.close(writer)
-    text = b"".join(iter(lambda: os.read(reader, 4096), b"")).decode("utf-8", "replace")
-    os.close(reader)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if path.endswith(".program"):
-        text = "" if status == 42 else f"status {status}"
-    elif status and not text:
-        text = f"status {status}"
-    said.append(text)
-json.dump(said, sys.stdout)
+for line in sys.stdin:
+    said = []
+    paths, value = json.loads(line)
+    for path in paths:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.dup2(null, 1); os.dup2(null, 2)
+            signal.alarm(60)
+            try:
+                if path.endswith(".program"):
+                    os.execv(path, [path])
+                found = ctypes.CDLL(path, os.RTLD_NOW)
+                if value is not None and found.value() != value:
+                    bad.append("its function returns a wrong value")
+                ctypes.CDLL(None).dl_iterate_phdr(one, None)
+                os.write(writer, "".join(bad).encode())
+            except (OSError, AttributeError) as error:
+                os.write(writer, str(error).encode() or b"?")
+            os._exit(0)
+        os.close(writer)
+        text = b"".join(iter(lambda: os.read(reader, 4096), b"")).decode("utf-8", "replace")
+        os.close(reader)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if path.endswith(".program"):
+            text = "" if status == 42 else f"status {status}"
+        elif status and not text:
+            text = f"status {status}"
+        said.append(text)
+    print(json.dumps(said), flush=True)
 """
 _MUSL = """
 #include <dlfcn.h>
@@ -72,39 +76,56 @@ class Machine:
 
 
 class Loader:
-    """Opens objects of one machine, each in a process of its own."""
+    """Opens objects of one machine, each in a process of its own, forked from one that lasts."""
 
     def __init__(self, machine: Machine, work: Path) -> None:
         self._python = [sys.executable]
         if machine.root and machine.runner:
             found = sorted((machine.root / "usr/bin").glob("python3.*[0-9]"))
             self._python = [*machine.runner, str(found[-1])]
+        self._openers: dict[str, subprocess.Popen[str]] = {}
         self._musl = work / "musl-opener"
         if shutil.which("musl-gcc"):
             command = ["musl-gcc", "-xc", "-", "-o", str(self._musl)]
             subprocess.run(command, input=_MUSL.encode(), capture_output=True, check=True)
 
     def answers(
-        self, paths: Sequence[Path], folders: Sequence[Path], *, musl: bool = False
+        self, paths: Sequence[Path], folders: Sequence[Path], value: int | None = None
     ) -> Mapping[Path, str]:
-        """Return why each object does not load; empty where it does."""
-        places = ":".join(map(str, folders))
-        if musl:
-            return {path: self._opened_by_musl(places, path) for path in paths}
-        done = subprocess.run(
-            [*self._python, "-c", _OPENER],
-            input=json.dumps([str(path) for path in paths]),
-            env={**os.environ, "LD_LIBRARY_PATH": places, "LD_BIND_NOW": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(done.stderr[-2000:])
-        return dict(zip(paths, json.loads(done.stdout), strict=True))
+        """Return why each object does not load; empty where it does.
 
-    def _opened_by_musl(self, places: str, path: Path) -> str:
-        return _said([str(self._musl), str(path)], 42, {**os.environ, "LD_LIBRARY_PATH": places})
+        `value` is what the function of that name returns once all is relocated and initialised.
+        """
+        opener = self._opener(":".join(map(str, folders)))
+        assert opener.stdin is not None
+        assert opener.stdout is not None
+        opener.stdin.write(json.dumps([[str(path) for path in paths], value]) + "\n")
+        opener.stdin.flush()
+        return dict(zip(paths, json.loads(opener.stdout.readline()), strict=True))
+
+    def answers_of_musl(
+        self, paths: Sequence[Path], folders: Sequence[Path], value: int
+    ) -> Mapping[Path, str]:
+        """Return the same of musl's loader."""
+        env = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
+        return {path: _said([str(self._musl), str(path)], value, env) for path in paths}
+
+    def close(self) -> None:
+        """End the processes."""
+        for opener in self._openers.values():
+            opener.communicate()
+
+    def _opener(self, places: str) -> subprocess.Popen[str]:
+        """Return the process that searches these folders, which glibc reads when that begins."""
+        if places not in self._openers:
+            self._openers[places] = subprocess.Popen(
+                [*self._python, "-c", _OPENER],
+                env={**os.environ, "LD_LIBRARY_PATH": places, "LD_BIND_NOW": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self._openers[places]
 
 
 def _said(command: list[str], expected: int, env: Mapping[str, str]) -> str:

@@ -72,25 +72,27 @@ class Object:
     path: Path
     folders: tuple[Path, ...] = ()
     """Where its libraries are."""
+    is_linked: bool = False
+    """Whether it was linked here, and has the function `value`."""
 
 
 def linked(folder: Path) -> Iterator[Object]:
     """Link objects of all flavours into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in link_all(folder):
-        yield Object(name, folder / name, (folder,))
+        yield Object(name, folder / name, (folder,), is_linked=True)
     script = folder / "code-first.ld"
     script.write_text(_CODE_FIRST, encoding="utf-8")
     for name, flags in _FLAVOURS.items():
         arguments = [flag.format(script=script) for flag in flags]
         source = _SOURCE + ("int large[100000];" if "-DBSS=1" in flags else "")
         if _linked(folder / name, source, "gcc", arguments):
-            yield Object(name, folder / name, (folder,))
+            yield Object(name, folder / name, (folder,), is_linked=True)
     if shutil.which("musl-gcc"):
         for linker in ("bfd", "gold", "lld", "mold"):
             name = f"{MUSL}-{linker}"
             if _linked(folder / name, _SOURCE, "musl-gcc", [f"-fuse-ld={linker}"]):
-                yield Object(name, folder / name, (folder,))
+                yield Object(name, folder / name, (folder,), is_linked=True)
 
 
 def _linked(path: Path, source: str, compiler: str, flags: list[str]) -> bool:
@@ -122,3 +124,9 @@ def of_folder(folder: Path) -> Iterator[Object]:
 def _is_elf(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
+
+
+def linker_of(data: bytes) -> str:
+    """Return the linker that an object names, bfd if none."""
+    marks = {b".note.gnu.gold-version\0": "gold", b"Linker: ": "lld", b"\0mold ": "mold"}
+    return next((linker for mark, linker in marks.items() if mark in data), "bfd")

@@ -1,6 +1,7 @@
 """An object that needs more room gets it at its end, and is the same object for every tool."""
 
 import mmap
+import re
 import shutil
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bionic import refusals
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
@@ -72,19 +74,33 @@ OPENER = """
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
-static int bad;
-static int one(struct dl_phdr_info *info, size_t size, void *data) {
+#include <stdlib.h>
+#include <string.h>
+static int bad, seen;
+static int one(struct dl_phdr_info *info, size_t size, void *path) {
     int loads = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) loads += info->dlpi_phdr[i].p_type == PT_LOAD;
-    return bad |= !loads;
+    bad |= !loads;
+    if (strcmp(info->dlpi_name, path)) return 0;
+    FILE *file = fopen(path, "rb");
+    ElfW(Ehdr) header;
+    fread(&header, sizeof header, 1, file);
+    size_t length = header.e_phnum * sizeof(ElfW(Phdr));
+    void *table = malloc(length);
+    fseek(file, header.e_phoff, SEEK_SET);
+    fread(table, length, 1, file);
+    bad |= info->dlpi_phnum != header.e_phnum || memcmp(table, info->dlpi_phdr, length);
+    seen = 1;
+    return 0;
 }
 int main(int count, char **words) {
     void *handle = dlopen(words[1], RTLD_NOW);
     if (!handle) { puts(dlerror()); return 255; }
-    dl_iterate_phdr(one, 0);
-    return bad ? 254 : ((int (*)(void))dlsym(handle, "f"))();
+    dl_iterate_phdr(one, words[1]);
+    return bad || !seen ? 254 : ((int (*)(void))dlsym(handle, "f"))();
 }
 """
+"""Opens an object, and holds dl_iterate_phdr's headers to those of the file."""
 PATH = "$ORIGIN/../somewhere/very/far/away/from/here/that/has/no/room"
 
 
@@ -183,6 +199,23 @@ def test_it_loads_edited_stripped_and_edited_again(
             assert answer(folder, third) == ANSWER, tool
 
 
+@pytest.mark.skipif(shutil.which("eu-elflint") is None, reason="no elfutils")
+def test_elfutils_and_gdb_find_no_fault_that_was_not_there(library: bytes, folder: Path) -> None:
+    once = proved(library, fuller(read_elf(library, "lib.so")))
+    twice = proved(once, replace(read_elf(once, "lib.so"), soname="z" * 500))
+    path = folder / "lint.so"
+    for command in (["eu-elflint", "--gnu-ld"], ["gdb", "-nx", "-batch", "-ex", "info files"]):
+        if shutil.which(command[0]) is None:
+            continue
+        said: list[set[str]] = []
+        for content in (library, once, twice):
+            path.write_bytes(content)
+            done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
+            lines = done.stdout if command[0] == "eu-elflint" else done.stderr
+            said.append({re.sub(r"0x[0-9a-f]+|\d+", "#", line) for line in lines.splitlines()})
+        assert said[1] | said[2] <= said[0] | {"No errors"}, command
+
+
 def test_readers_of_sections_and_of_segments_agree(library: bytes, folder: Path) -> None:
     path = folder / "read.so"
     path.write_bytes(proved(library, fuller(read_elf(library, "lib.so"))))
@@ -191,6 +224,32 @@ def test_readers_of_sections_and_of_segments_agree(library: bytes, folder: Path)
     assert done.stderr == ""
     assert "arning" not in done.stdout
     assert PATH in done.stdout
+
+
+def test_bionic_refuses_no_more_than_before(library: bytes) -> None:
+    """Android's loader reads .dynamic by its section header, and looks for PT_PHDR or offset 0."""
+    known = set(refusals(library))
+    elf = read_elf(library, "lib.so")
+    for change in (longer, fuller):
+        once = proved(library, change(elf))
+        assert set(refusals(once)) <= known
+        again = replace(read_elf(once, "lib.so"), soname="z" * 500, runpath=None)
+        assert set(refusals(proved(once, again))) <= known
+
+
+def test_bionic_finds_program_headers_without_a_segment_at_offset_0(folder: Path) -> None:
+    """There PT_PHDR is the only way to them: it is not given away for a new segment."""
+    script = folder / "from-page-1.ld"
+    text = CODE_FIRST.replace("PHDRS { text", "PHDRS { phdr PT_PHDR PHDRS FLAGS(4); text")
+    script.write_text(text.replace("text PT_LOAD FILEHDR PHDRS", "text PT_LOAD PHDRS"))
+    flags = ["-T", str(script)]
+    path = shared_object(folder / "from.so", "int zeros[99], f;", soname="x.so", flags=flags)
+    content = path.read_bytes()
+    known = set(refusals(content))
+    assert next(s for s in read_elf(content, "").segments if s.type == Pt.LOAD).offset
+    assert "the program headers cannot be found" not in known
+    edited = edited_path(content)
+    assert set(refusals(edited.patch.content(content))) <= known
 
 
 def test_patchelf_makes_the_same_object_or_none_that_loads(library: bytes, folder: Path) -> None:
@@ -364,6 +423,34 @@ def test_a_program_runs(case: str, change: object, folder: Path) -> None:
     assert subprocess.run([str(path)], env=environ, check=False).returncode == ANSWER
     subprocess.run(["strip", "-s", str(path)], check=True)
     assert subprocess.run([str(path)], env=environ, check=False).returncode == ANSWER
+
+
+def test_a_program_with_many_libraries_runs(folder: Path) -> None:
+    """A replay of NixOS/patchelf 558: a program that segfaults after auditwheel's calls.
+
+    patchelf 0.17.2 breaks this one: fixed addresses, code and tables in one segment, both hash
+    tables, exported symbols, many names that become longer, RPATH removed and then set.
+    """
+    needed: list[Path] = []
+    for number in range(24):
+        name = f"liblal{number}.so.1"
+        versions = {f"LAL_{number}": [f"lal{number}"]}
+        needed.append(stub_library_with_versions(folder / name, name, versions))
+        (folder / f"liblal{number}-0123abcd.so.1.2.3").symlink_to(name)
+    calls = "".join(f"int lal{number}(void);" for number in range(24))
+    total = "+".join(f"lal{number}()" for number in range(24))
+    flags = ["-no-pie", "-fno-pie", "-rdynamic", "-Wl,-z,noseparate-code,--hash-style=both"]
+    source = f"{calls} int main(void) {{ int sum = {total}; return sum * 0 + {ANSWER}; }}"
+    path = executable(folder / "lal", source, needed=needed, runpath="/usr/lib", flags=flags)
+    content = path.read_bytes()
+    wanted = replace(read_elf(content, "lib.so"), runpath=None, rpath=f"{PATH}:{folder}")
+    for library in needed:
+        new = library.name.replace(".so.1", "-0123abcd.so.1.2.3")
+        wanted = with_needed_renamed(wanted, library.name, new)
+    path.write_bytes(proved(content, wanted))
+    assert subprocess.run([str(path)], check=False).returncode == ANSWER
+    subprocess.run(["strip", "-s", str(path)], check=True)
+    assert subprocess.run([str(path)], check=False).returncode == ANSWER
 
 
 # --- Odd objects ---------------------------------------------------------------------------------
@@ -582,6 +669,31 @@ def test_the_old_name_of_a_renamed_library_can_be_added(folder: Path) -> None:
     proved(content, replace(renamed, needed=("liba.so.1", *renamed.needed)))
 
 
+def test_old_names_can_be_added_where_versions_do_not_tell_which_was_renamed(folder: Path) -> None:
+    needed = [folder / name for name in ("liba.so.1", "libu.so", "libv.so")]
+    for path in needed[1:]:
+        shared_object(path, f"int {path.stem};", soname=path.name, libc=False)
+    flags = ["-Wl,--no-as-needed"]
+    content = shared_object(folder / "y.so", SOURCE, needed=needed, flags=flags).read_bytes()
+    before = read_elf(content, "lib.so")
+    wanted = with_needed_renamed(before, "liba.so.1", "liba-0123abcd.so.1")
+    wanted = with_needed_renamed(wanted, "libv.so", "libv-0123abcd.so")
+    proved(content, replace(wanted, needed=("liba.so.1", "libv.so", *wanted.needed)))
+
+
+def test_an_edit_that_is_not_what_was_asked_for_is_declined(folder: Path) -> None:
+    """The old name of `libv.so` and a new one are added in front, and `libv.so` is dropped."""
+    needed = [folder / name for name in ("libu.so", "libv.so")]
+    for path in needed:
+        shared_object(path, f"int {path.stem};", soname=path.name, libc=False)
+    flags = ["-Wl,--no-as-needed"]
+    path = shared_object(folder / "z.so", "int f;", needed=needed, libc=False, flags=flags)
+    before = read_elf(path.read_bytes(), "lib.so")
+    wanted = replace(before, needed=("libx.so", "libv.so", "libw.so", "libu.so"))
+    edited = edit(path.read_bytes(), before, wanted, "lib.so")
+    assert edited.elf == wanted or "cannot be told" in edited.declined
+
+
 def test_filters_keep_their_place_among_the_libraries(folder: Path) -> None:
     flags = ["-Wl,-f,libfilter.so.1", "-Wl,-f,libother.so.1"]
     source = "int f(void) { return 42; }"
@@ -607,5 +719,24 @@ def test_no_segment_is_left_without_sections(folder: Path) -> None:
     assert answer(folder, content) == ANSWER
     before = read_elf(content, "lib.so")
     assert answer(folder, proved(content, replace(before, soname="y" * 99))) == ANSWER
-    edited = edit(content, before, fuller(before), "lib.so")
-    assert "without sections" in edited.declined
+    grown = proved(content, fuller(before))
+    assert loads(read_elf(grown, "")) <= loads(before)
+    path = folder / "stripped-alone.so"
+    for made in (grown, proved(grown, replace(read_elf(grown, ""), soname="z" * 999))):
+        for tool in (["strip", "-s"], ["objcopy"], ["eu-strip"]):
+            if shutil.which(tool[0]) is None:
+                continue
+            path.write_bytes(made)
+            subprocess.run([*tool, str(path)], check=True)
+            assert answer(folder, path.read_bytes()) == ANSWER, tool
+    # So is what an edit left in its segment, when .dynamic leaves it, too.
+    once = proved(grown, replace(read_elf(grown, ""), soname="z" * 999))
+    assert loads(read_elf(once, "")) <= loads(before)
+    # PT_GNU_RELRO in the place of PT_GNU_STACK would protect addresses that are gone.
+    dynamic = next(s for s in before.segments if s.type == Pt.DYNAMIC)
+    relro = dynamic._replace(type=Pt.GNU_RELRO, memsz=4096)
+    changed = bytearray(content)
+    struct.pack_into("<IIQQQQQQ", changed, header_at(content, Pt.GNU_STACK), *relro)
+    before = read_elf(bytes(changed), "lib.so")
+    declined = edit(bytes(changed), before, fuller(before), "lib.so").declined
+    assert "without sections" in declined

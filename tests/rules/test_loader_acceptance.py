@@ -282,8 +282,10 @@ def test_an_arm_library_must_fit_pages_of_64_kib(
 
 
 def test_small_pages_are_fine_where_there_are_no_others() -> None:
-    segment = Segment(type=LOAD, flags=6, offset=0, vaddr=0, filesz=1, memsz=1, align=0x1000)
-    stack = Segment(type=STACK, flags=6, offset=0, vaddr=0, filesz=0, memsz=0, align=16)
+    segment = Segment(
+        type=LOAD, flags=6, offset=0, vaddr=0, paddr=0, filesz=1, memsz=1, align=0x1000
+    )
+    stack = Segment(type=STACK, flags=6, offset=0, vaddr=0, paddr=0, filesz=0, memsz=0, align=16)
     for machine in Machine:
         found = said(elf(segments=(segment, stack), machine=machine))
         large = machine in {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
@@ -458,9 +460,26 @@ def test_packed_relocations_need_a_c_library_that_knows_them(tmp_path: Path) -> 
     assert said(read(linked(tmp_path, "-nostdlib"))) == {}
 
 
+def test_packed_relocations_without_their_version_are_refused(tmp_path: Path) -> None:
+    """mold 1.10 writes such objects; other linkers add the version to the needs of libc.so.6."""
+    source = POINTERS + ' int puts(const char *); int say(void) { return puts(""); }'
+    path = linked(tmp_path, "-Wl,-z,pack-relative-relocs", source=source)
+    asked = {version for need in read(path).verneed for version in need.versions}
+    if "GLIBC_ABI_DT_RELR" not in asked:
+        pytest.skip("the linker does not know pack-relative-relocs")
+    assert said(read(path), "manylinux_2_36_x86_64") == {}
+    assert opened(path) == ""
+    content = path.read_bytes().replace(b"GLIBC_ABI_DT_RELR\0", b"GLIBC_2.3.4\0".ljust(18, b"\0"))
+    hashes = (0xFD0E42).to_bytes(4, "little"), (0x9691974).to_bytes(4, "little")
+    path.write_bytes(content.replace(*hashes))
+    assert said(read(path), "manylinux_2_36_x86_64") == {"WF607": Severity.ERROR}
+    assert said(read(path), "musllinux_1_3_x86_64") == {}
+    assert "DT_RELR without GLIBC_ABI_DT_RELR dependency" in opened(path)
+
+
 def write_hits() -> None:
     """Write the hits for equally large TLS areas, and for packed relocations with both libcs."""
-    tls = Segment(type=TLS, flags=4, offset=0, vaddr=0, filesz=0, memsz=2000, align=8)
+    tls = Segment(TLS, 4, 0, 0, 0, filesz=0, memsz=2000, align=8)
     names = [f"libown{letter}.so" for letter in "abcdef"]
     objects = {
         f"pkg/{name}": elf(segments=(tls,), dt_flags=DF_STATIC_TLS, relr=True) for name in names

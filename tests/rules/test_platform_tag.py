@@ -32,7 +32,7 @@ PLATFORM = [rule for rule in RULES if rule.code.startswith("WF8")]
 MANYLINUX = "demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl"
 EXTENSION = elf(module_hooks=("PyInit_m",))
 STACK = Segment(
-    type=0x6474E551, flags=6, offset=0, vaddr=0, filesz=0, memsz=0, align=16
+    type=0x6474E551, flags=6, offset=0, vaddr=0, paddr=0, filesz=0, memsz=0, align=16
 )  # PT_GNU_STACK, read and write
 
 
@@ -339,7 +339,7 @@ def test_musl_wheels_are_tried_on_alpine_alone() -> None:
 def test_pages_larger_than_the_alignment(
     machine: int, align: int, target: str, *, loads: bool
 ) -> None:
-    segment = Segment(type=1, flags=5, offset=0, vaddr=0, filesz=1, memsz=1, align=align)
+    segment = Segment(type=1, flags=5, offset=0, vaddr=0, paddr=0, filesz=1, memsz=1, align=align)
     subject = wheel(
         {"p/m.so": replace(EXTENSION, machine=machine, segments=(segment, STACK))},
         name="demo-1.0-cp311-cp311-linux_any.whl",

@@ -7,66 +7,36 @@ same addresses: code, data, symbols, relocations, constructors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import fields
-from itertools import islice, pairwise, zip_longest
+from itertools import islice
 from typing import cast
 
+from wheelfix.elf.compare_sections import Compared, section_differences
+from wheelfix.elf.compare_segments import PADDING, load_name, segment_differences, stack_differences
 from wheelfix.elf.constants import (
     PF_W,
-    PF_X,
-    SHF_ALLOC,
-    SHN_LORESERVE,
     STB_WEAK,
-    STT_SECTION,
     TABLE_TAGS,
     VER_NDX_GLOBAL,
     VERSYM_INDEX,
     Dt,
     Pt,
-    Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
-from wheelfix.elf.growth import holds_tables_only
-from wheelfix.elf.image import Buffer, Image, Section
+from wheelfix.elf.growth import FILLER, holds_tables_only
+from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Segment
-from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
-from wheelfix.system.mapped_pieces import pieces
+from wheelfix.system.mapped_pieces import first_difference, pieces
 
 _MOST_SHOWN = 3
-_PADDING = 64
-"""Zeros fewer than this between two tables that moved are padding, and may go."""
-_FILLER = {0, *b"XZ"}
-"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
-_PLACED = {
-    Pt.DYNAMIC,
-    Pt.INTERP,
-    Pt.NOTE,
-    Pt.PHDR,
-    Pt.TLS,
-    Pt.GNU_EH_FRAME,
-    Pt.GNU_PROPERTY,
-}
-"""Program headers of what is loaded: address and offset must say the same place."""
-_COMPARED_OTHERWISE = {
-    Pt.NULL,
-    Pt.LOAD,
-    Pt.DYNAMIC,
-    Pt.INTERP,
-    Pt.NOTE,
-    Pt.PHDR,
-    Pt.GNU_STACK,
-    Pt.GNU_RELRO,
-    Pt.GNU_PROPERTY,
-}
-"""Program headers that an edit may change, or that are compared by what they mean."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
-_MOVABLE = TABLE_TAGS | {Dt.STRSZ}
-"""Tags of tables that are compared by content, at any address."""
+_STRINGS = {Dt.CONFIG, Dt.DEPAUDIT, Dt.AUDIT}
+"""Tags of strings that no edit changes; those of filters are compared as parts of `Elf`."""
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
@@ -95,7 +65,7 @@ def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
         want: object = getattr(predicted, field.name)
         got: object = getattr(actual, field.name)
         if field.name == "segments":
-            yield from _stack_differences(predicted, actual)
+            yield from stack_differences(predicted.segments, actual.segments)
             continue
         if want == got:
             continue
@@ -104,16 +74,6 @@ def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
             yield f"{field.name}: {_unlike_tuples(*rows)}"
         else:
             yield f"{field.name}: predicted {want!r}, found {got!r}"
-
-
-def _stack_differences(predicted: Elf, actual: Elf) -> Iterator[str]:
-    """Compare the flags of PT_GNU_STACK, by which the loader makes the stack executable."""
-    was, now = (
-        next((_kept_of(s) for s in reversed(elf.segments) if s.type == Pt.GNU_STACK), "nothing")
-        for elf in (predicted, actual)
-    )
-    if was != now:
-        yield f"PT_GNU_STACK changed from {was} to {now}"
 
 
 def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
@@ -125,141 +85,67 @@ def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
 
 
 def _image_differences(old: Image, new: Image) -> Iterator[str]:
-    if old.entry != new.entry:
-        yield f"the entry point moved from {old.entry:#x} to {new.entry:#x}"
-    yield from _segment_differences(old, new)
     was, now = Dynamic.parse(old), Dynamic.parse(new)
     if was is None or now is None:
         if (was is None) != (now is None):
             yield "the dynamic section came or went"
-        yield from _section_differences(old, new, [], {})
-        yield from _memory_differences(old, new, _header_ranges(old, new))
-        return
-    yield from _tag_differences(was, now)
-    yield from _version_differences(was, now)
-    yield from _symbol_differences(was, now)
-    yield from _relocation_differences(was, now)
-    yield from _hash_differences(was, now)
+        both = Compared(old=old, new=new, was=was, now=now, moved={})
+        rewritten = list(_header_ranges(old, new))
+    else:
+        moved = {at: now.tags.get(tag, at) for tag, at in was.tags.items() if tag in TABLE_TAGS}
+        for kind in (Pt.DYNAMIC, Pt.INTERP):
+            moved[_address(old, kind)] = _address(new, kind)
+        rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
+        both = Compared(old=old, new=new, was=was, now=now, moved=moved)
+        yield from _table_differences(was, now, both)
     if sorted(_notes(old)) != sorted(_notes(new)):
         yield "the contents of the PT_NOTE segments changed"
-    rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
-    moved = {_dynamic_address(was): _dynamic_address(now)}
-    yield from _section_differences(old, new, rewritten, moved)
+    places = {*both.moved.values(), *(s.vaddr for s in new.segments if s.type == Pt.NOTE)}
+    places.update(_addresses(new, new.program_headers[0]))
+    yield from segment_differences(old, new, places)
+    yield from section_differences(both)
+    if old.has_appended and not _has_appended_of(old, new):
+        yield "the bytes behind the object changed or moved: programs find them by their place"
     yield from _memory_differences(old, new, rewritten)
 
 
-def _segment_differences(old: Image, new: Image) -> Iterator[str]:
-    aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
-    known = set(_segment_faults(old, aligned))
-    yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    was, now = _kept_of(old.segment(Pt.GNU_RELRO)), _kept_of(new.segment(Pt.GNU_RELRO))
-    if was != now and not _is_relro_without_dynamic(old, new):
-        yield f"PT_GNU_RELRO changed from {was} to {now}"
-    had, has = _other_segments(old), _other_segments(new)
-    for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
-        gone = next((s for s in had - has if s.type == kind), None)
-        come = next((s for s in has - had if s.type == kind), None)
-        yield f"{_type(kind)} changed from {_kept_of(gone)} to {_kept_of(come)}"
+def _has_appended_of(old: Image, new: Image) -> bool:
+    """Return whether what is appended is at the same place from the start, or from the end."""
+    start = old.end_of_content
+    raw = old.view[start:]
+    places = (start, max(len(new.view) - len(raw), 0))
+    return any(first_difference(raw, new.view[at : at + len(raw)]) is None for at in places)
 
 
-def _other_segments(image: Image) -> Counter[Segment]:
-    """Return the program headers that no edit changes, without their offsets in the file."""
-    return Counter(
-        s._replace(offset=0) for s in image.segments if s.type not in _COMPARED_OTHERWISE
-    )
-
-
-def _type(kind: int) -> str:
-    return f"PT_{Pt(kind).name}" if kind in set(Pt) else f"the program header of type {kind:#x}"
-
-
-def _is_relro_without_dynamic(old: Image, new: Image) -> bool:
-    """Return whether PT_GNU_RELRO only lost .dynamic, which it began with, and which moved."""
-    was, now = old.segment(Pt.GNU_RELRO), new.segment(Pt.GNU_RELRO)
-    left, moved = old.segment(Pt.DYNAMIC), new.segment(Pt.DYNAMIC)
-    if was is None or now is None or left is None or moved is None:
-        return False
-    return (
-        was.vaddr == left.vaddr != moved.vaddr
-        and was.vaddr + was.memsz == now.vaddr + now.memsz
-        and left.vaddr <= now.vaddr <= left.vaddr + left.memsz + _PADDING
-        and was.flags == now.flags
-    )
-
-
-def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
-    """Yield what a loader may reject; `aligned` is the least p_align before the edit."""
-    loads = [s for s in image.segments if s.type == Pt.LOAD]
-    pages = PAGE_SIZES.get(image.machine)
-    page = min(pages.kernels[-1] if pages else SMALLEST_PAGE, aligned)
-    for load in loads:
-        if load.align > 1 and (load.vaddr - load.offset) % load.align:
-            yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"
-        if load.align < page:
-            yield f"{_load(load)} is aligned to {load.align:#x}, and {page:#x} is needed"
-        if load.flags & PF_W and load.flags & PF_X:
-            yield f"{_load(load)} is writable and executable"
-    unit = max(page, 1)
-    for first, second in pairwise(loads):
-        end = first.vaddr + first.memsz
-        if end > second.vaddr:
-            yield f"{_load(first)} and {_load(second)} overlap or are out of order"
-        # Loaders map whole pages, and fill the last one of .bss with zeros.
-        elif -(-end // unit) > second.vaddr // unit and (
-            first.vaddr - first.offset != second.vaddr - second.offset or first.memsz > first.filesz
-        ):
-            yield f"{_load(first)} and {_load(second)} need different contents of one page"
-    yield from _place_faults(image, loads)
-
-
-def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
-    """Yield what is not loaded as its program header says; the texts have no addresses."""
-    for kind in _PLACED:
-        headers = [s for s in image.segments if s.type == kind and s.filesz]
-        if any(_offset_of(image, s.vaddr) != s.offset for s in headers):
-            yield f"PT_{kind.name} has an offset that is not loaded to its address"
-    start, size = image.program_headers
-    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
-        yield "no segment holds the whole table of program headers, which musl's loader needs"
-    dynamic = image.segment(Pt.DYNAMIC)
-    if dynamic is not None and dynamic.flags & PF_W:
-        holding = [s for s in loads if s.vaddr <= dynamic.vaddr < s.vaddr + s.memsz]
-        if not any(s.flags & PF_W for s in holding):
-            yield "the dynamic section, which loaders write to, is loaded read-only"
-
-
-def _offset_of(image: Image, address: int) -> int | None:
-    try:
-        return image.extent(address, "a segment")[0]
-    except BadElfError:
-        return None
-
-
-def _load(segment: Segment) -> str:
-    return f"the segment loaded to {segment.vaddr:#x}"
-
-
-def _kept_of(segment: Segment | None) -> str:
-    if segment is None:
-        return "nothing"
-    if segment.type == Pt.GNU_STACK:
-        return f"flags {segment.flags:#x}"
-    text = f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
-    if segment.type == Pt.GNU_RELRO:
-        return text
-    return f"{text}, {segment.filesz:#x} bytes of the file, alignment {segment.align:#x}"
+def _table_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[str]:
+    yield from _tag_differences(was, now)
+    yield from _version_differences(was, now)
+    yield from _symbol_differences(was, now, both)
+    yield from _relocation_differences(was, now)
+    yield from _hash_differences(was, now)
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     expected = _version_tags(was, now)
+    movable = TABLE_TAGS
+    if was.tags.get(Dt.STRTAB) != now.tags.get(Dt.STRTAB):
+        movable |= {Dt.STRSZ}
     for tag in sorted({*was.tags, *now.tags} - _EDITED):
         old, new = expected.get(tag, was.tags.get(tag)), now.tags.get(tag)
-        if (old is None) != (new is None) or (old != new and tag not in _MOVABLE):
+        if (old is None) != (new is None) or (old != new and tag not in movable):
             yield f"{_tag(tag)} changed from {_hex(old)} to {_hex(new)}"
-    counts = Counter(tag for tag, _ in was.entries)
-    for tag, count in Counter(tag for tag, _ in now.entries).items():
+    counts, new_counts = (Counter(tag for tag, _ in d.entries) for d in (was, now))
+    for tag, count in new_counts.items():
         if tag != Dt.NEEDED and count > max(counts[tag], 1):
             yield f"{_tag(tag)} occurs {count} times"
+    kept = {tag for tag, count in counts.items() if count > 1} - _EDITED
+    had, has = (sorted(e for e in d.entries if e[0] in kept) for d in (was, now))
+    if had != has:
+        yield f"entries of {_tag(next(iter(kept)))} changed"
+    for tag in _STRINGS & was.tags.keys() & now.tags.keys():
+        texts = [d.string(d.tags[tag], _tag(tag)) for d in (was, now)]
+        if texts[0] != texts[1]:
+            yield f"{_tag(tag)} changed from `{texts[0]}` to `{texts[1]}`"
 
 
 def _version_tags(was: Dynamic, now: Dynamic) -> dict[int, int | None]:
@@ -289,29 +175,45 @@ def _hex(value: int | None) -> str:
 
 def _version_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     old, new = list(was.version_needs()), list(now.version_needs())
-    rest = iter([versions for _, versions in old])
-    if not all(versions in rest for _, versions in new):
+    rest = iter(_version_records(was))
+    if not all(record in rest for record in _version_records(now)):
         yield "the needed versions or their indices changed"
     old_needed, new_needed = _needed(was), _needed(now)
     dangling = {file for file, _ in old} - old_needed
     for file, _ in new:
         if file not in new_needed and file not in dangling:
             yield f"versions are needed from `{file}`, which is not in DT_NEEDED"
-    if list(was.version_definitions()) != list(now.version_definitions()):
+    if list(_defined_versions(was)) != list(_defined_versions(now)):
         yield "the defined versions changed"
+
+
+def _version_records(dynamic: Dynamic) -> Iterator[tuple[object, ...]]:
+    """Yield what is in each Verneed record but the library's name."""
+    for record in dynamic.need_records():
+        _, count, *_ = dynamic.image.unpack(
+            dynamic.image.structs.verneed, record.offset, "a Verneed record"
+        )
+        names = (dynamic.name(name, "a needed version") for *_, name in record.auxiliaries)
+        numbers = (fields[1:4] for fields in record.auxiliaries)
+        yield count, *zip(numbers, names, strict=True)
+
+
+def _defined_versions(dynamic: Dynamic) -> Iterator[tuple[object, ...]]:
+    for index, flags, names in dynamic.definition_records():
+        yield index, flags, *(dynamic.name(name, "a defined version") for name in names)
 
 
 def _needed(dynamic: Dynamic) -> set[str]:
     return {dynamic.string(v, "DT_NEEDED") for tag, v in dynamic.entries if tag == Dt.NEEDED}
 
 
-def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+def _symbol_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[str]:
     count = was.symbol_count
     if now.symbol_count != count:
         yield f"the dynamic symbols changed in number from {count} to {now.symbol_count}"
         return
     if count:
-        yield from islice(_unlike_symbols(was, now, count), _MOST_SHOWN)
+        yield from islice(_unlike_symbols(both, was, now, count), _MOST_SHOWN)
         yield from _version_index_differences(was, now, count)
 
 
@@ -334,9 +236,7 @@ def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterat
         yield "the version indices of the symbols changed"
 
 
-def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
-    moved = {_dynamic_address(was): _dynamic_address(now)}
-    tables = list(_table_ranges(was, now))
+def _unlike_symbols(both: Compared, was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
     has_same_strings = now.strings.startswith(was.strings)
     pairs = zip(was.symbols(0, count), now.symbols(0, count), strict=True)
     for old, new in pairs:
@@ -345,9 +245,9 @@ def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
         name, other = _symbol_name(was, old), _symbol_name(now, new)
         if name != other:
             yield f"symbol `{name}` changed its name to `{other}`"
-        if _section_kind(old[3]) != _section_kind(new[3]):
+        if not both.is_same_section(old[3], new[3]):
             yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
-        if not _is_same_value(old, new, tables, moved):
+        if not both.is_same_value(old, new):
             yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
         if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
             yield (
@@ -357,145 +257,12 @@ def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
             )
 
 
-def _is_same_value(
-    old: tuple[int, ...],
-    new: tuple[int, ...],
-    tables: Iterable[tuple[int, int]],
-    moved: Mapping[int, int],
-) -> bool:
-    """Return whether a symbol has its value, or follows what moved."""
-    if old[4] == new[4] or moved.get(old[4]) == new[4]:
-        return True
-    # A section symbol moves with its table, which is compared by content.
-    return old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
-
-
-def _section_differences(
-    old: Image, new: Image, tables: Sequence[tuple[int, int]], moved: Mapping[int, int]
-) -> Iterator[str]:
-    """Compare what only section headers lead to, such as .symtab and debug information.
-
-    patchelf reorders sections: they are paired by name.
-    """
-    if not old.sections:
-        return
-    if not new.sections:
-        yield "the section headers are gone"
-        return
-    known = set(_section_faults(old))
-    yield from islice((fault for fault in _section_faults(new) if fault not in known), _MOST_SHOWN)
-    was, now = _unloaded_sections(old), _unloaded_sections(new)
-    stripped = _stripped_sections(old, new)
-    for key in [key for key, section in was.items() if section not in stripped]:
-        section, other = was[key], now.get(key)
-        text = _name(key[0])
-        if other is None or (section.type, section.size) != (other.type, other.size):
-            yield f"section {text} is gone, or has another type or size"
-        elif _link(old, section) != _link(new, other):
-            yield f"section {text} has another sh_link"
-        elif section.type == Sht.SYMTAB:
-            if not _has_same_symbols(old, new, (section, other), tables, moved):
-                yield f"the symbols of section {text} changed"
-        elif section.type != Sht.NOBITS:
-            old.spend(1 + (section.size >> 12), "the sections")
-            place = section.offset, other.offset
-            if _first_difference(old.view, new.view, *place, section.size) is not None:
-                yield f"the content of section {text} changed"
-
-
-def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
-    """Return the sections that `elf.strip` drops, and the names of sections, which may get one.
-
-    It drops all debug sections or none. Whether it was to drop them is compared by their sizes.
-    """
-    was, now = _unloaded_sections(old).values(), _unloaded_sections(new).values()
-    found = {section for section in was if old.is_debug_section(section)}
-    if any(new.is_debug_section(section) for section in now):
-        return frozenset()
-    tables = {section for section in was if section.type == Sht.SYMTAB}
-    if not any(section.type == Sht.SYMTAB for section in now):
-        found |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
-    if not found:
-        return frozenset()
-    kinds = {Sht.REL, Sht.RELA, Sht.SYMTAB_SHNDX}
-    found |= {s for s in was if s.type in kinds or old.section_name(s) == b".gnu_debuglink"}
-    return found | {old.sections[old.section_names]} if old.has(old.section_names) else found
-
-
-def _section_faults(image: Image) -> Iterator[str]:
-    """Yield the sections whose address and offset are of different places, by name alone."""
-    for section in image.sections:
-        is_loaded = section.flags & SHF_ALLOC and section.type not in {Sht.NULL, Sht.NOBITS}
-        if is_loaded and section.size and _offset_of(image, section.addr) != section.offset:
-            name = _name(image.section_name(section))
-            yield f"section {name} has an offset that is not loaded to its address"
-
-
-def _unloaded_sections(image: Image) -> dict[tuple[bytes, int], Section]:
-    """Return the sections that are not loaded, by name and number among those of that name."""
-    found: dict[tuple[bytes, int], Section] = {}
-    count: Counter[bytes] = Counter()
-    for section in image.sections:
-        if section.type != Sht.NULL and not section.flags & SHF_ALLOC:
-            name = image.section_name(section)
-            found[name, count[name]] = section
-            count[name] += 1
-    return found
-
-
-def _name(name: bytes) -> str:
-    return f"`{name.decode(errors='backslashreplace')}`"
-
-
-def _link(image: Image, section: Section) -> bytes:
-    """Return the name of the section that `sh_link` leads to."""
-    if not image.has(section.link):
-        return b""
-    return image.section_name(image.sections[section.link])
-
-
-def _has_same_symbols(
-    old: Image,
-    new: Image,
-    sections: tuple[Section, Section],
-    tables: Sequence[tuple[int, int]],
-    moved: Mapping[int, int],
-) -> bool:
-    """Compare tables of symbols of the same size: editors let values follow what they move."""
-    first, second = (
-        image.read(section.offset, section.size, "the symbols")
-        for image, section in zip((old, new), sections, strict=True)
-    )
-    if first == second:
-        return True
-    whole = len(first) - len(first) % old.structs.sym.size
-    old.spend(whole // old.structs.sym.size, "the symbols")
-    was, now = old.structs.symbols(first[:whole]), new.structs.symbols(second[:whole])
-    stripped = _stripped_sections(old, new)
-    gone = {number for number, section in enumerate(old.sections) if section in stripped}
-    return first[whole:] == second[whole:] and all(
-        (
-            (a[0], a[1], a[2], a[5]) == (b[0], b[1], b[2], b[5])
-            and _section_kind(a[3]) == _section_kind(b[3])
-            and _is_same_value(a, b, tables, moved)
-        )
-        or (a[3] in gone and not any(b))
-        for a, b in zip(was, now, strict=True)
-        if a != b
-    )
-
-
 def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
     return dynamic.string(entry[0], "a symbol's name")
 
 
-def _section_kind(index: int) -> int:
-    """Return SHN_UNDEF and reserved indices as they are, 1 for any section."""
-    return index if index == 0 or index >= SHN_LORESERVE else 1
-
-
-def _dynamic_address(dynamic: Dynamic) -> int:
-    segment = dynamic.image.segment(Pt.DYNAMIC)
+def _address(image: Image, kind: Pt) -> int:
+    segment = image.segment(kind)
     return segment.vaddr if segment is not None else 0
 
 
@@ -505,6 +272,9 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         old, new = old_tables.get(tag), new_tables.get(tag)
         if old is None or new is None or len(old.raw) != len(new.raw):
             yield f"the relocations of DT_{tag.name} changed in number"
+            continue
+        if old.struct.size != new.struct.size:
+            yield f"the relocations of DT_{tag.name} have another format"
             continue
         pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
         unlike = ((a, b) for a, b in pairs if a != b) if old.raw != new.raw else iter(())
@@ -537,9 +307,10 @@ def _relr(dynamic: Dynamic) -> bytes:
 
 
 def _hash_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
-    for (tag, old_size), (_, new_size) in zip(was.hash_tables(), now.hash_tables(), strict=False):
-        old = was.image.loaded(was.tags[tag], old_size, f"DT_{tag.name}")
-        if old != now.image.loaded(now.tags[tag], new_size, f"DT_{tag.name}"):
+    sizes = dict(now.hash_tables())
+    for tag, size in was.hash_tables():
+        old = was.image.loaded(was.tags[tag], size, f"DT_{tag.name}")
+        if tag in sizes and old != now.image.loaded(now.tags[tag], sizes[tag], f"DT_{tag.name}"):
             yield f"the hash table of DT_{tag.name} changed"
 
 
@@ -577,7 +348,7 @@ def _new_header_ranges(
     known = sorted(_file_ranges(old, rewritten))
     for start in _addresses(new, offset):
         for low, high in _file_ranges(old, [(start, start + size)]):
-            if all(set(old.view[a:b]) <= _FILLER for a, b in _gaps(low, high, known)):
+            if all(set(old.view[a:b]) <= FILLER for a, b in _gaps(low, high, known)):
                 yield start, start + size
 
 
@@ -621,7 +392,7 @@ def _global_offset_table(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]
         (new,) = word.unpack(now.image.loaded(at, word.size, "DT_PLTGOT"))
     except BadElfError:
         return  # in .bss on some machines: not in the file
-    if (old, new) == (_dynamic_address(was), _dynamic_address(now)):
+    if (old, new) == tuple(_address(image, Pt.DYNAMIC) for image in (was.image, now.image)):
         yield at, at + word.size
 
 
@@ -635,7 +406,7 @@ def _memory_differences(
         if load.type != Pt.LOAD:
             continue
         if load.memsz > load.filesz and not _zeros_kept(load, new):
-            yield f"the zeros at the end of {_load(load)} are gone"
+            yield f"the zeros at the end of {load_name(load)} are gone"
         for gap in _gaps(load.offset, load.offset + load.filesz, ranges):
             text = next(_gap_differences(load, gap, old, new), None)
             if text is not None:
@@ -654,18 +425,21 @@ def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator
 def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
     shift = load.vaddr - load.offset
     flags = {load.flags}
-    if holds_tables_only(old, load):
+    has_only_tables = holds_tables_only(old, load)
+    if has_only_tables:
         flags.add(load.flags | PF_W)  # it may get .dynamic, which loaders write to
     for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, flags, new):
         at, size = start - shift, stop - start
         if segment is not None:
             other = start - segment.vaddr + segment.offset
-            found = _first_difference(old.view, new.view, at, other, size)
+            found = first_difference(old.view[at : at + size], new.view[other : other + size])
             if found is not None:
                 yield f"the byte loaded to {start + found:#x} changed"
-        elif size >= _PADDING or any(old.view[at : at + size]):
+        elif has_only_tables and set(old.view[at : at + size]) <= FILLER:
+            continue  # left from an earlier edit
+        elif size >= PADDING or any(old.view[at : at + size]):
             yield (
-                f"{start:#x} to {stop:#x} of {_load(load)} with flags {load.flags:#x}"
+                f"{start:#x} to {stop:#x} of {load_name(load)} with flags {load.flags:#x}"
                 " is gone or has other flags"
             )
 
@@ -713,21 +487,3 @@ def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tupl
         start = max(start, high)
     if start < stop:
         yield start, stop
-
-
-def _first_difference(
-    old: memoryview, new: memoryview, place: int, other: int, size: int
-) -> int | None:
-    """Return the offset of the first byte that differs, None if all are equal.
-
-    A header may state any size: beyond the ends of both files there is nothing to compare.
-    """
-    old_pieces, new_pieces = pieces(old[place : place + size]), pieces(new[other : other + size])
-    done = 0
-    for first, second in zip_longest(old_pieces, new_pieces, fillvalue=b""):
-        if first != second:
-            pairs = enumerate(zip(first, second, strict=False))
-            equal = min(len(first), len(second))
-            return done + next((at for at, (a, b) in pairs if a != b), equal)
-        done += len(first)
-    return None

@@ -121,8 +121,11 @@ TABLE_TAGS = frozenset(
 
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
-SHF_INFO_LINK = 0x40
+SHF_INFO_LINK = 1 << 6
 SHF_TLS = 1 << 10
+
+DEBUG_LINK = b".gnu_debuglink"
+"""Name of the section that leads to a debug file (gdb, "Separate Debug Files")."""
 
 SHN_ABS = 0xFFF1
 SHN_XINDEX = 0xFFFF

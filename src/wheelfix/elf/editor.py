@@ -17,7 +17,7 @@ from typing import NamedTuple
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
-from wheelfix.elf.growth import NoRoomError, capacity, grow
+from wheelfix.elf.growth import NoRoomError, capacity, write_dynamic
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Filtee, Segment, with_needed_renamed, without_needed
 from wheelfix.elf.patch import Patch, PatchDraft
@@ -38,6 +38,7 @@ _STRING_TAGS = {
     Dt.AUXILIARY,
     Dt.FILTER,
 }
+_AMBIGUOUS = "names that were renamed cannot be told from names that were dropped and added"
 
 
 class Edited(NamedTuple):
@@ -47,7 +48,7 @@ class Edited(NamedTuple):
     """What the object says after the edit."""
     patch: Patch
     declined: str = ""
-    """Why the object could not grow, in words that follow "because"; empty if it need not."""
+    """Why the edit is not all that was asked for, in words that follow "because"; else empty."""
 
 
 def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None = None) -> Edited:
@@ -64,9 +65,11 @@ def edit(data: Buffer, before: Elf, after: Elf, name: str, budget: Budget | None
     would be needed from a library without DT_NEEDED; `BadElfError` for broken tables.
     """
     try:
-        return _edited(data, before, after, name, budget, may_grow=True)
+        edited = _edited(data, before, after, name, budget, may_grow=True)
     except NoRoomError as error:
         return edit_in_place(data, before, after, name, budget)._replace(declined=str(error))
+    is_done = edited.elf == replace(after, segments=edited.elf.segments)
+    return edited if is_done else edited._replace(declined=_AMBIGUOUS)
 
 
 def edit_in_place(
@@ -369,6 +372,10 @@ def _pairs(before: Elf, after: Elf) -> dict[int, int]:
     bound = {was.file: now.file for was, now in references if was.file}
     was, then = ({need.file: need.versions for need in elf.verneed} for elf in (before, after))
     free = set(new).difference(old, bound.values())
+    added = len(new) - len(old)
+    kept = zip(old, new[added:], strict=True) if added >= 0 else None
+    if kept and all(bound.get(a, b) == b and (a == b or b in free or a in bound) for a, b in kept):
+        return {number: number + added for number in range(len(old))}  # none was dropped
     pairs: dict[int, int] = {}
     end = len(new)
     for number, name in reversed(list(enumerate(old))):
@@ -440,18 +447,7 @@ def _write(draft: _Draft, patch: PatchDraft) -> tuple[Segment, ...]:
         patch.write(at, bytes(versions))
     for at, raw in chain(_need_writes(draft), _section_writes(draft)):
         patch.write(at, raw)
-    if len(draft.strings) > len(dynamic.strings) or len(draft.entries) > draft.capacity:
-        return grow(patch, dynamic, draft.entries, draft.strings)
-    segment = image.segment(Pt.DYNAMIC)
-    if segment is not None and draft.entries != dynamic.entries:
-        dyn = image.structs.dyn
-        raw = b"".join(dyn.pack(*entry) for entry in draft.entries)
-        raw = raw.ljust(len(dynamic.entries) * dyn.size, b"\0")
-        patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
-    if draft.strings != dynamic.strings:
-        at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
-        patch.write(at, draft.strings)
-    return image.segments
+    return write_dynamic(patch, dynamic, draft.entries, draft.strings)
 
 
 def _with_stack(

@@ -6,7 +6,8 @@ segment is, in this order,
 - the last one, made longer, if nothing but bytes of the file is loaded there (no .bss): an earlier
   edit made it. What is not loaded, such as debug information, moves behind it;
 - a new one at the end of the file, if its program header finds a place: that of a PT_NULL, that of
-  the PT_PHDR of a library, which only programs need (gABI chapter 5), or the bytes behind the
+  the PT_PHDR of a library, which only programs need (gABI chapter 5) and bionic unless a segment
+  begins with the ELF header (linker_phdr.cpp, ElfReader::FindPhdr), or the bytes behind the
   table of program headers. These are unused, or those of hash tables, notes that no code reads and
   the like, which then move to the new segment, too;
 - the last one, made longer, with the zeros of .bss in the file.
@@ -65,6 +66,8 @@ _MOVABLE_SECTIONS = {
 }
 _MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
 """Program headers of what may move."""
+FILLER = {0, *b"XZ"}
+"""Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
 _UNIT = 64
 """Bytes; few sections need more alignment in the file."""
 _LARGE_UNIT = 1 << 12
@@ -82,25 +85,6 @@ _SH_ADDR, _SH_OFFSET, _SH_SIZE = 3, 4, 5
 
 class NoRoomError(Exception):
     """Why an object cannot grow, in words that follow "because"."""
-
-
-class _Header(NamedTuple):
-    """A program header, fields in the order of ELF64."""
-
-    type: int
-    flags: int
-    offset: int
-    vaddr: int
-    paddr: int
-    filesz: int
-    memsz: int
-    align: int
-
-    def moved(self, move: _Move) -> _Header:
-        vaddr = self.vaddr + move.vaddr - move.old_vaddr
-        return self._replace(
-            offset=move.offset + self.vaddr - move.old_vaddr, vaddr=vaddr, paddr=vaddr
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +108,15 @@ class _Move:
             and vaddr + size <= self.old_vaddr + self.old_size
         )
 
+    def moved(self, header: Segment) -> Segment:
+        """Return the program header of something in the range, with its new place."""
+        step = header.vaddr - self.old_vaddr
+        return header._replace(
+            offset=self.offset + step, vaddr=self.vaddr + step, paddr=self.vaddr + step
+        )
 
-class _Segment(NamedTuple):
+
+class _Room(NamedTuple):
     """The segment that gets the tables."""
 
     gap: int
@@ -134,41 +125,42 @@ class _Segment(NamedTuple):
     """File offset from which tables are written."""
     shift: int
     """The address of each byte less its file offset."""
-    header: _Header
+    headers: tuple[Segment, ...]
+    """All program headers, sizes and places of what moves aside."""
     number: int
-    """Of its program header."""
+    """The number of its own."""
+    block: _Move | None = None
+    """What moves away for its program header."""
 
 
-def grow(
+def write_dynamic(
     patch: PatchDraft, dynamic: Dynamic, entries: Sequence[tuple[int, int]], strings: bytes
 ) -> tuple[Segment, ...]:
-    """Write .dynamic and .dynstr; one or both have become larger; return the segments.
+    """Write .dynamic and .dynstr, in their places or, if one has no room, in a segment for both.
 
-    Raises `NoRoomError` where that cannot be done safely; the patch is then of no use.
+    Return the segments. Raises `NoRoomError` where a segment cannot be had safely; the patch is
+    then of no use.
     """
     growth = _Growth(
         patch=patch,
         dynamic=dynamic,
         entries=tuple(entries),
         strings=strings,
-        headers=list(_headers(dynamic.image)),
         moves_strings=len(strings) > len(dynamic.strings),
         moves_dynamic=len(entries) > capacity(dynamic),
     )
-    growth.write()
-    return tuple(
-        Segment(h.type, h.flags, h.offset, h.vaddr, h.filesz, h.memsz, h.align)
-        for h in growth.headers
-    )
+    if growth.moves_strings or growth.moves_dynamic:
+        return growth.written()
+    growth.write_tables(())
+    return dynamic.image.segments
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Growth:
     patch: PatchDraft
     dynamic: Dynamic
     entries: tuple[tuple[int, int], ...]
     strings: bytes
-    headers: list[_Header]
     moves_strings: bool
     moves_dynamic: bool
 
@@ -184,27 +176,31 @@ class _Growth:
             or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
         )
 
-    def write(self) -> None:
-        segment, block = self._segment()
-        moves = self._placed(segment, [m for m in (block, *self._tables()) if m is not None])
-        end = max(move.offset + move.size for move in moves)
-        if max(end, end + segment.shift) >= 1 << (self.image.structs.bits - 1):
-            raise NoRoomError("its addresses are used up")
-        loads = [h for n, h in enumerate(self.headers) if h.type == Pt.LOAD and n != segment.number]
-        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
-        if any(self._is_emptied(load, moves) for load in loads):
-            raise NoRoomError("a segment would be left without sections, which strip breaks")
-        behind = len(self.patch.view) - segment.gap
-        moved = (s for s in self.image.sections if s.offset >= segment.gap and _fills(s))
-        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
-        size = end - segment.gap
-        self.patch.open_gap(segment.gap, -(-size // unit) * unit if behind else size)
-        self._set_headers(segment, moves, end)
-        self._write_tables(moves)
-        self._write_sections(moves)
-        self._write_headers()
+    @property
+    def added_flags(self) -> int:
+        """PF_W if the segment gets a .dynamic that loaders write to (glibc, l_ld_readonly)."""
+        dynamic = self.image.segment(Pt.DYNAMIC)
+        return dynamic.flags & PF_W if self.moves_dynamic and dynamic is not None else 0
 
-    def _is_emptied(self, load: _Header, moves: Sequence[_Move]) -> bool:
+    def written(self) -> tuple[Segment, ...]:
+        """Write all with a segment for what moves; return the segments."""
+        room = self._room()
+        moves = self._placed(room, [m for m in (room.block, *self._tables()) if m is not None])
+        end = max(move.offset + move.size for move in moves)
+        if max(end, end + room.shift) >= 1 << (self.image.structs.bits - 1):
+            raise NoRoomError("its addresses are used up")
+        headers = self._final_headers(room, moves, end)
+        behind = len(self.patch.view) - room.gap
+        moved = (s for s in self.image.sections if s.offset >= room.gap and _fills(s))
+        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
+        size = end - room.gap
+        self.patch.open_gap(room.gap, -(-size // unit) * unit if behind else size)
+        self.write_tables(moves)
+        self._write_sections(moves)
+        self._write_headers(headers)
+        return headers
+
+    def _is_emptied(self, load: Segment, moves: Sequence[_Move]) -> bool:
         """Return whether all sections of a segment move away, as of one that patchelf made."""
         inside = [
             section
@@ -216,97 +212,120 @@ class _Growth:
         left = (s for s in inside if not any(move.holds(s.addr, s.size) for move in moves))
         return bool(inside) and next(left, None) is None
 
+    def _is_unused(self, load: Segment, moves: Sequence[_Move], headers: Sequence[Segment]) -> bool:
+        """Return whether only filler is left of a segment of tables, and nothing refers to it."""
+        stop = load.vaddr + load.filesz
+        has_tables = any(_within(at, load) for at in (0, self.image.program_headers[0]))
+        if has_tables or load.memsz != load.filesz:
+            return False
+        if any(
+            header.type not in {Pt.LOAD, Pt.NULL}
+            and header.vaddr < stop
+            and load.vaddr < header.vaddr + header.memsz
+            for header in headers
+        ):
+            return False
+        if not holds_tables_only(self.image, load):
+            return False
+        raw = bytearray(self.patch.view[load.offset : load.offset + load.filesz])
+        for move in moves:
+            start = move.old_vaddr - load.vaddr
+            if 0 <= start < len(raw):
+                raw[start : start + move.old_size] = bytes(move.old_size)
+        return set(raw) <= FILLER
+
     # --- where -----------------------------------------------------------------------------------
 
-    def _segment(self) -> tuple[_Segment, _Move | None]:
-        """Choose the segment for the tables; return it with what moves for its program header."""
+    def _room(self) -> _Room:
+        """Choose the segment for the tables."""
         pages = PAGE_SIZES.get(self.image.machine)
         if pages is None:
             raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
-        if len(self.headers) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
+        segments = self.image.segments
+        if len(segments) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
             raise NoRoomError("it has too many headers")
         if Dt.STRTAB not in self.dynamic.tags:
             raise NoRoomError("it has no string table")
-        loads = [header for header in self.headers if header.type == Pt.LOAD]
+        loads = [segment for segment in segments if segment.type == Pt.LOAD]
         if not loads or [h.vaddr for h in loads] != sorted(h.vaddr for h in loads):
             raise NoRoomError("its segments are not in the order of their addresses")
         if self.moves_dynamic and self.is_program and self.image.segment(Pt.INTERP) is None:
             raise NoRoomError("it relocates itself, from the place of its dynamic section")
-        if self._end_of_content() + 16 < len(self.patch.view):
+        if self.image.has_appended:
             raise NoRoomError("bytes are appended to it, which may be found by their place")
         longer = self._longer(loads[-1])
         if longer is not None and loads[-1].memsz == loads[-1].filesz:
-            return longer, None
-        found = self._with_header_for_new()
-        if found is not None:
-            return self._new(loads[-1], pages.linked), found[0]
+            return longer
+        new = self._new(loads[-1], pages.linked)
+        if new is not None:
+            return new
         if longer is not None and loads[-1].memsz - loads[-1].filesz <= _LARGEST_BSS:
-            return longer, None
+            return longer
         raise NoRoomError("its table of program headers cannot grow where it is")
 
-    def _longer(self, last: _Header) -> _Segment | None:
+    def _longer(self, last: Segment) -> _Room | None:
         """Return the last segment if it can be made longer, and what is behind it can move."""
         gap = last.offset + last.filesz
-        flags = last.flags | (PF_W if self.moves_dynamic else 0)
+        flags = last.flags | self.added_flags
         if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
             return None
         ends = [
             sum(self.image.program_headers),
-            *(header.offset + header.filesz for header in self.headers),
+            *(segment.offset + segment.filesz for segment in self.image.segments),
             *(s.offset + s.size for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
         ]
         if max(ends) > gap:
             return None
         size = len(self.patch.view)
-        if last.memsz == last.filesz and self._end_of_content() <= gap:
+        if last.memsz == last.filesz and self.image.end_of_content <= gap:
             gap = size  # what is behind the segment is padding
         start = -(-max(gap, last.offset + last.memsz) // _UNIT) * _UNIT
-        number = self.headers.index(last)
-        return _Segment(gap, start, last.vaddr - last.offset, last._replace(flags=flags), number)
+        headers = list(self.image.segments)
+        number = headers.index(last)
+        headers[number] = last._replace(flags=flags)
+        return _Room(gap, start, last.vaddr - last.offset, tuple(headers), number)
 
-    def _new(self, last: _Header, page: int) -> _Segment:
+    def _new(self, last: Segment, page: int) -> _Room | None:
+        """Return a new segment; None without a place for its program header."""
+        headers = list(self.image.segments)
+        first = next(h for h in headers if h.type == Pt.LOAD)
+        # Without PT_PHDR, bionic looks for the table behind offset 0 of the first PT_LOAD.
+        spare = {Pt.NULL} if self.is_program or first.offset else {Pt.NULL, Pt.PHDR}
+        unused = next((n for n, h in enumerate(headers) if h.type in spare), None)
+        block = None
+        if unused is not None:
+            del headers[unused]
+        elif (freed := self._freed()) is not None:
+            block = freed if freed.size else None
+        else:
+            return None
         size = len(self.patch.view)
         start = -(-size // _UNIT) * _UNIT
         end = -(-(last.vaddr + last.memsz) // page) * page
         shift = end + start % page - start
         vaddr = start + shift
-        flags = PF_R | (PF_W if self.moves_dynamic else 0)
-        header = _Header(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
-        number = 1 + max(n for n, h in enumerate(self.headers) if h.type == Pt.LOAD)
-        self.headers.insert(number, header)
-        return _Segment(size, start, shift, header, number)
+        flags = PF_R | self.added_flags
+        header = Segment(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
+        number = 1 + max(n for n, h in enumerate(headers) if h.type == Pt.LOAD)
+        headers.insert(number, header)
+        return _Room(size, start, shift, tuple(headers), number, block)
 
-    def _end_of_content(self) -> int:
-        """Return the end of all that the headers speak of; the file's end without sections."""
-        image = self.image
-        if not image.sections:
-            return len(image.view)
-        filled = (s for s in image.sections if s.type not in {Sht.NULL, Sht.NOBITS})
-        return max(
-            image.section_headers + len(image.sections) * image.structs.shdr.size,
-            *(section.offset + section.size for section in filled),
-            *(segment.offset + segment.filesz for segment in image.segments),
-        )
+    def _freed(self) -> _Move | None:
+        """Return what moves from behind the program headers, so that one more has room there.
 
-    def _with_header_for_new(self) -> tuple[_Move | None] | None:
-        """Make room for a program header; return what moves for it, None where there is none."""
-        spare = {Pt.NULL} if self.is_program else {Pt.NULL, Pt.PHDR}
-        number = next((n for n, h in enumerate(self.headers) if h.type in spare), None)
-        if number is not None:
-            del self.headers[number]
-            return (None,)
+        That may be nothing, a move of size 0; None if they cannot be extended.
+        """
         offset, size = self.image.program_headers
         end = offset + size
         last = end + self.image.structs.phdr.size - 1  # musl needs the whole table in one segment
-        load = next((h for h in self.headers if h.type == Pt.LOAD and _within(last, h)), None)
+        loads = (s for s in self.image.segments if s.type == Pt.LOAD and _within(last, s))
+        load = next(loads, None)
         if load is None:
             return None
         block = self._block(end, end + self.image.structs.phdr.size, load)
-        if block is None:
-            return None
-        return (self._block_move(*block, load) if block[0] < block[1] else None,)
+        return None if block is None else self._block_move(*block, load)
 
-    def _block(self, start: int, wanted: int, load: _Header) -> tuple[int, int] | None:
+    def _block(self, start: int, wanted: int, load: Segment) -> tuple[int, int] | None:
         """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
         image = self.image
         sections = sorted(filter(_fills, image.sections), key=lambda section: section.offset)
@@ -316,7 +335,7 @@ class _Growth:
             return None
         free = first
         for section in behind:
-            image.spend(1 + (len(self.headers) >> 4), "the sections")
+            image.spend(1 + (len(image.segments) >> 4), "the sections")
             wanted = max([wanted, *self._cut_segments(first, stop)])
             if section.offset >= wanted:
                 free = max(free, wanted)
@@ -336,7 +355,7 @@ class _Growth:
 
     def _cut_segments(self, start: int, stop: int) -> Iterator[int]:
         """Yield the ends of the segments that begin before `stop` and end behind it."""
-        for header in self.headers:
+        for header in self.image.segments:
             end = header.offset + header.filesz
             if header.type not in {Pt.LOAD, Pt.GNU_RELRO} and header.offset < stop < end:
                 if header.offset >= start:
@@ -364,7 +383,7 @@ class _Growth:
         is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
         return section.type in _MOVABLE_SECTIONS or is_interpreter
 
-    def _block_move(self, start: int, stop: int, load: _Header) -> _Move:
+    def _block_move(self, start: int, stop: int, load: Segment) -> _Move:
         inside = [
             n for n, s in enumerate(self.image.sections) if _fills(s) and start <= s.offset < stop
         ]
@@ -406,25 +425,36 @@ class _Growth:
         return next(found, len(self.image.sections))
 
     @staticmethod
-    def _placed(segment: _Segment, moves: Sequence[_Move]) -> list[_Move]:
-        at, placed = segment.start, list[_Move]()
+    def _placed(room: _Room, moves: Sequence[_Move]) -> list[_Move]:
+        at, placed = room.start, list[_Move]()
         for move in sorted(moves, key=lambda move: move.order):
-            at += (move.old_vaddr - at - segment.shift) % move.align
-            placed.append(replace(move, offset=at, vaddr=at + segment.shift))
+            at += (move.old_vaddr - at - room.shift) % move.align
+            placed.append(replace(move, offset=at, vaddr=at + room.shift))
             at += move.size
         return placed
 
     # --- what is written -------------------------------------------------------------------------
 
-    def _set_headers(self, segment: _Segment, moves: Sequence[_Move], end: int) -> None:
-        self.headers = [self._changed(header, moves) for header in self.headers]
-        size = end - segment.header.offset
-        self.headers[segment.number] = segment.header._replace(filesz=size, memsz=size)
+    def _final_headers(self, room: _Room, moves: Sequence[_Move], end: int) -> tuple[Segment, ...]:
+        """Return the program headers, without those of segments that lose all their sections.
 
-    def _changed(self, header: _Header, moves: Sequence[_Move]) -> _Header:
-        """Return a program header as it is after the edit."""
+        strip and objcopy write a broken segment in the place of one without sections.
+        """
+        loads = [n for n, h in enumerate(room.headers) if h.type == Pt.LOAD and n != room.number]
+        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
+        emptied = {n for n in loads if self._is_emptied(room.headers[n], moves)}
+        count = len(room.headers) - len(emptied)
+        headers = [self._changed(header, moves, count) for header in room.headers]
+        if not all(self._is_unused(room.headers[n], moves, headers) for n in emptied):
+            raise NoRoomError("a segment would be left without sections, which strip breaks")
+        size = end - room.headers[room.number].offset
+        headers[room.number] = room.headers[room.number]._replace(filesz=size, memsz=size)
+        return tuple(header for n, header in enumerate(headers) if n not in emptied)
+
+    def _changed(self, header: Segment, moves: Sequence[_Move], count: int) -> Segment:
+        """Return one of `count` program headers as it is after the edit."""
         if header.type == Pt.PHDR:
-            size = self.image.structs.phdr.size * len(self.headers)
+            size = self.image.structs.phdr.size * count
             return header._replace(filesz=size, memsz=size)
         if header.type == Pt.GNU_RELRO:
             return self._relro(header)
@@ -433,13 +463,13 @@ class _Growth:
             if not found:
                 raise NoRoomError("it has two dynamic sections")
             move = found[-1]
-            return header.moved(move)._replace(filesz=move.size, memsz=move.size)
+            return move.moved(header)._replace(filesz=move.size, memsz=move.size)
         if header.type in _MOVED_HEADERS and header.filesz:
             into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
-            return header.moved(into[0]) if into else header
+            return into[0].moved(header) if into else header
         return header
 
-    def _relro(self, header: _Header) -> _Header:
+    def _relro(self, header: Segment) -> Segment:
         """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
 
         Where .dynamic was the first, they would move the end of the range as far as its start.
@@ -464,8 +494,9 @@ class _Growth:
             memsz=header.memsz - step,
         )
 
-    def _write_tables(self, moves: Sequence[_Move]) -> None:
-        """Write the moved tables, and zeros where they were, so that the wheel does not grow."""
+    def write_tables(self, moves: Sequence[_Move]) -> None:
+        """Write the tables, and zeros where those that moved were: a wheel packs these well."""
+        self._move_symbols(moves)
         raw_of: dict[int, bytes] = {}
         segment = self.image.segment(Pt.DYNAMIC)
         at = self.dynamic.tags.get(Dt.STRTAB) if self.moves_strings else None
@@ -476,7 +507,7 @@ class _Growth:
             elif not (self.moves_dynamic and move.old_vaddr == dynamic_at):
                 raw_of[move.offset] = self.patch.read(move.old_offset, move.old_size)
             else:
-                self._repoint_dynamic(move)
+                self._move_global_offset_table(move)
                 continue
             if not self._is_shared(move):
                 self.patch.write(move.old_offset, bytes(move.old_size))
@@ -509,7 +540,7 @@ class _Growth:
         if self.moves_dynamic:
             move = next(m for m in moves if m.old_vaddr == segment.vaddr)
             self.patch.write(move.offset, raw.ljust(move.size, b"\0"))
-        else:
+        elif self.entries != self.dynamic.entries or self.moves_strings or moves:
             raw = raw.ljust(len(self.dynamic.entries) * dyn.size, b"\0")
             self.patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
 
@@ -521,35 +552,46 @@ class _Growth:
         into = [m for m in moves if m.holds(value, 1)]
         return value + into[0].vaddr - into[0].old_vaddr if into else value
 
-    def _repoint_dynamic(self, move: _Move) -> None:
-        """Let the symbol _DYNAMIC and the first word of the GOT follow .dynamic."""
-        image = self.image
-        word, sym = image.structs.addr, image.structs.sym
-        old, new = word.pack(move.old_vaddr), word.pack(move.vaddr)
+    def _move_global_offset_table(self, move: _Move) -> None:
+        """Let the first word of the GOT follow .dynamic."""
+        image, word = self.image, self.image.structs.addr
         got = self.dynamic.tags.get(Dt.PLTGOT)
         if got is not None and any(
             m.start <= got and got + word.size <= m.stop for m in image.mapped
         ):
             at = image.offset(got, word.size, "DT_PLTGOT")
-            if self.patch.read(at, word.size) == old:
-                self.patch.write(at, new)
+            if self.patch.read(at, word.size) == word.pack(move.old_vaddr):
+                self.patch.write(at, word.pack(move.vaddr))
+
+    def _move_symbols(self, moves: Sequence[_Move]) -> None:
+        """Let the symbols of sections that move follow these, and _DYNAMIC follow .dynamic."""
+        for number, section in enumerate(self.image.sections):
+            if not section.flags & SHF_ALLOC or not _fills(section):
+                continue
+            into = next((m for m in moves if m.holds(section.addr, section.size)), None)
+            if into is not None:
+                new = section.addr + into.vaddr - into.old_vaddr
+                self._replace_value(number, section.addr, new)
+
+    def _replace_value(self, number: int, old: int, new: int) -> None:
+        """Change the value of all symbols for the address `old` in section `number`."""
+        image = self.image
+        word, sym = image.structs.addr, image.structs.sym
         place = 8 if image.structs.bits == 64 else 4  # of st_value
-        own = self._section_number(Sht.DYNAMIC, move.old_vaddr)
         index = 6 if image.structs.bits == 64 else 14  # of st_shndx
+        key, own = word.pack(old), image.structs.half.pack(number)
         for section in image.sections:
             is_whole = section.offset + section.size <= len(image.view)
             if section.type not in {Sht.DYNSYM, Sht.SYMTAB} or not is_whole:
                 continue
             raw = image.read(section.offset, section.size, "the symbols")
-            at = raw.find(old)
+            at = raw.find(key)
             while at >= 0:
                 image.spend(1, "the symbols")
                 start = at - place
-                if start % sym.size == 0 and raw[start + index : start + index + 2] == (
-                    image.structs.half.pack(own)
-                ):
-                    self.patch.write(self.patch.place(section.offset) + at, new)
-                at = raw.find(old, at + 1)
+                if start % sym.size == 0 and raw[start + index : start + index + 2] == own:
+                    self.patch.write(self.patch.place(section.offset) + at, word.pack(new))
+                at = raw.find(key, at + 1)
 
     def _write_sections(self, moves: Sequence[_Move]) -> None:
         image, shdr = self.image, self.image.structs.shdr
@@ -569,17 +611,18 @@ class _Growth:
             shdr.pack_into(table, number * shdr.size, *fields)
         self.patch.write(start, bytes(table))
 
-    def _write_headers(self) -> None:
+    def _write_headers(self, headers: Sequence[Segment]) -> None:
         image, ehdr = self.image, self.image.structs.ehdr
         fields = list(ehdr.unpack(self.patch.read(16, ehdr.size)))
         fields[_E_SHOFF] = self.patch.place(fields[_E_SHOFF])
-        fields[_E_PHNUM] = len(self.headers)
+        fields[_E_PHNUM] = len(headers)
         self.patch.write(16, ehdr.pack(*fields))
-        raw = b"".join(_packed(image, header) for header in self.headers)
-        self.patch.write(image.program_headers[0], raw)
+        raw = b"".join(_packed(image, header) for header in headers)
+        at, size = image.program_headers
+        self.patch.write(at, raw.ljust(size, b"\0"))
 
 
-def holds_tables_only(image: Image, load: _Header | Segment) -> bool:
+def holds_tables_only(image: Image, load: Segment) -> bool:
     """Return whether a segment has no section but those that an edit puts into one of its own."""
     stop = load.offset + load.filesz
     inside = [
@@ -604,24 +647,14 @@ def capacity(dynamic: Dynamic) -> int:
     return used + max(zeros // size - 1, 0)
 
 
-def _headers(image: Image) -> Iterator[_Header]:
-    start, size = image.program_headers
-    for fields in image.structs.phdr.iter_unpack(bytes(image.view[start : start + size])):
-        if image.structs.bits == 64:
-            yield _Header(*fields)
-        else:
-            kind, offset, vaddr, paddr, filesz, memsz, flags, align = fields
-            yield _Header(kind, flags, offset, vaddr, paddr, filesz, memsz, align)
-
-
-def _packed(image: Image, header: _Header) -> bytes:
+def _packed(image: Image, header: Segment) -> bytes:
     if image.structs.bits == 64:
         return image.structs.phdr.pack(*header)
     kind, flags, *places, align = header
     return image.structs.phdr.pack(kind, *places, flags, align)
 
 
-def _within(offset: int, header: _Header) -> bool:
+def _within(offset: int, header: Segment) -> bool:
     return header.offset <= offset < header.offset + header.filesz
 
 

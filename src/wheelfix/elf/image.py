@@ -78,6 +78,8 @@ class Structs:
         return found
 
 
+_MOST_PADDING = 16
+"""Bytes behind an object that mean nothing."""
 _HEADER_SIZE = 300
 """Bytes in memory of a `Segment` or a `Section`."""
 
@@ -88,7 +90,7 @@ STRUCTS = {
 
 
 class Section(NamedTuple):
-    """One section header."""
+    """One section header, fields in the order of the file."""
 
     name: int
     """`sh_name`, an offset into the section that holds the section names."""
@@ -99,8 +101,12 @@ class Section(NamedTuple):
     size: int
     link: int
     """`sh_link`, as a section's number: for a symbol table its strings."""
+    info: int
+    """`sh_info`; its meaning depends on the type (gABI chapter 4)."""
     align: int
     """`sh_addralign`, bytes."""
+    entsize: int
+    """Bytes of one entry of a table."""
 
 
 class Mapped(NamedTuple):
@@ -228,6 +234,23 @@ class Image:
         own = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
         return bool(own) and all(section.type == Sht.NOBITS for section in own)
 
+    @property
+    def end_of_content(self) -> int:
+        """The end of all that the headers speak of; the file's end without section headers."""
+        if not self.sections:
+            return len(self.view)
+        filled = (s for s in self.sections if s.type not in {Sht.NULL, Sht.NOBITS})
+        return max(
+            self.section_headers + len(self.sections) * self.structs.shdr.size,
+            *(section.offset + section.size for section in filled),
+            *(segment.offset + segment.filesz for segment in self.segments),
+        )
+
+    @property
+    def has_appended(self) -> bool:
+        """Whether there is more behind the object than padding, such as an archive."""
+        return self.end_of_content + _MOST_PADDING < len(self.view)
+
     def has(self, number: int) -> bool:
         """Return whether `number` is that of a section: 0 is SHN_UNDEF."""
         return 0 < number < len(self.sections)
@@ -318,7 +341,7 @@ def _segments(
     raw = structs.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     if structs.bits == 32:
         raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
-    return tuple(Segment(t, f, o, v, fs, ms, a) for t, f, o, v, _, fs, ms, a in raw)
+    return tuple(Segment(*fields) for fields in raw)
 
 
 def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
@@ -353,10 +376,7 @@ def _sections(
         return ()
     budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(
-        Section(name, type_, flags, addr, at, size, link, align)
-        for name, type_, flags, addr, at, size, link, _info, align, *_ in raw
-    )
+    return tuple(Section(*fields) for fields in raw)
 
 
 def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:

@@ -70,12 +70,13 @@ class Abi(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One program header; offsets, addresses and sizes in bytes."""
+    """One program header, fields in the order of ELF64; offsets, addresses and sizes in bytes."""
 
     type: int
     flags: int
     offset: int
     vaddr: int
+    paddr: int
     filesz: int
     memsz: int
     align: int

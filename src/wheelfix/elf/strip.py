@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO, NamedTuple, Self
 from zlib import crc32
 
-from wheelfix.elf.constants import SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
+from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
 from wheelfix.elf.image import Image, Section
 from wheelfix.system.mapped_pieces import pieces
 
-_LINK = b".gnu_debuglink"
 _PAGE = 1 << 12
 _NOTE_UNIT = 16
 """A multiple of the alignment of notes."""
@@ -88,7 +87,7 @@ def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
     """
     image = Image.parse(view, name)
     notes = [(s.offset, s.offset + s.filesz) for s in image.segments if s.type == Pt.NOTE]
-    links = [n for n, s in enumerate(image.sections) if image.section_name(s) == _LINK]
+    links = [n for n, s in enumerate(image.sections) if image.section_name(s) == DEBUG_LINK]
     _Writer(image, file, _placed(image, notes, _NOTE_UNIT), links).write(None)
 
 
@@ -113,7 +112,7 @@ def _dropped(image: Image, *, keeps_symtab: bool, replaces_link: bool) -> set[in
         strings = {s.link for s in sections.values() if s.type == Sht.SYMTAB and image.has(s.link)}
         found |= tables | strings - {image.section_names}
     if replaces_link:
-        found |= {n for n, section in sections.items() if image.section_name(section) == _LINK}
+        found |= {n for n, section in sections.items() if image.section_name(section) == DEBUG_LINK}
     for number, fields in enumerate(_fields(image)):
         if fields[_SH_TYPE] in {Sht.REL, Sht.RELA} and {fields[_SH_LINK], fields[_SH_INFO]} & found:
             found.add(number)
@@ -213,7 +212,7 @@ class _Writer:
         image = self.image
         names = image.sections[image.section_names]
         known = image.read(names.offset, names.size, "the names of sections")
-        name_at = known.find(_LINK + b"\0")
+        name_at = known.find(DEBUG_LINK + b"\0")
         rows = enumerate(_fields(image))
         headers = [self._renumbered(fields) for number, fields in rows if number in self.number]
         by_place = sorted(self.number, key=lambda number: image.sections[number].offset)
@@ -230,8 +229,8 @@ class _Writer:
                 self._write(image.view[section.offset : section.offset + section.size])
             if has_new_name:
                 name_at = fields[_SH_SIZE]
-                fields[_SH_SIZE] += len(_LINK) + 1
-                self._write(_LINK + b"\0")
+                fields[_SH_SIZE] += len(DEBUG_LINK) + 1
+                self._write(DEBUG_LINK + b"\0")
             if fields[_SH_TYPE] in {Sht.SYMTAB, Sht.DYNSYM}:
                 self._write_symbols(section, fields[_SH_OFFSET])
         if link is not None:

@@ -32,6 +32,7 @@ _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _RELR = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}
 """The first platform tags whose C libraries all support DT_RELR: glibc 2.36, musl 1.2.4."""
+_RELR_VERSION = "GLIBC_ABI_DT_RELR"
 _SHOWN = 4
 
 
@@ -229,12 +230,14 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports objects with DT_RELR in wheels whose tags allow a glibc before 2.36 or a musl before
-    1.2.4. For musllinux_1_2 it is a warning: libraries of the musllinux_1_2 image itself have
-    DT_RELR, and only Alpine 3.17 and older have such a musl.
+    1.2.4, and those that no newer glibc loads. For musllinux_1_2 it is a warning: libraries of the
+    musllinux_1_2 image itself have DT_RELR, and only Alpine 3.17 and older have such a musl.
 
     ## Why is this bad?
     glibc refuses the object with ``version `GLIBC_ABI_DT_RELR' not found``, if it requires that
-    version. Otherwise, and with musl, pointers are not relocated and the process crashes.
+    version. Otherwise, and with musl, pointers are not relocated and the process crashes. An object
+    that requires other versions and libc.so.6 but not that version is refused by glibc 2.36 and
+    newer, too: `DT_RELR without GLIBC_ABI_DT_RELR dependency`.
 
     ## Example
     A library linked with `-Wl,-z,pack-relative-relocs` in a `manylinux_2_17` wheel.
@@ -253,7 +256,14 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     mild = unaware == ["musllinux_1_2"]
     for member, elf in context.wheel.elfs.items():
         static = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None  # it relocates itself
-        if unaware and elf.relr and not static:
+        if _oldest(context, Libc.GLIBC) and _lacks_relr_version(elf):
+            yield Hit(
+                message="has packed relocations (DT_RELR) and does not need the version"
+                f" `{_RELR_VERSION}` of libc.so.6: glibc 2.36 and newer do not load it",
+                member=member,
+                hint="link it with `-Wl,-z,nopack-relative-relocs`, or with another linker",
+            )
+        elif unaware and elf.relr and not static:
             yield Hit(
                 message="has packed relocations (DT_RELR), which the C library of "
                 f"{' and '.join(unaware)} may not support",
@@ -261,6 +271,13 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
                 severity=Severity.WARNING if mild else None,
                 hint="link it with `-Wl,-z,nopack-relative-relocs`",
             )
+
+
+def _lacks_relr_version(elf: Elf) -> bool:
+    """Return whether glibc refuses the object (elf/dl-version.c, _dl_check_map_versions)."""
+    versions = (version for need in elf.verneed for version in need.versions)
+    needs_libc = any(name.startswith("libc.so.") for name in elf.needed)
+    return elf.relr and bool(elf.verneed) and needs_libc and _RELR_VERSION not in versions
 
 
 @rule("WF608", "isa-level", Severity.ERROR)

@@ -3,6 +3,7 @@
 import mmap
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 
 PIECE = 1 << 18
@@ -33,3 +34,15 @@ def pieces(view: memoryview) -> Iterator[bytes]:
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_DONTNEED)
         yield piece
+
+
+def first_difference(one: memoryview, other: memoryview) -> int | None:
+    """Return the offset of the first byte that differs, None if all are equal."""
+    done = 0
+    for first, second in zip_longest(pieces(one), pieces(other), fillvalue=b""):
+        if first != second:
+            pairs = enumerate(zip(first, second, strict=False))
+            equal = min(len(first), len(second))
+            return done + next((at for at, (a, b) in pairs if a != b), equal)
+        done += len(first)
+    return None
