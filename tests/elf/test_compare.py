@@ -409,8 +409,10 @@ def test_section_headers_may_lie_in_a_segment(tmp_path: Path) -> None:
 
 # --- Every field ----------------------------------------------------------------------------------
 
-EHDR = "ident:16 type:2 machine:2 version:4 entry:8 phoff:8 shoff:8 flags:4 ehsize:2 phentsize:2"
-EHDR += " phnum:2 shentsize:2 shnum:2 shstrndx:2"
+EHDR = (
+    "ident:16 type:2 machine:2 version:4 entry:8 phoff:8 shoff:8 flags:4 ehsize:2 phentsize:2"
+    " phnum:2 shentsize:2 shnum:2 shstrndx:2"
+)
 PHDR = "type:4 flags:4 offset:8 vaddr:8 paddr:8 filesz:8 memsz:8 align:8"
 SHDR = "name:4 type:4 flags:8 addr:8 offset:8 size:8 link:4 info:4 addralign:8 entsize:8"
 UNREAD = {
