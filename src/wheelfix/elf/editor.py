@@ -38,7 +38,7 @@ _STRING_TAGS = {
     Dt.AUXILIARY,
     Dt.FILTER,
 }
-_AMBIGUOUS = "names that were renamed cannot be told from names that were dropped and added"
+_AMBIGUOUS = "renamed entries cannot be distinguished from entries that were dropped and added"
 
 
 class Edited(NamedTuple):

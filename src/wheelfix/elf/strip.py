@@ -13,9 +13,9 @@ from zlib import crc32
 
 from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
 from wheelfix.elf.image import Image, Section
+from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.system.mapped_pieces import pieces
 
-_PAGE = 1 << 12
 _NOTE_UNIT = 16
 """A multiple of the alignment of notes."""
 _SYMBOLS = 1 << 16
@@ -70,7 +70,7 @@ def write_stripped(
     Raises `BadElfError` for broken headers.
     """
     image = Image.parse(view, name)
-    unit = max([_PAGE, *(segment.align for segment in image.segments)])
+    unit = max([SMALLEST_PAGE, *(segment.align for segment in image.segments)])
     loaded = [s for s in image.sections if s.flags & SHF_ALLOC and _is_filled(s)]
     ranges = [(s.offset, s.offset + s.filesz) for s in image.segments if s.filesz]
     ranges += [(s.offset, s.offset + s.size) for s in loaded]
@@ -224,7 +224,7 @@ class _Writer:
             elif section.flags & SHF_ALLOC and not has_new_name:
                 fields[_SH_TYPE], fields[_SH_OFFSET] = Sht.NOBITS, self._place(section.offset)
             else:
-                self._align(min(section.align, _PAGE))
+                self._align(min(section.align, SMALLEST_PAGE))
                 fields[_SH_OFFSET] = self.size
                 self._write(image.view[section.offset : section.offset + section.size])
             if has_new_name:
