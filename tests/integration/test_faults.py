@@ -846,10 +846,10 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     hanging, mark = hang(tmp_path, environ)
-    process = started(wheel, tmp_path / "out", hanging)
-    wait_for(mark, process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    # Its pipes are not read to their end: the child of auditwheel has them for its 99 seconds.
+    with started(wheel, tmp_path / "out", hanging) as process:
+        wait_for(mark, process)
+        process.send_signal(signal.SIGKILL)
     assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
     done = started(wheel, tmp_path / "out", environ)
     said = done.communicate(timeout=60)[1]

@@ -113,6 +113,8 @@ def test_random_options(
         options: list[str] = []
         for name in dice.sample(names, dice.choice((1, 1, 2))):
             given = dice.choice((*_TEXTS, *map(str, _NUMBERS))).replace("\0", "")
+            if (name, given) == ("site", "/"):
+                continue  # takes as long as this machine has files
             options += [f"--{name}={given}".encode("utf-8", "replace").decode()]
         command = dice.choice(("check", "check", "explain", "tree"))
         is_ours(capsys, command, *options, str(wheel))

@@ -56,7 +56,7 @@ def example_wheels(folder: Path) -> None:
     used = site / "nvidia/cufft/lib" / cufft.name
     used.parent.mkdir(parents=True)
     shutil.copy(cufft, used)
-    _wheel(dist / "auto", "gpu._fft", used, "fft", requires)
+    _wheel(folder / "linked", "gpu._fft", used, "fft", requires)
     _wheel(dist / "product", "core._core", foo, "foo")
     pinned = "Requires-Dist: core==1.0\n"
     _wheel(dist / "product", "plugin._core", foo, "foo", pinned)
@@ -75,7 +75,7 @@ def example_wheels(folder: Path) -> None:
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
     opener = 'import ctypes\n\nlibrary = ctypes.CDLL("libfoo.so.1")\n'
-    make_wheel(dist / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
+    make_wheel(folder / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
     _musl_wheel(folder)
     _environment(folder / ".venv", foo)
 
