@@ -49,7 +49,8 @@ def included_libraries(
 
 def _found(text: str, wheel: Wheel, definitions: Definitions, environ: Mapping[str, str]) -> Path:
     """Return the file of this machine for an item of `include`, without links."""
-    path = os.path.join(environ.get("PWD", ""), text) if "/" in text else text  # noqa: PTH118 - text
+    # Path would drop the `./` that makes a text a path.
+    path = os.path.join(environ.get("PWD", ""), text) if "/" in text else text  # noqa: PTH118
     for dependent in (*wheel.elfs.values(), *_python(wheel)):
         library = definitions.host(path, dependent)
         if library is not None and Path(library.path).is_file():

@@ -1,7 +1,7 @@
 """Whether code finds the libraries that it opens by name, and that the settings include."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from wheelfix.analysis.opened_libraries import (
     grafted_as,
@@ -136,20 +136,35 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
         if objects or shimmed or by_path or name in context.dependents:
             continue
         lost[name] = list(_why_lost(context, name))
-        yield Hit(
-            message=f"is included as `{name}`, "
-            + ("but no code of the wheel can find it" if lost[name] else "but no code names it"),
-            member=libraries[0],
-            entry=name,
-            notes=tuple(lost[name]),
-            hint=_BY_PATH.format(name)
-            if lost[name]
-            else "check the name: it must be the one that the code opens",
-            severity=None if lost[name] else Severity.WARNING,
-        )
+        yield _not_found(name, libraries[0], lost[name])
     yield from _unshimmed(context)
+    yield from _without_shim(context, lost)
+
+
+def _not_found(name: str, member: str, reasons: Sequence[str]) -> Hit:
+    """Return the hit for an included library; without `reasons`, no code names it."""
+    if not reasons:
+        return Hit(
+            message=f"is included as `{name}`, but no code names it",
+            member=member,
+            entry=name,
+            hint="check the name: it must be the one that the code opens",
+            severity=Severity.WARNING,
+        )
+    return Hit(
+        message=f"is included as `{name}`, but no code of the wheel can find it",
+        member=member,
+        entry=name,
+        notes=tuple(reasons),
+        hint=_BY_PATH.format(name),
+    )
+
+
+def _without_shim(context: Context, reported: Container[str]) -> Iterator[Hit]:
+    """Yield the Python sources that open libraries by name where no shim is possible."""
+    preloads = context.own_preloads
     for source, why in preloads.outside.items():
-        names = [name for name in preloads.needs[source] if name not in lost]
+        names = [name for name in preloads.needs[source] if name not in reported]
         if names and (sure := _is_sure(context, source, names)) is not None:
             yield Hit(
                 message=f"opens {join_some(names)} by name, and no shim can open the wheel's "

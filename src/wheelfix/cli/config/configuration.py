@@ -252,7 +252,8 @@ def _below_if_path(text: str, directory: Path) -> str:
 
 def _below_if_there(text: str, directory: Path) -> str:
     path = _below(text, directory)
-    return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110 - false for any other text
+    # Path.exists raises for a text that is too long for a path.
+    return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110
 
 
 _PATHS: Mapping[str, Callable[[str, Path], str]] = {
