@@ -34,7 +34,7 @@ def picture(output: str) -> str:
     height = 2 * MARGIN + LINE * len(lines)
     texts = "\n".join(
         f'  <text x="{MARGIN}" y="{MARGIN + FONT + LINE * number}" xml:space="preserve"'
-        f"{_emphasis(line)}>{_coloured(line)}</text>"
+        f"{_emphasis(line)}>{_colored(line)}</text>"
         for number, line in enumerate(lines)
         if line
     )
@@ -52,7 +52,7 @@ def _emphasis(line: str) -> str:
     return ' class="step"' if re.match(r"\$ |\d\. ", line) else ""
 
 
-def _coloured(line: str) -> str:
+def _colored(line: str) -> str:
     text = escape(line, quote=False)
     text = re.sub(r"\bFAILS\b", '<tspan class="fails">FAILS</tspan>', text)
     return re.sub(r"\bworks\b", '<tspan class="works">works</tspan>', text)

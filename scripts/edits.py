@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the oracles of the tests
+
 from edit_campaign.campaign import Campaign
 from edit_campaign.editors import Lief, Patchelf
 from edit_campaign.loading import Loader, Machine

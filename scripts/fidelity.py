@@ -5,7 +5,6 @@
     python scripts/fidelity.py x.whl y.whl             # only these
     python scripts/fidelity.py --bindings --cache DIR  # bindings of symbols as well
     python scripts/fidelity.py --python PATH --cache DIR
-    python scripts/fidelity.py --random 3000 [--libc glibc|musl] [--first SEED] [--from-disk]
 
 Each wheel is installed into a virtual environment. Then every ELF object is opened in a process
 of its own under LD_DEBUG, programs are only loaded and not run, and the model is asked the same.
@@ -14,33 +13,26 @@ the load fails, with the name in the loader's message. What an object's construc
 out. With `--bindings` all symbols are bound at load time, and compared are also the file that each
 versioned symbol was bound to, and the undefined symbols in the messages.
 
-`--random` compares random installations: see `scripts/random_installations/__init__.py`.
-Exit code 1 if anything differs.
+Exit code 1 if anything differs. Random installations are
+compared by `tests/oracles/installations`.
 """
 
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from random_installations.compare import compare_steps, outcome
-from random_installations.dice import random_case
-from random_installations.observe import observe
-from random_installations.predict import predict, read_from_disk
-from random_installations.programs import programs_for
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the oracles of the tests
+
 from real_wheels.listed import read_corpus
 from real_wheels.programs import fetch as fetch_wheel
 from real_wheels.programs import tools_python
 from wheel_loads.compare import compare
 from wheel_loads.model import Comparison
-from wheelfix.elf.model import Libc
 from wheelfix.errors import WheelfixError
 from wheelfix.host.pythons import interpreter
 
@@ -50,9 +42,6 @@ MAX_SHOWN = 20
 def main() -> int:
     """Compare, print a table and the differences, and return the exit code."""
     options = parse_arguments()
-    if options.random:
-        seeds = range(options.first, options.first + options.random)
-        return random_installations(Libc(options.libc), seeds, from_disk=options.from_disk)
     wheels = list(options.wheels)
     if options.fetch:
         fetch(options.cache)
@@ -99,19 +88,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--bindings", action="store_true", help="compare bindings of symbols as well"
     )
-    parser.add_argument("--random", type=int, metavar="N", help="compare N random installations")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
-    parser.add_argument(
-        "--libc",
-        choices=list(Libc),
-        default=Libc.GLIBC,
-        help="C library of the random installations",
-    )
-    parser.add_argument(
-        "--from-disk",
-        action="store_true",
-        help="read the files of the random installations, as for `--site`",
-    )
     parser.add_argument("--json", type=Path, help="also write all results to this file")
     options = parser.parse_args()
     if options.fetch and options.cache is None:
@@ -156,35 +132,6 @@ def explanation(each: Comparison) -> str:
     ):
         lines += [f"    bound: {who} {edge}" for edge in sorted(some, key=str)[:MAX_SHOWN]]
     return "\n".join(lines)
-
-
-def random_installations(libc: Libc, seeds: range, *, from_disk: bool) -> int:
-    """Compare random installations, and print the figures; return the exit code."""
-    began = time.monotonic()
-    counts = Counter[str]()
-    with tempfile.TemporaryDirectory(prefix="wheelfix-fidelity-") as folder:
-        programs = programs_for(libc, Path(folder))
-        if isinstance(programs, str):
-            print(programs, file=sys.stderr)
-            return 2
-        for seed in seeds:
-            root = Path(folder, "case")
-            root.mkdir()
-            case = random_case(seed, root, libc, programs)
-            if from_disk:
-                case = read_from_disk(case)
-            predicted = predict(case)
-            wrong = compare_steps(case, observe(case), predicted)
-            for line in wrong:
-                print(f"seed {seed}: {line}", flush=True)
-            counts["differences"] += bool(wrong)
-            for step in predicted:
-                counts[outcome(step)] += 1
-                counts["symbols bound"] += len(step.binding.bound) if step.binding else 0
-            shutil.rmtree(root)
-    said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    print(f"{libc}: {len(seeds)} installations: {said}, {time.monotonic() - began:.0f} s")
-    return int(counts["differences"] > 0)
 
 
 if __name__ == "__main__":

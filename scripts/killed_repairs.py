@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.build import make_wheel, shared_object
+from tests.support.waiting import processes_in, wait_until
 
 # ruff: noqa: S311 -- dice need no secrecy
 
@@ -95,7 +96,7 @@ def kill_all(cases: int, seed: int, folder: Path) -> str:
         swept += left
         if left > 3:  # the last one's, and those whose programs had not yet ended
             raise AssertionError(f"{left} folders are left: the next run does not sweep")
-    time.sleep(1)
+    wait_until(lambda: not processes_in(temporary))
     finished(started(wheel, out, environ))
     litter = [*temporary.iterdir(), *(path for path in out.iterdir() if path != made)]
     if litter or not whole(out, good):

@@ -4,10 +4,13 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.compiled import forget_unused
+from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
 
 
@@ -17,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Write tests/reports/golden anew, and compare nothing.",
     )
+    parser.addoption("--large", action="store_true", help="Also run the tests marked `large`.")
 
 
 def pytest_configure() -> None:
@@ -25,11 +29,16 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    console.INTERVAL = 3600.0  # on a machine under load, quick commands are slow
+    forget_unused()
+    import_module("auditwheel.wheel_abi")  # once for all processes that are forked for it
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail with the reason, before any fixture does, if no package index answers."""
+    """Skip what is large; fail with the reason, before any fixture does, if no index answers."""
+    if item.get_closest_marker("large") is not None and not item.config.getoption("--large"):
+        pytest.skip("large: --large runs it")
     if item.get_closest_marker("network") is not None and not _index_answers():
         pytest.fail("pip reaches no package index; deselect these tests with -m 'not network'")
 

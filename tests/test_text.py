@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.text import counted, in_units, join_some
+from wheelfix.text import count, first_of, in_units, join_some
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,11 @@ def test_some_names_are_listed_and_the_others_counted(
         (1, "library", "1 library"),
         (2, "library", "2 libraries"),
         (1234, "file", "1,234 files"),
+        (0.5, "second", "0.5 seconds"),
     ],
 )
-def test_a_count_has_its_plural(number: int, noun: str, words: str) -> None:
-    assert counted(number, noun) == words
+def test_a_count_has_its_plural(number: float, noun: str, words: str) -> None:
+    assert count(number, noun) == words
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,8 @@ def test_a_count_has_its_plural(number: int, noun: str, words: str) -> None:
 )
 def test_a_size_has_a_decimal_unit(size: float, words: str) -> None:
     assert in_units(size) == words
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert first_of(["a", "b"], 2, ": -v") == ["a", "b"]
+    assert first_of(["a", "b", "c", "d"], 2, ": -v") == ["a", "b", "and 2 more: -v"]

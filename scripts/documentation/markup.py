@@ -4,12 +4,14 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from textwrap import dedent
 from typing import NamedTuple
 
 from wheelfix.reports.printable import backtick_spans
 
-_MARKUP = str.maketrans({c: f"\\{c}" for c in "\\*_[]<>|$#"})
+_MARKUP = str.maketrans({c: f"\\{c}" for c in "\\*_[]#"} | {c: f"&#{ord(c)};" for c in "<>|$"})
+"""As Markdown's backslash escapes the first ones only, whoever renders it."""
 _WIDEST = 90
 """Characters of code that fit a page."""
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
@@ -33,8 +35,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Return a code span for the cell of a table."""
-    return f"`{text}`".replace("|", "\\|")
+    """Return a code span for the cell of a table, in which a pipe is an entity."""
+    return f"<code>{escape(text).replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 class Attribute(NamedTuple):

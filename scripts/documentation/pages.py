@@ -1,6 +1,7 @@
 """The pages of the documentation site: those of docs/, and a page for each rule and command.
 
-`python -m documentation.pages FOLDER` writes them.
+`python -m documentation.pages FOLDER` writes them. `python -m documentation.pages` without a folder
+writes the generated parts that pages of docs/ have as copies, for readers on a code host.
 """
 
 import re
@@ -14,12 +15,14 @@ from typing import Any
 import typer
 
 from documentation.markup import prose, with_linked_rules
-from documentation.parts import EVERY_RULE, PARTS, ROOT, SCHEMAS, schema_files
+from documentation.parts import COMMITTED, EVERY_RULE, PARTS, ROOT, SCHEMAS, schema_files
 from wheelfix.cli.app import COMMANDS, app
+from wheelfix.cli.examples import examples_of
+from wheelfix.cli.help import option_sections
 from wheelfix.reports.rule_docs import FAMILIES, rule_page, rule_path
 from wheelfix.rules.rule import AnyRule
 
-_MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- generated: ([\w-]+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _BRACKETS = re.compile(r"  \[([^\[\]]*)\]$")
 
 
@@ -43,7 +46,26 @@ def site_pages() -> Mapping[str, str]:
 
 def _filled(page: str) -> str:
     """Return a page with its generated parts. Raises `KeyError` for an unknown part."""
-    return _MARK.sub(lambda mark: PARTS[mark[1]](), page)
+    return _MARK.sub(lambda mark: PARTS[mark[1]](), page).replace(
+        "../../CHANGELOG.md", "changelog.md"
+    )
+
+
+def shown_on_code_host(page: str) -> Iterator[tuple[str, str]]:
+    """Yield the name of each generated part of a page, and what stands for it where no site is."""
+    return ((mark[1], mark[2]) for mark in _MARK.finditer(page))
+
+
+def with_committed_parts(page: str) -> str:
+    """Return a page of docs/ with the parts that it has as copies written anew."""
+    return _MARK.sub(
+        lambda mark: (
+            f"<!-- generated: {mark[1]} -->\n\n{PARTS[mark[1]]().strip()}\n\n<!-- end -->"
+            if mark[1] in COMMITTED
+            else mark[0]
+        ),
+        page,
+    )
 
 
 def _rule(rule: AnyRule) -> str:
@@ -76,30 +98,33 @@ def _command(name: str) -> str:
     lines = [f"# wheelfix {name}", "", paragraphs[0], "", "```text", usage, "```", ""]
     for paragraph in paragraphs[1:]:
         lines += [paragraph, ""]
-    for kind, title in (("argument", "Arguments"), ("option", "Options")):
-        chosen = [one for one in command.get_params(context) if one.param_type_name == kind]
-        if chosen:
-            lines += [f"## {title}", ""]
-            lines += [line for one in chosen for line in _option(one, context)]
+    if examples := examples_of(name):
+        shown = "\n".join(f"{command}  # {purpose}" for command, purpose in examples)
+        lines += ["## Examples", "", "```text", shown, "```", ""]
+    for title, rows in option_sections(command.get_params(context), context):
+        if rows:
+            lines += [f"## {title}", "", *(line for row in rows for line in _option(*row))]
     if command.epilog:
-        lines += ["## Examples", "", "```text", command.epilog.strip(), "```", ""]
+        lines += ["## Settings", "", prose(command.epilog), ""]
     return "\n".join(lines)
 
 
-def _option(parameter: Any, context: Any) -> Iterator[str]:  # noqa: ANN401 - click's own classes
-    """Yield the lines of a definition list: the flags, the help, environment and default."""
-    record = parameter.get_help_record(context)
-    if record is None:
-        return
-    flags, text = record
+def _option(flags: str, text: str) -> Iterator[str]:
+    """Yield the lines of a definition list: the flags, the help, and its default."""
     details = _BRACKETS.search(text)
+    facts = f" *({prose(details[1])})*" if details else ""
     yield f"`{flags}`"
-    yield f":   {prose(_BRACKETS.sub('', text))}{f' *({prose(details[1])})*' if details else ''}"
+    yield f":   {prose(_BRACKETS.sub('', text))}{facts}"
     yield ""
 
 
 def main() -> None:
-    """Write all pages into the folder that is named."""
+    """Write all pages into the folder that is named, or the copies in docs/."""
+    if len(sys.argv) < 2:
+        for file in (ROOT / "docs").rglob("*.md"):
+            page = file.read_text(encoding="utf-8")
+            file.write_text(with_committed_parts(page), encoding="utf-8")
+        return
     folder = Path(sys.argv[1])
     shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
     for path, text in site_pages().items():

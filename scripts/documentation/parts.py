@@ -1,6 +1,8 @@
 """The parts of pages that come from the program, by the name of their mark.
 
-`<!-- generated: targets -->` in a page of docs/ stands for the part `targets`.
+What stands between `<!-- generated: targets -->` and `<!-- end -->` in a page of docs/ is what
+readers see on a code host: a copy of the part `targets`, or where to look for it. The site has the
+part.
 """
 
 import inspect
@@ -17,19 +19,19 @@ import yaml
 import wheelfix
 from documentation.markup import attributes, code, prose, signature, table
 from wheelfix import api
-from wheelfix.analysis.providers import never_bundled, never_globs, presets
+from wheelfix.analysis.never_bundled import never_globs, reason_not_to_bundle
 from wheelfix.cli.app import COMMANDS
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
-from wheelfix.loader.target_machines import find, names
+from wheelfix.loader.targets import find, names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import FAMILIES, fix_safety, rule_path
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import SETTING_FIELDS, SettingField
-from wheelfix.text import counted
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import WheelName
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +49,7 @@ def rules() -> str:
             (
                 rule.code,
                 f"[{rule.name}](../{rule_path(rule.name)}.md)",
-                rule.severity.word,
+                rule.severity.label,
                 prose(rule.summary),
                 fix_safety(rule),
             )
@@ -271,16 +273,16 @@ def install_schemes() -> str:
 
 def providers() -> str:
     """Return the table of the well-known providers."""
+    tables = tomllib.loads(read_text("wheelfix.providers", "well-known.toml"))["provider"]
     rows = [
         (
-            code(name),
-            provider.source.removeprefix("as of "),
-            code(f"{provider.scheme}: {provider.directory}"),
-            ", ".join(code(library) for library in provider.libraries[:6])
-            + (f" and {more:,} more" if (more := len(provider.libraries) - 6) > 0 else ""),
+            code(known["name"]),
+            known["source"],
+            code(f"{known['scheme']}: {known['directory']}"),
+            ", ".join(code(library) for library in known["libraries"][:6])
+            + (f" and {more:,} more" if (more := len(known["libraries"]) - 6) > 0 else ""),
         )
-        for name, some in presets().items()
-        for provider in some
+        for known in tables
     ]
     return table(("name", "as of", "folder", "libraries"), rows)
 
@@ -289,7 +291,7 @@ def never_grafted() -> str:
     """Return the table of the libraries that are never grafted."""
     by_reason: dict[str, list[str]] = {}
     for glob in never_globs():
-        by_reason.setdefault(never_bundled(glob) or "", []).append(glob)
+        by_reason.setdefault(reason_not_to_bundle(glob) or "", []).append(glob)
     rows = [
         (", ".join(code(glob) for glob in globs), prose(reason))
         for reason, globs in by_reason.items()
@@ -342,16 +344,10 @@ def _action() -> dict[str, dict[str, dict[str, str]]]:
     return cast("dict[str, dict[str, dict[str, str]]]", yaml.safe_load(text))
 
 
-def rule_count() -> str:
-    """Return how many rules there are."""
-    return counted(len(EVERY_RULE), "rule")
-
-
 PARTS: Mapping[str, Callable[[], str]] = {
     part.__name__.replace("_", "-"): part
     for part in (
         rules,
-        rule_count,
         commands,
         settings,
         formats,
@@ -368,3 +364,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
         action_outputs,
     )
 }
+
+COMMITTED = frozenset(PARTS) - {"rules", "settings", "schemas", "python-api", "commands"}
+"""The parts that pages have as copies; the others are long, or link to pages of the site only."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
-from wheelfix.elf.model import Elf, with_needed_first, with_needed_renamed, without_needed
+from wheelfix.elf.model import Elf
+from wheelfix.elf.revision import Revision
 
 _PATHS = (
     "$ORIGIN",
@@ -30,59 +30,58 @@ def aliases(name: str) -> tuple[str, ...]:
     return (*prefixed, f"{name[:-2]}-0f1e2d.so.9", f"q{name[3:]}")
 
 
-def random_edit(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
-    """Return `elf` with one to five random changes; `extra` are libraries that can be added."""
+def random_edit(elf: Elf, extra: Sequence[str], dice: random.Random) -> Revision:
+    """Return one to five random changes of `elf`; `extra` are libraries that can be added."""
+    revision = Revision.of(elf)
     kinds = ("paths", "soname", "renamed", "added", "dropped")
     for kind in dice.choices(kinds, weights=(4, 3, 4, 3, 2), k=dice.randint(1, 5)):
         match kind:
             case "paths":
-                elf = _paths(elf, dice)
+                revision = _paths(revision, dice)
             case "soname":
-                elf = _soname(elf, dice)
+                revision = _soname(revision, dice)
             case "renamed":
-                elf = _renamed(elf, extra, dice)
+                revision = _renamed(revision, extra, dice)
             case "added":
-                elf = _added(elf, extra, dice)
+                revision = _added(revision, extra, dice)
             case _:
-                elf = _dropped(elf, dice)
-    return elf
+                revision = _dropped(revision, dice)
+    return revision
 
 
-def _paths(elf: Elf, dice: random.Random) -> Elf:
+def _paths(revision: Revision, dice: random.Random) -> Revision:
     if dice.random() < 0.8:
         path = dice.choice(_PATHS)
-        if dice.random() < 0.5:
-            return replace(elf, rpath=path, runpath=None)
-        return replace(elf, rpath=None, runpath=path)
-    return replace(elf, rpath=dice.choice(_PATHS), runpath=dice.choice(_PATHS))
+        return revision.set_paths(*((path, None) if dice.random() < 0.5 else (None, path)))
+    return revision.set_paths(dice.choice(_PATHS), dice.choice(_PATHS))
 
 
-def _soname(elf: Elf, dice: random.Random) -> Elf:
+def _soname(revision: Revision, dice: random.Random) -> Revision:
     names = ("x.so", "libshort.so.1", "libname-with-a-hash-0123abcd.so.1.2.3", None, "l" * 200)
-    return replace(elf, soname=dice.choice(names))
+    return revision.set_soname(dice.choice(names))
 
 
-def _renamed(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
-    found = [n for n in elf.needed if n in extra and elf.needed.count(n) == 1]
+def _renamed(revision: Revision, extra: Sequence[str], dice: random.Random) -> Revision:
+    needed = revision.after.needed
+    found = [n for n in needed if n in extra and needed.count(n) == 1]
     if not found:
-        return elf
+        return revision
     old = dice.choice(found)
     new = dice.choice(aliases(old))
-    return elf if new in elf.needed else with_needed_renamed(elf, old, new)
+    return revision if new in needed else revision.rename_needed(old, new)
 
 
-def _added(elf: Elf, extra: Sequence[str], dice: random.Random) -> Elf:
+def _added(revision: Revision, extra: Sequence[str], dice: random.Random) -> Revision:
     for _ in range(dice.randint(1, 3) if extra else 0):
         name = dice.choice(extra)
-        name = dice.choice((name, *aliases(name)))
-        if name not in elf.needed:
-            elf = with_needed_first(elf, name)
-    return elf
+        revision = revision.add_needed(dice.choice((name, *aliases(name))))
+    return revision
 
 
-def _dropped(elf: Elf, dice: random.Random) -> Elf:
+def _dropped(revision: Revision, dice: random.Random) -> Revision:
+    elf = revision.after
     used = {symbol.file for symbol in elf.undefined if not symbol.weak}
     if any(symbol.file is None and not symbol.weak for symbol in elf.undefined):
         used.update(elf.needed)
     free = [n for n in elf.needed if n in _SAFE and n not in used and elf.needed.count(n) == 1]
-    return without_needed(elf, {dice.choice(free)}) if free else elf
+    return revision.drop_needed(dice.choice(free)) if free else revision

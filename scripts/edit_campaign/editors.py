@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError
 from wheelfix.pipelines.patchelf import calls
 
@@ -47,10 +47,10 @@ class Patchelf:
     name: str
     program: str
 
-    def edit(self, path: Path, before: Elf, after: Elf) -> str | None:
+    def edit(self, path: Path, revision: Revision) -> str | None:
         """Edit the file; return what went wrong, None where patchelf has no such edit."""
         try:
-            words = [[self.program, *call, str(path)] for call in calls(before, after)]
+            words = [[self.program, *call, str(path)] for call in calls(revision)]
         except PlanConflictError:
             return None
         return _run(words)
@@ -63,16 +63,15 @@ class Lief:
     name: str
     python: str
 
-    def edit(self, path: Path, before: Elf, after: Elf) -> str | None:
+    def edit(self, path: Path, revision: Revision) -> str | None:
         """Edit the file; return what went wrong, None where LIEF has no such edit."""
-        added = after.needed[: max(len(after.needed) - len(before.needed), 0)]
-        pairs = list(zip(before.needed, after.needed[len(added) :], strict=False))
-        if after.soname is None and before.soname is not None:
+        before, after = revision.before, revision.after
+        if revision.dropped or (after.soname is None and before.soname is not None):
             return None
         work = {
             "path": str(path),
-            "renamed": [pair for pair in pairs if pair[0] != pair[1]],
-            "added": list(reversed(added)),
+            "renamed": list(revision.renamed.items()),
+            "added": list(reversed(revision.added)),
             "rpath": "keep" if before.rpath == after.rpath else after.rpath,
             "runpath": "keep" if before.runpath == after.runpath else after.runpath,
             "soname": "keep" if before.soname == after.soname else after.soname,

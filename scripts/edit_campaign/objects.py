@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from odd_objects.linked import VALUE, link_all
+from tests.oracles.odd_objects.linked import VALUE, link_all
 
 _LARGEST = 1 << 23
 """Bytes."""

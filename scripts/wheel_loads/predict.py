@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from oracle.binding import LoadBindings, ProcessBinder, Symbols
+from tests.oracles.binding import LoadBindings, ProcessBinder, Symbols
 from wheel_loads.model import LoadResult, identity, label
 from wheelfix.budget import Budget
 from wheelfix.loader.load_values import Environment, How, Load, Request, SearchOutcome

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from types import FrameType
 
 from wheelfix.system.signal_mask import SIGNALS
@@ -10,12 +11,15 @@ from wheelfix.system.signal_mask import SIGNALS
 
 def main() -> None:
     """Run the command line, and exit."""
+    if sys.implementation.name != "cpython":
+        sys.stderr.write(f"error: wheelfix needs CPython, not {sys.implementation.name}\n")
+        sys.exit(2)
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     # Values are trees, and hold no cycles: a quarter of the time of a wheel with 400 objects went
     # into looking for some.
-    gc.set_threshold(100_000)
+    gc.set_threshold(300_000)
     # Only now, so that an interrupt while modules are imported prints no traceback.
     from wheelfix.cli.app import main as run_command_line  # noqa: PLC0415
 

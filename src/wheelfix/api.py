@@ -9,15 +9,15 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
-from wheelfix.pipelines import check as checking
-from wheelfix.pipelines import repair as repairing
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.host.setting_paths import below
+from wheelfix.pipelines.check import check_set
+from wheelfix.pipelines.check_many import SettingsFor, check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.repair_many import repair_many
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import Rule, rule
+from wheelfix.rules.view import WheelView
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InExecutor, InProcess
 
@@ -37,7 +37,7 @@ __all__ = [  # noqa: RUF022 - functions, then results, then what rules are made 
     "WheelfixError",
     "rule",
     "Rule",
-    "Context",
+    "WheelView",
     "Hit",
     "Fix",
     "Safety",
@@ -47,12 +47,14 @@ DEFAULTS = Settings()
 
 
 def check(path: str | os.PathLike[str], settings: Settings = DEFAULTS) -> Report:
-    """Return what is wrong with the wheel at `path`; nothing is changed or run.
+    """Return what is wrong with the wheel at `path`; nothing is changed.
 
+    Nothing is run, unless `settings` ask for neighbors that pip must fetch (`deps`, `neighbors`).
     A failure to read the wheel is not raised, but in `Report.error`. Raises `RuleError` for a
     plug-in that cannot be loaded. `[tool.wheelfix]` is not read.
     """
-    return checking.check(Path(path), settings)
+    (report,) = check_each([path], settings)
+    return report
 
 
 def check_each(
@@ -69,8 +71,8 @@ def check_each(
     applied: only the command has processes of its own to kill.
     """
     workers = InProcess() if executor is None else InExecutor(executor)
-    wheels = [Path(path) for path in paths]
-    yield from checking.check_each(wheels, lambda _: settings, workers=workers)
+    tasks = check_tasks([Path(path) for path in paths], *_here(settings), os.environ)
+    yield from check_many(tasks, workers=workers)
 
 
 def check_all(
@@ -84,7 +86,7 @@ def check_all(
     `executor` is as in `check_each`.
     """
     reports = tuple(check_each(paths, settings, executor=executor))
-    return checking.check_set(reports, lambda _: settings)
+    return check_set(reports, lambda _: settings)
 
 
 def repair(
@@ -96,17 +98,12 @@ def repair(
 ) -> Outcome:
     """Write a wheel that works once installed to `settings.wheel_dir`.
 
-    Failures are not raised, but in `Outcome.error` and `Outcome.remaining`. `environ` is the
-    environment for auditwheel, with SOURCE_DATE_EPOCH; by default it is that of this process.
-    With `dry_run` nothing is written.
+    Failures are in `Outcome.error` and `Outcome.remaining`; raises `SettingsError` if `path` is not
+    a file. `environ` is the environment for auditwheel, with SOURCE_DATE_EPOCH; by default it is
+    that of this process. With `dry_run` nothing is written.
     """
-    where = _own_environment() if environ is None else environ
-    return repairing.repair(Path(path), settings, where, publish=not dry_run)
-
-
-def _own_environment() -> dict[str, str]:
-    """Return the environment of this process; its PWD may be that of the process before it."""
-    return {**os.environ, "PWD": str(Path.cwd())}
+    (outcome,) = repair_all([path], settings, environ=environ, dry_run=dry_run)
+    return outcome
 
 
 def repair_all(
@@ -116,17 +113,25 @@ def repair_all(
     environ: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> list[Outcome]:
-    """Write each wheel as `repair` does; those of one product share libraries.
+    """Write each wheel as `repair` does, `settings.jobs` wheels at a time.
 
-    Wheels that others require are repaired first, and `settings.jobs` wheels at a time.
+    Wheels that others require are repaired first, and are providers for them. Raises
+    `SettingsError`, before any is repaired, if a wheel is not a file, or if two have one name.
     """
-    where = _own_environment() if environ is None else environ
-    files = [Path(path) for path in paths]
-    with Auditwheel(where, min(settings.jobs, len(files))) as auditwheel:
+    settings_for, folder = _here(settings)
+    outcomes = repair_many(
+        [Path(path) for path in paths],
+        settings_for,
+        os.environ if environ is None else environ,
+        folder,
+        jobs=settings.jobs,
+        publish=not dry_run,
+    )
+    return list(outcomes)
 
-        def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
-            return repairing.repair_with(auditwheel, path, chosen, publish=publish)
 
-        return list(
-            repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)
-        )
+def _here(settings: Settings) -> tuple[SettingsFor, Path]:
+    """Return `settings` for every wheel, and the current directory, where their paths start."""
+    folder = Path.cwd()
+    located = below(folder, settings)
+    return lambda _: located, folder

@@ -11,6 +11,8 @@ _MEMORY = 192 << 20
 _MEMORY_PER_BYTE = 64
 _LARGEST = 1 << 30
 """Bytes of a file, above which the budget does not grow."""
+_STEPS_PER_GRAFT = 100_000
+"""The copy of a library takes more time than these steps: 130 of Samba's need 7 million more."""
 _STEPS_OF_FILES = 10_000_000
 """The graph of 27 installed distributions with 550 objects takes 330,000 steps, and 5 MB."""
 _MEMORY_OF_FILES = 384 << 20
@@ -54,6 +56,11 @@ class Budget:
         """Return the budget of files that are not of one wheel."""
         return cls("a set of files", _STEPS_OF_FILES, _MEMORY_OF_FILES)
 
+    def add_grafts(self, count: int) -> None:
+        """Add what `count` libraries may cause that are copied into the wheel."""
+        self.steps += count * _STEPS_PER_GRAFT
+        self.memory += count * _STEPS_PER_GRAFT * _MEMORY_PER_BYTE
+
     def share(self, steps: int) -> "Budget":
         """Return a budget of at most `steps`, which are spent from this one as well."""
         return Budget(self.name, min(steps, self.steps), self.memory, self)
@@ -66,11 +73,11 @@ class Budget:
         self.steps -= steps
         self.memory -= memory
         if self.steps < 0 or self.memory < 0:
-            spent = "time" if self.steps < 0 else "memory"
+            spent = "work" if self.steps < 0 else "memory"
             part = f"{what} of `{of}`" if of else what
             raise BudgetError(
-                f"{self.name} takes too much {spent} for its size: {part}",
-                hint="no build writes this; if yours does, please report the wheel",
+                f"{self.name} exceeds the {spent} limit for its size: {part}",
+                hint="no known build tool writes this; if yours does, please report the wheel",
             )
         if self._whole is not None:
             self._whole.spend(steps, what, of, memory=memory)

@@ -41,6 +41,10 @@ class NonPlatformWheelError(BadWheelError):
     """The wheel has no ELF object, or none for the architecture of its platform tag."""
 
 
+class LockError(WheelfixError):
+    """What a repair grafts differs from the lock."""
+
+
 class BadElfError(WheelfixError):
     """A file with ELF's magic number whose headers or tables are inconsistent."""
 
@@ -55,10 +59,6 @@ class RuleError(WheelfixError):
 
 class ToolError(WheelfixError):
     """patchelf or auditwheel is missing, too old, failed, or hung."""
-
-
-class ProviderNotRepairedError(WheelfixError):
-    """A wheel of the same run, from which this one takes libraries, was not repaired."""
 
 
 class PlanConflictError(WheelfixError):
@@ -76,26 +76,26 @@ class OutputError(WheelfixError):
 def unexpected_error(error: Exception) -> WheelfixError:
     """Return the error that reports what nothing else has handled: a limit of the system or a bug.
 
-    The operating system's own errors (disks, permissions, names, limits of `ulimit`) are no bugs.
+    The operating system's own errors (disks, permissions, names, limits of `ulimit`) are not bugs.
     That of a bug has the file and line where it arose.
     """
     if isinstance(error, OSError):
         where = f"`{error.filename}`: " if error.filename else ""
         hint = _HINTS.get(error.errno or 0)
-        found = WheelfixError(f"{where}{error.strerror or error}", hint=hint)
+        reported = WheelfixError(f"{where}{error.strerror or error}", hint=hint)
     elif isinstance(error, MemoryError) or str(error) == "can't start new thread":
-        found = WheelfixError(
+        reported = WheelfixError(
             "out of memory, or of threads", hint="raise the limit (`ulimit -v`, `ulimit -u`)"
         )
     else:
         note_place(error)
         place = next(iter(getattr(error, "__notes__", [])), "place unknown")
-        found = WheelfixError(
+        reported = WheelfixError(
             f"internal error: {type(error).__name__}: {error} ({place})",
             hint="this is a bug of wheelfix, please report this message with the wheel",
         )
-    found.__cause__ = error
-    return found
+    reported.__cause__ = error
+    return reported
 
 
 _HINTS = {

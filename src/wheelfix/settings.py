@@ -4,16 +4,14 @@ Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help te
 the fields of `Settings`.
 """
 
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
-
-from packaging.utils import canonicalize_name
 
 from wheelfix.wheel.model import Key, Wheel
 
@@ -61,17 +59,6 @@ class DataLibraries(StrEnum):
     """Move the file to platlib, into the package."""
 
 
-class ProviderBy(StrEnum):
-    """How an object finds a library that a provider ships."""
-
-    ENTRY = "entry"
-    """By a search path entry to the provider's folder, in each object."""
-    PRELOAD = "preload"
-    """By a module that opens it before the import, where possible; by an entry elsewhere."""
-    BOTH = "both"
-    """By an entry in each object, and by such a module where possible."""
-
-
 class SearchPathTag(StrEnum):
     """The dynamic tag of the search paths."""
 
@@ -84,11 +71,13 @@ class SearchPathTag(StrEnum):
 
 
 class Licenses(StrEnum):
-    """What a repair adds to the wheel on the licences of the libraries that it grafts."""
+    """What a repair adds to the wheel on the licenses of the libraries that it grafts."""
 
     OFF = "off"
     TEXTS = "texts"
-    """Their texts, each with a `License-File` line in METADATA."""
+    """Their texts, each once; METADATA stays as it is."""
+    METADATA = "metadata"
+    """Also a `License-File` line in METADATA for each text."""
     EXPRESSION = "expression"
     """Also their SPDX expressions, in the `License-Expression` of a wheel that has one."""
 
@@ -144,17 +133,6 @@ class Index(StrEnum):
     """What PyPI refuses is an error; what it writes an email about is a warning."""
 
 
-class Share(StrEnum):
-    """Which wheels of the same run share the libraries that both would graft."""
-
-    OFF = "off"
-    """None; no wheel of the run is a provider."""
-    PRODUCT = "product"
-    """Wheels that METADATA pins, or requires at the wheel's own version."""
-    REQUIRED = "required"
-    """All wheels that METADATA requires, and every provider given as a wheel."""
-
-
 class Group(StrEnum):
     """The options that a help text lists together, in the order of the lists."""
 
@@ -186,19 +164,45 @@ class FailOn(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
-    INFO = "info"
+    NOTE = "note"
     NEVER = "never"
     """Findings are reported; the exit code is 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """A library that the wheel must contain, and symbols that the library must define."""
+EXTENSION_MODULES, GRAFTED = "extension-modules", "grafted"
+"""The groups that the `objects` of a contract of symbols may name."""
 
-    library: str
-    """A glob for its file name or SONAME before the graft."""
-    symbols: tuple[str, ...] = ()
-    """Globs; at least one defined symbol must match each."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymbolContract:
+    """Which symbols some objects of the wheel may export and import, as globs.
+
+    A glob matches the name of a symbol as it is, or demangled.
+    """
+
+    objects: tuple[str, ...]
+    """Globs for the member, its file name or SONAME before the graft; or names of groups."""
+    exports: tuple[str, ...] | None = None
+    """Only these may be exported, besides the init functions of extension modules."""
+    never_exports: tuple[str, ...] = ()
+    must_export: tuple[str, ...] = ()
+    """Each object exports a symbol for each of these."""
+    imports_of: str = ""
+    """The distribution, or a glob for the SONAMEs, whose symbols the following concern; empty for
+    all."""
+    imports: tuple[str, ...] | None = None
+    """Only these may be imported."""
+    never_imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLists:
+    """Which files the wheel may and must have, as globs for the names of members."""
+
+    only: tuple[str, ...] = ()
+    """No others, besides the dist-info folder and grafted libraries; empty for any."""
+    must: tuple[str, ...] = ()
+    """A member matches each of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +214,7 @@ class Component:
     license: str = ""
     """An SPDX expression; empty if it is not stated."""
     license_files: tuple[str, ...] = ()
-    """Paths of its licence texts on this machine."""
+    """Paths of its license texts on this machine."""
     libraries: tuple[str, ...] = ()
     """Globs for the file names, before the graft, of the grafted libraries that are part of it."""
 
@@ -222,78 +226,45 @@ SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """A distribution installed beside the wheel, and one folder of libraries in it."""
+class ProviderSetting:
+    """A distribution installed beside the wheel whose libraries it uses, as the user names it."""
 
     requirement: str = ""
-    """The requirement that METADATA must have (PEP 508); empty for a directory."""
+    """The requirement that METADATA must have (PEP 508)."""
     libraries: tuple[str, ...] = ()
-    """Globs of the SONAMEs; empty until they have been looked up."""
+    """Globs of the SONAMEs; empty to look them up."""
     directory: str | None = None
-    """Relative to site-packages, or to the path `scheme` names; None if no entry can lead there."""
+    """Their folder, relative to site-packages or to the path that `scheme` names."""
     scheme: str = Key.PLATLIB
     """`platlib`, `purelib`, or `data` for a folder in `<prefix>`."""
     source: str = ""
-    """The wheel, distribution or directory given by the user."""
-    path: str = ""
-    """The wheel or directory to read; empty if the libraries are known by name only."""
-    version: str = ""
-    """The version of that wheel or directory."""
-    refused: tuple[str, ...] = ()
-    """Versions found that METADATA does not allow; they are not read."""
-    owner: bool = False
-    """Whether it is a wheel of the same run, found by the requirements of METADATA."""
-    shared: bool = False
-    """Whether libraries that both wheels would graft are grafted there only."""
-    grafted: tuple[tuple[str, str], ...] = ()
-    """The libraries it grafted in this run: DT_NEEDED name and grafted name."""
-    through: str = ""
-    """The distribution that METADATA requires, and that requires this one."""
-
-    @property
-    def name(self) -> str:
-        """The distribution's normalized name (PEP 503); empty for a directory."""
-        return name_of(self.requirement)
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return self.requirement or self.source
-
-    @property
-    def to_require(self) -> str:
-        """The requirement to add to METADATA.
-
-        Without a version specifier it gets `>=` the version that was read: only that version is
-        known to have the libraries.
-        """
-        bare = self.requirement.strip()
-        if self.version and self.name and canonicalize_name(bare) == self.name:
-            return f"{bare}>={self.version}"
-        return bare
-
-    def has(self, library: str) -> bool:
-        """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        return any(fnmatchcase(library, glob) for glob in self.libraries)
+    """A wheel, a distribution or a directory, in place of a table with the fields above."""
 
 
-def name_of(requirement: str) -> str:
-    """Return the normalized name that a requirement begins with (PEP 508, "Names")."""
-    match = _NAME.match(requirement.strip())
-    return canonicalize_name(match[0]) if match else ""
+class Paths(StrEnum):
+    """Which texts of a setting are paths."""
+
+    OUTPUT = "output"
+    """Its text, of a file or directory that wheelfix writes, and names as the user did."""
+    INPUT = "input"
+    """Each of its texts."""
+    WITH_SLASH = "with-slash"
+    """Each text with a slash; others are names."""
+    EXISTING = "existing"
+    """Each text for which there is a file or directory; others are names of distributions."""
+    LICENSE_FILES = "license-files"
+    """The `license-files` of each of its tables."""
 
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-
-
-SeverityLabel = Literal["info", "warning", "error"]
-_SETTING = "setting"
+SeverityLabel = Literal["note", "warning", "error"]
+OPTION = "option"
+"""The key of an option in the metadata of its field."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """The help, bounds and flag of one field of `Settings`."""
+class Option:
+    """The help, bounds and flag of a field that an option of the command line gives."""
 
     help: str
     _: KW_ONLY
@@ -301,39 +272,49 @@ class Setting:
     """The list of the help text that has the flag."""
     flag: str = ""
     """The long flag, if it is not derived from the field's name."""
-    off_flag: str = ""
-    """The flag that turns a boolean off, if it is not `--no-` and the field's name."""
     short: str = ""
     """The short flag, such as `-w`."""
     metavar: str | None = None
     """The placeholder of the flag's value in the help."""
+    variable: str = ""
+    """The environment variable; of a setting, auditwheel's for the same option."""
+    least: float | None = None
+    most: float | None = None
+    """The bounds of a number; None for no bound."""
+
+    def default(self, value: _T) -> _T:
+        """Declare a field with this option, and `value` as its default."""
+        return field(default_factory=lambda: value, metadata={OPTION: self})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(Option):
+    """An option of the command line that the other layers of the configuration have, too."""
+
+    off_flag: str = ""
+    """The flag that turns a boolean off, if it is not `--no-` and the field's name."""
     alone: str = ""
     """The value of the flag where none of its values follows."""
-    variable: str = ""
-    """auditwheel's environment variable for the same option."""
     commands: tuple[str, ...] = ("repair", "check")
     """The commands with this flag."""
-    least: int | None = None
-    most: int | None = None
-    """The bounds of a number; None for no bound."""
-    has_commas: bool = False
-    """Whether each value of the flag may be a comma-separated list."""
+    alias: str = ""
+    """Another long flag: auditwheel's for the same option."""
+    separator: str = ""
+    """What separates the values that one flag may give; empty if it gives one."""
     is_added: bool = False
     """Whether a layer adds its values to those of the layer below, instead of replacing them."""
     is_run_wide: bool = False
     """Whether it concerns the whole run, so that it cannot be overridden for some wheels."""
+    paths: Paths | None = None
+    """Which of its texts are paths; None if it has none."""
     example: str = ""
     """The value to show if the default is None."""
 
-    def default(self, value: _T) -> _T:
-        """Declare a field with this setting, and `value` as its default."""
-        return field(default_factory=lambda: value, metadata={_SETTING: self})
-
 
 _LIB_SDIR = ".libs"
-_REPAIR = ("repair",)
-_CHECK = ("check",)
-_DIFF = ("diff",)
+_OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "tree", "verify")
+_repair_setting = partial(Setting, commands=("repair",))
+_check_setting = partial(Setting, commands=("check",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,27 +330,25 @@ class Settings:
     ).default(None)
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
-    wheel_dir: Path = Setting(
+    wheel_dir: Path = _repair_setting(
         "Directory to write repaired wheels to.",
         group=Group.OUTPUT,
         short="-w",
         metavar="DIR",
-        commands=_REPAIR,
+        paths=Paths.OUTPUT,
     ).default(Path("wheelhouse"))
-    plat: str = Setting(
+    plat: str = _repair_setting(
         "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
         group=Group.GRAFT,
         metavar="TAG",
         variable="AUDITWHEEL_PLAT",
-        commands=_REPAIR,
     ).default("auto")
-    lib_sdir: Suffix = Setting(
+    lib_sdir: Suffix = _repair_setting(
         "Suffix of the directory for grafted libraries: `.libs` for `pkg.libs`, `/libs` for a "
         "subdirectory of `pkg`.",
         group=Group.GRAFT,
         short="-L",
         metavar="SUFFIX",
-        commands=_REPAIR,
     ).default(Suffix(_LIB_SDIR))
     exclude: tuple[str, ...] = Setting(
         "Do not graft libraries whose SONAME or path matches this glob, and do not report them as "
@@ -377,30 +356,27 @@ class Settings:
         group=Group.GRAFT,
         metavar="GLOB",
     ).default(())
-    only_plat: bool = Setting(
-        "Do not add a better platform tag than the one asked for.",
+    only_plat: bool = _repair_setting(
+        "Have no other platform tag than the one asked for: neither a better one, nor those that "
+        "the wheel has.",
         group=Group.GRAFT,
-        commands=_REPAIR,
     ).default(False)
-    update_tags: bool = Setting(
-        "Update the platform tags of the file name and of WHEEL.",
-        group=Group.GRAFT,
-        commands=_REPAIR,
+    update_tags: bool = _repair_setting(
+        "Update the platform tags of the file name and of WHEEL.", group=Group.GRAFT
     ).default(True)
-    strip: StripLevel = Setting(
+    strip: StripLevel = _repair_setting(
         "What to remove from the ELF objects: off, debug (debug sections) or all (also symbol "
         "tables). The flag alone means all, as for auditwheel.",
         group=Group.WRITING,
         metavar="[LEVEL]",
         alone=StripLevel.ALL,
-        commands=_REPAIR,
     ).default(StripLevel.OFF)
-    debug_symbols: str | None = Setting(
+    debug_symbols: str | None = _repair_setting(
         "Keep what `strip` removes in this directory, by build-id as gdb and debuginfod expect it.",
         group=Group.WRITING,
         metavar="DIR",
-        commands=_REPAIR,
         example="debug-symbols",
+        paths=Paths.OUTPUT,
     ).default(None)
     clear_execstack: tuple[str, ...] = Setting(
         "Clear the executable stack flag of objects whose SONAME or file name matches this glob, "
@@ -408,7 +384,7 @@ class Settings:
         group=Group.WRITING,
         metavar="GLOB",
     ).default(())
-    zip_level: int = Setting(
+    zip_level: int = _repair_setting(
         "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
         "Unchanged members are copied.",
         group=Group.WRITING,
@@ -418,101 +394,88 @@ class Settings:
         variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
         least=zlib.Z_DEFAULT_COMPRESSION,
         most=zlib.Z_BEST_COMPRESSION,
-        commands=_REPAIR,
     ).default(zlib.Z_DEFAULT_COMPRESSION)
-    zip_codec: ZipCodec = Setting(
+    zip_codec: ZipCodec = _repair_setting(
         "Library that compresses changed members: zlib, libdeflate (where it has wheels), or auto, "
         "the faster one that is installed.",
         group=Group.WRITING,
-        commands=_REPAIR,
     ).default(ZipCodec.AUTO)
-    normalize: bool = Setting(
+    normalize: bool = _repair_setting(
         "Compress all members anew, in a fixed order, with the same date and mode everywhere, so "
         "that builds with the same files give the same wheel.",
         group=Group.WRITING,
-        commands=_REPAIR,
     ).default(False)
-    ldpaths: str | None = Setting(
-        "Colon-separated directories to search for external libraries, instead of the system's.",
-        group=Group.GRAFT,
-        metavar="DIRS",
-        commands=_REPAIR,
-        example="/opt/lib:/usr/lib64",
-    ).default(None)
-    isa_ext_check: bool = Setting(
+    isa_ext_check: bool = _repair_setting(
         "Refuse objects that need more than the baseline instruction set.",
         group=Group.GRAFT,
         off_flag="--disable-isa-ext-check",
-        commands=_REPAIR,
     ).default(True)
-    allow_pure_python_wheel: bool = Setting(
+    allow_pure_python_wheel: bool = _repair_setting(
         "Accept pure Python wheels: without it, a wheel without ELF objects is an error.",
         group=Group.GRAFT,
-        commands=_REPAIR,
     ).default(False)
-    patcher: Patcher = Setting(
+    patcher: Patcher = _repair_setting(
         "What edits ELF objects that need more room than they have: auto (wheelfix itself, and "
         "patchelf for what it declines), patchelf, lief-patchelf, or none, which edits no object "
         "at all.",
         group=Group.WRITING,
         variable="AUDITWHEEL_PATCHER",
-        commands=_REPAIR,
     ).default(Patcher.AUTO)
 
     # --- which rules, and how far they may go ----------------------------------------------------
     select: tuple[str, ...] = Setting(
-        "Rules to run, by code, prefix or name; ALL includes those of plug-ins.",
+        "Rules to report, by code, prefix or name; ALL includes those of plug-ins.",
         group=Group.RULES,
         metavar="RULES",
-        has_commas=True,
+        separator=",",
     ).default(("ALL",))
     extend_select: tuple[str, ...] = Setting(
-        "Rules to run besides those.",
+        "Rules to report besides those.",
         group=Group.RULES,
         metavar="RULES",
-        has_commas=True,
+        separator=",",
         is_added=True,
     ).default(())
     ignore: Mapping[str, str] = Setting(
-        "Rules not to run, by code, prefix or name; in the file, a table may give each a reason.",
+        "Rules not to report, by code, prefix or name; in the file, a table may give reasons.",
         group=Group.RULES,
         metavar="RULES",
-        has_commas=True,
+        separator=",",
         is_added=True,
     ).default({})
     per_file_ignores: Mapping[str, tuple[str, ...]] = Setting(
-        "Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
+        "Rules not to report for members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
         group=Group.RULES,
         metavar="GLOB:RULES",
         is_added=True,
     ).default({})
     severity: Mapping[str, SeverityLabel] = Setting(
-        "Severity of a rule's findings: WF113=error, or warning, or info; repeatable.",
+        "Severity of a rule's findings: WF113=error, or warning, or note; repeatable.",
         group=Group.RULES,
         metavar="RULES=SEVERITY",
         is_added=True,
     ).default({})
-    unsafe_fixes: bool = Setting(
-        "Also apply fixes that may change which file is loaded.",
+    unfixable: Mapping[str, tuple[str, ...]] = Setting(
+        "Rules whose fixes a repair does not apply to members that match a glob: '*:WF111' or "
+        "'pkg/tests/*:ALL'; repeatable.",
         group=Group.RULES,
-        commands=_REPAIR,
+        metavar="GLOB:RULES",
+        is_added=True,
+    ).default({})
+    unsafe_fixes: bool = _repair_setting(
+        "Also apply fixes that may change which file is loaded.", group=Group.RULES
     ).default(False)
 
     # --- wheelfix's own policies -----------------------------------------------------------------
-    data_libraries: DataLibraries = Setting(
+    data_libraries: DataLibraries = _repair_setting(
         "How a file outside site-packages finds its libraries: colocate, search or move.",
         group=Group.LOADING,
-        commands=_REPAIR,
     ).default(DataLibraries.COLOCATE)
-    search_path_tag: SearchPathTag = Setting(
-        "The dynamic tag of search paths: auto, rpath or runpath.",
-        group=Group.LOADING,
-        commands=_REPAIR,
+    search_path_tag: SearchPathTag = _repair_setting(
+        "The dynamic tag of search paths: auto, rpath or runpath.", group=Group.LOADING
     ).default(SearchPathTag.AUTO)
-    sacrificial_entry: SacrificialEntry = Setting(
-        "A harmless first search path entry: off, keep or remove.",
-        group=Group.LOADING,
-        commands=_REPAIR,
+    sacrificial_entry: SacrificialEntry = _repair_setting(
+        "A harmless first search path entry: off, keep or remove.", group=Group.LOADING
     ).default(SacrificialEntry.OFF)
     keep_entries: tuple[str, ...] = Setting(
         "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
@@ -520,6 +483,20 @@ class Settings:
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
+    graft_drivers: bool = Setting(
+        "Graft the libraries of drivers and of the display, too, which the user's machine has.",
+        group=Group.GRAFT,
+    ).default(False)
+    grafts: tuple[str, ...] = Setting(
+        "Only libraries whose name matches this glob may be grafted; repeatable.",
+        group=Group.GRAFT,
+        flag="--graft",
+        metavar="GLOB",
+    ).default(("*",))
+    locked: bool = _repair_setting(
+        "Refuse grafts that differ from those in wheelfix.lock, which --write-lock writes.",
+        group=Group.GRAFT,
+    ).default(False)
     keep_names: tuple[str, ...] = Setting(
         "Do not rename grafted libraries whose SONAME or file name matches this glob; repeatable.",
         group=Group.GRAFT,
@@ -531,6 +508,7 @@ class Settings:
         "repeatable.",
         group=Group.GRAFT,
         metavar="LIBRARY",
+        paths=Paths.WITH_SLASH,
     ).default(())
     prune_needed: PruneNeeded = Setting(
         "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
@@ -546,11 +524,16 @@ class Settings:
         metavar="GLOB",
     ).default(())
     library_path: tuple[str, ...] = Setting(
-        "Directory or wheel to read libraries of other distributions from; repeatable.",
-        group=Group.PROVIDERS,
-        metavar="PATH",
+        "Directory in which libraries are looked for, to graft them or to read what they define, "
+        "before those of the system; of a wheel they are only read. Repeatable, or with colons.",
+        group=Group.GRAFT,
+        metavar="DIR",
+        paths=Paths.INPUT,
+        alias="--ldpaths",
+        commands=("repair", "check", "why"),
+        separator=":",
     ).default(())
-    provider: tuple[Provider, ...] = Setting(
+    provider: tuple[ProviderSetting, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
         "loaded from where it is installed; auto: the required distributions in which the linker "
         "found them; repeatable.",
@@ -558,107 +541,126 @@ class Settings:
         metavar="WHEEL|NAME|DIR|auto",
         is_added=True,
         commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
+        paths=Paths.EXISTING,
     ).default(())
-    share: Share = Setting(
-        "Graft a library only once for wheels of the run that require each other: off, "
-        "product (pinned, or of the same version) or required.",
+    site: str | None = Setting(
+        "Installed environment with what the wheel requires: a venv, a prefix, a site-packages "
+        "folder. Without a wheel, the environment itself is the subject (explain, tree).",
         group=Group.PROVIDERS,
-        commands=_REPAIR,
-    ).default(Share.PRODUCT)
-    provider_by: ProviderBy = Setting(
-        "How libraries of providers are found: by entry, preload or both.",
+        metavar="DIR",
+        commands=_OF_NEIGHBORS,
+        paths=Paths.INPUT,
+        example=".venv",
+    ).default(None)
+    neighbors: tuple[str, ...] = Setting(
+        "Wheel, directory or requirement that is installed beside the wheel; a requirement is "
+        "fetched, with what it requires; repeatable.",
         group=Group.PROVIDERS,
-        commands=_REPAIR,
-    ).default(ProviderBy.ENTRY)
-    add_requires: bool = Setting(
-        "Add missing Requires-Dist lines for providers to METADATA.",
+        flag="--with",
+        metavar="WHEEL|DIR|REQUIREMENT",
+        commands=_OF_NEIGHBORS,
+        paths=Paths.EXISTING,
+    ).default(())
+    deps: bool = Setting(
+        "Fetch what the wheel requires, as pip does, and judge the wheel beside it. The wheels are "
+        "kept in the cache of the user.",
         group=Group.PROVIDERS,
-        commands=_REPAIR,
+        commands=_OF_NEIGHBORS,
     ).default(False)
-    require: tuple[Requirement, ...] = Setting(
-        "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
-        group=Group.GRAFT,
-        metavar="LIBRARY[=SYMBOL,...]",
+    add_requires: bool = _repair_setting(
+        "Add missing Requires-Dist lines for providers to METADATA.", group=Group.PROVIDERS
+    ).default(False)
+    symbols: tuple[SymbolContract, ...] = Setting(
+        "Which symbols objects may export and import: objects, exports, never-exports, "
+        "must-export, imports-of, imports, never-imports.",
+        group=Group.RULES,
+        is_added=True,
+        commands=(),
     ).default(())
-    licenses: Licenses = Setting(
-        "What to add on the licences of grafted libraries: off, texts, or expression, which also "
-        "extends the License-Expression.",
+    licenses: Licenses = _repair_setting(
+        "What to add on the licenses of grafted libraries: off, texts, metadata (also their "
+        "License-File lines), or expression (which also extends the License-Expression).",
         group=Group.GRAFT,
-        commands=_REPAIR,
     ).default(Licenses.TEXTS)
     component: tuple[Component, ...] = Setting(
-        "Code in the wheel that no package database knows, for the licences and the SBOM: name, "
+        "Code in the wheel that no package database knows, for the licenses and the SBOM: name, "
         "version, license, license-files, libraries.",
         group=Group.GRAFT,
         is_added=True,
         commands=(),
+        paths=Paths.LICENSE_FILES,
     ).default(())
-    sbom_include: tuple[str, ...] = Setting(
+    sbom_include: tuple[str, ...] = _repair_setting(
         "Copy this SBOM, such as one of cargo's, into the wheel (PEP 770); repeatable.",
         group=Group.GRAFT,
         metavar="FILE",
-        commands=_REPAIR,
+        paths=Paths.INPUT,
     ).default(())
-    target: tuple[str, ...] = Setting(
+    target: tuple[str, ...] = _check_setting(
         "Machines that must load the wheel, such as "
         "debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable.",
         group=Group.MACHINES,
         metavar="MACHINES",
-        has_commas=True,
-        commands=_CHECK,
+        separator=",",
     ).default(())
     fail_on: FailOn = Setting(
-        "Lowest severity that makes a check fail: error, warning, info or never.",
+        "Lowest severity that makes a check fail: error, warning, note or never.",
         group=Group.FAILURE,
-        commands=(*_CHECK, *_DIFF),
+        commands=("check", "diff"),
         is_run_wide=True,
     ).default(FailOn.ERROR)
-    show: Show = Setting(
+    fail_on_unknown: bool = _check_setting(
+        "Fail if what the wheel requires may bring a library that it lacks: --deps looks.",
+        group=Group.FAILURE,
+    ).default(False)
+    show: Show = _check_setting(
         "Least severe findings to show: errors, warnings or notes (findings for information); "
         "notes of rules selected by code or name are always shown.",
         group=Group.OUTPUT,
-        commands=_CHECK,
         is_run_wide=True,
     ).default(Show.WARNINGS)
-    baseline: str | None = Setting(
+    baseline: str | None = _check_setting(
         "File with known findings, which do not count; --write-baseline makes it.",
         group=Group.FAILURE,
         metavar="FILE",
-        commands=_CHECK,
         is_run_wide=True,
         example="wheelfix-baseline.json",
+        paths=Paths.OUTPUT,
     ).default(None)
-    index: Index = Setting(
+    index: Index = _check_setting(
         "Package index that the wheel must satisfy: pypi or none. What it refuses is an error.",
         group=Group.FAILURE,
-        commands=_CHECK,
     ).default(Index.NONE)
-    max_size: Size = Setting(
-        "Maximum size of a wheel, such as 50MB or 48MiB.",
-        group=Group.SIZES,
-        metavar="SIZE",
-        commands=_CHECK,
+    files: FileLists = Setting(
+        "Files that the wheel may and must have: tables with the globs `only` and `must`.",
+        group=Group.RULES,
+        commands=(),
+    ).default(FileLists())
+    max_size: Size = _check_setting(
+        "Maximum size of a wheel, such as 50MB or 48MiB.", group=Group.SIZES, metavar="SIZE"
     ).default(NO_LIMIT)
-    max_file_size: Size = Setting(
+    max_file_size: Size = _check_setting(
         "Maximum uncompressed size of a file in a wheel, such as 20MB.",
         group=Group.SIZES,
         metavar="SIZE",
-        commands=_CHECK,
     ).default(NO_LIMIT)
     max_growth: int = Setting(
         "Maximum growth in percent over the wheel of the earlier release.",
         group=Group.SIZES,
         metavar="PERCENT",
         least=0,
-        commands=_DIFF,
+        commands=("diff",),
     ).default(10)
-    verify: bool = Setting(
+    trust_files: bool = _repair_setting(
+        "Correct a RECORD that disagrees with the files; without it, such a wheel is an error.",
+        group=Group.PROOF,
+    ).default(False)
+    verify: bool = _repair_setting(
         "Install the result, load everything in it, and write it only if all works.",
         group=Group.PROOF,
-        commands=_REPAIR,
     ).default(False)
-    verdict: bool = Setting(
-        "Revalidate the result with auditwheel.", group=Group.PROOF, commands=_REPAIR
+    verdict: bool = _repair_setting(
+        "Revalidate the result with auditwheel.", group=Group.PROOF
     ).default(True)
     jobs: int = Setting(
         "Number of wheels to process in parallel.",
@@ -669,12 +671,12 @@ class Settings:
         is_run_wide=True,
     ).default(1)
     timeout: int = Setting(
-        "Maximum seconds to check one wheel; 0 for no limit.",
+        "Maximum seconds for one wheel; 0 for no limit.",
         group=Group.RUN,
+        commands=("repair", "check", "diff", "show", "why", "explain", "tree"),
         metavar="SECONDS",
         least=0,
         most=10_000_000,
-        commands=_CHECK,
         is_run_wide=True,
     ).default(1800)
 
@@ -712,7 +714,7 @@ class SettingField(NamedTuple):
         flag = setting.flag or f"--{self.key}"
         if self.type is bool:
             flag += f"/{setting.off_flag or f'--no-{self.key}'}"
-        return (setting.short, flag) if setting.short else (flag,)
+        return tuple(filter(None, (setting.short, flag, setting.alias)))
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -728,7 +730,7 @@ class SettingField(NamedTuple):
 
 _DEFAULTS = Settings()
 SETTING_FIELDS = tuple(
-    SettingField(field.name, field.type, field.metadata[_SETTING]) for field in fields(Settings)
+    SettingField(field.name, field.type, field.metadata[OPTION]) for field in fields(Settings)
 )
 """The fields of `Settings`, in their order."""
 

@@ -1,22 +1,35 @@
 """Names, counts and sizes in words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+FEW = 3
+"""The number of items of a list that a message names before it counts the rest."""
 
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
     """List the first `most` different names: "`a`, `b` and 3 more"."""
+    return join_plain((f"`{name}`" for name in names), most)
+
+
+def join_plain(names: Iterable[str], most: int) -> str:
+    """List the first `most` different names: `a, b and 3 more`."""
     different = list(dict.fromkeys(names))
-    shown = ", ".join(f"`{name}`" for name in different[:most])
-    left = len(different) - most
+    shown, left = ", ".join(different[:most]), len(different) - most
     return f"{shown} and {left:,} more" if left > 0 else shown
 
 
-def counted(number: int, noun: str) -> str:
-    """Return `1 file`, `2 files`, `2 libraries`."""
+def first_of(items: Sequence[str], most: int, where: str = "") -> list[str]:
+    """Return the first `most` items, and one that counts the rest: `and 3 more`, with `where`."""
+    left = len(items) - most
+    return [*items[:most], *([f"and {left:,} more{where}"] if left > 0 else [])]
+
+
+def count(number: float, noun: str) -> str:
+    """Return `1 file`, `2 files`, `2 libraries`, `0.5 seconds`."""
     if number == 1:
         return f"1 {noun}"
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {plural}"
+    return f"{number:,} {plural}" if isinstance(number, int) else f"{number:g} {plural}"
 
 
 def in_units(size: float) -> str:

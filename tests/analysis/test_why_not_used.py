@@ -1,23 +1,18 @@
 """The reasons why a load does not use a certain file."""
 
-from tests.support.values import elf, wheel
-from wheelfix.analysis.installation import Installation, LoadOptions, find_subject, installation_of
+from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.why_not_used import why_not
+from wheelfix.analysis.world import find_subject
 from wheelfix.elf.model import Machine
-from wheelfix.loader.target_machines import find
 from wheelfix.wheel.model import Wheel
 
 SITE = "/env/lib/python3.11/site-packages"
 
 
-def install(subject: Wheel) -> Installation:
-    return installation_of(subject, LoadOptions(target=find("glibc:2.28", subject)))
-
-
 def reason(subject: Wheel, root: str, path: str) -> str:
-    installation = install(subject)
-    (start,), (wanted,) = find_subject(installation, root), find_subject(installation, path)
-    answer = why_not(installation, start, wanted)
+    world = world_on(subject)
+    (start,), (wanted,) = find_subject(world, root), find_subject(world, path)
+    answer = why_not(world, start, wanted)
     assert not answer.loaded
     return "\n".join(answer.reasons)
 
@@ -33,7 +28,7 @@ def test_a_file_can_be_shadowed() -> None:
     text = reason(subject, "p/a.so", "p/two/libz.so")
     assert "`p/one/libz.so` is found first (rpath $ORIGIN/one)" in text
     assert "it is shadowed: without the file before it, it would be loaded" in text
-    taken = why_not(install(subject), f"{SITE}/p/a.so", f"{SITE}/p/one/libz.so")
+    taken = why_not(world_on(subject), f"{SITE}/p/a.so", f"{SITE}/p/one/libz.so")
     assert taken.loaded
     assert "it is loaded" in taken.reasons[0]
 
@@ -46,6 +41,19 @@ def test_a_file_can_be_tried_and_rejected() -> None:
         }
     )
     assert "tried and rejected: wrong machine" in reason(subject, "p/a.so", "p/libz.so")
+
+
+def test_both_calling_conventions_are_named() -> None:
+    riscv = {"machine": Machine.RISCV, "flags": 5}
+    subject = wheel(
+        {
+            "p/a.so": elf("libz.so", rpath="$ORIGIN", **riscv),
+            "p/libz.so": elf(soname="libz.so", **{**riscv, "flags": 1}),
+        },
+        name="demo-1.0-cp311-cp311-linux_riscv64.whl",
+    )
+    said = "tried and rejected: other calling convention (lp64, not lp64d)"
+    assert said in reason(subject, "p/a.so", "p/libz.so")
 
 
 def test_a_file_can_be_never_requested() -> None:

@@ -18,9 +18,6 @@ from typer.core import TyperGroup
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import configuration_of
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
-from wheelfix.pipelines.repair import repair_with
-from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
@@ -30,15 +27,12 @@ from wheelfix.settings import (
     Index,
     Licenses,
     Patcher,
-    Provider,
-    ProviderBy,
+    ProviderSetting,
     PruneNeeded,
-    Requirement,
     SacrificialEntry,
     SearchPathTag,
     SettingField,
     Settings,
-    Share,
     Show,
     Size,
     StripLevel,
@@ -101,12 +95,11 @@ def output(kind: str) -> str:
 def crash_on(monkeypatch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> None:
     """Let the repair of wheels whose names start with `prefix` raise `error`, as a bug would."""
 
-    def crashing(auditwheel: Auditwheel, wheel: Path, *args: Any, **named: Any) -> Outcome:
-        if wheel.name.startswith(prefix):
+    def crashing(name: str, _platform: str) -> None:
+        if name.startswith(prefix):
             raise error
-        return repair_with(auditwheel, wheel, *args, **named)
 
-    monkeypatch.setattr("wheelfix.cli.commands.repair.repair_with", crashing)
+    monkeypatch.setattr("wheelfix.pipelines.repair.refuse_other_platform", crashing)
 
 
 @pytest.fixture
@@ -114,6 +107,42 @@ def crashing(wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> Wheels:
     """As `wheels`; a repair of the kind `crash` meets a bug."""
     crash_on(monkeypatch, "crash-", ZeroDivisionError("division by zero"))
     return wheels
+
+
+# --- Several wheels -------------------------------------------------------------------------------
+
+
+def test_a_directory_stands_for_its_wheels_and_the_run_ends_with_a_count(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheels("rejected", "failed", "a", "b", "unchanged")
+    assert run(["repair", "."]) == 2
+    totals = capsys.readouterr().err.splitlines()[-3:]
+    assert totals[0] == "5 wheels: 2 repaired, 1 unchanged, 1 rejected, 1 failed"
+    assert totals[1].startswith("  failed   failed-1.0-py3-none-linux_x86_64.whl: ")
+    assert totals[2].startswith("  rejected rejected-1.0-py3-none-linux_x86_64.whl: error[WF6")
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_provider_that_is_not_found_is_said_once(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    given = wheels("a", "b")
+    assert run([command, *given, "--provider", "nowhere"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.count("error: the provider `nowhere`") == 1
+    said = {
+        "check": "2 wheels not judged: `a-1.0",
+        "repair": "b-1.0-py3-none-linux_x86_64.whl: failed like a-1.0-py3-none-linux_x86_64.whl",
+    }
+    assert said[command] in shown.out + shown.err
+
+
+def test_a_run_over_one_wheel_has_no_count(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["repair", *wheels("a")]) == 0
+    assert "1 wheel" not in capsys.readouterr().err
 
 
 # --- Streams and exit codes -----------------------------------------------------------------------
@@ -128,7 +157,7 @@ def test_stdout_carries_the_paths_and_nothing_else(
     assert all(Path(line).is_file() for line in out.splitlines())
     assert "a-1.0-py3-none-linux_x86_64.whl: repaired" in err
     assert "left     1 note: -v" in err
-    assert "\x1b" not in err, "no colour and no progress line without a terminal"
+    assert "\x1b" not in err, "no color and no progress line without a terminal"
 
 
 @pytest.mark.parametrize("jobs", ["1", "4"])
@@ -151,7 +180,9 @@ def test_one_bad_wheel_does_not_stop_the_others(
     good = [kind for kind in kinds if kind in {"a", "unchanged"}]
     assert out.splitlines() == [output(kind) for kind in good], "in the order that was given"
     assert [
-        line.partition("-1.0-")[0] for line in err.splitlines() if ".whl: " in line[:80]
+        line.partition("-1.0-")[0]
+        for line in err.splitlines()
+        if ".whl: " in line[:80] and line[0] != " "
     ] == kinds
 
 
@@ -177,7 +208,7 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
     run(["repair", *crashing("crash")])
     short = capsys.readouterr().err
     assert (
-        "error: internal error: ZeroDivisionError: division by zero (cli/commands/repair.py, line "
+        "error: internal error: ZeroDivisionError: division by zero (pipelines/repair.py, line "
         in short
     )
     assert "Traceback" not in short
@@ -227,21 +258,21 @@ def test_verbose_stands_before_or_after_the_command(
     assert "unchanged-1.0-py3-none-any.whl: reading\n" in capsys.readouterr().err
 
 
-def test_colour_is_for_terminals_and_can_be_forced_or_forbidden(
+def test_color_is_for_terminals_and_can_be_forced_or_forbidden(
     wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coloured: dict[tuple[str, str], bool] = {}
+    colored: dict[tuple[str, str], bool] = {}
     for force, no in (("", ""), ("1", ""), ("1", "1"), ("", "1")):
         monkeypatch.setenv("FORCE_COLOR", force)
         monkeypatch.setenv("NO_COLOR", no)
         run(["repair", *wheels("unchanged")])
-        coloured[force, no] = "\x1b[" in capsys.readouterr().err
-    assert coloured == {("", ""): False, ("1", ""): True, ("1", "1"): False, ("", "1"): False}
+        colored[force, no] = "\x1b[" in capsys.readouterr().err
+    assert colored == {("", ""): False, ("1", ""): True, ("1", "1"): False, ("", "1"): False}
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("choice", ["always", "never", "auto"])
-def test_colour_can_be_chosen_on_the_command_line(
+def test_color_can_be_chosen_on_the_command_line(
     wheels: Wheels,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,11 +295,26 @@ def test_colour_can_be_chosen_on_the_command_line(
     [
         (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
         (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
-        (["repair"], "missing argument 'WHEEL...'", "`wheelfix repair --help` explains"),
+        (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
         (["check"], "no wheel is named", "name wheels, directories, or --from-file"),
         (["repair", "-z", "12", "x"], "-z/--zip-compression-level (or WHEELFIX_ZIP_LEVEL", ""),
-        (["check", "x.whl", "--target", "debain:12"], "`debain:12` is", "mean `debian:12`?"),
-        (["check", "x.whl", "--target", "page:3"], "`page:3` is no target", "page:64k"),
+        (["check", "x.whl", "--target", "debain:12"], "unknown target", "mean `debian:12`?"),
+        (
+            ["settings", "a.whl", "b.whl"],
+            "`settings` takes one wheel, the pattern gave 2: `a.whl`, `b.whl`",
+            "`wheelfix settings a.whl`",
+        ),
+        (
+            ["diff", "d/a.whl", "d/b.whl", "w/a.whl"],
+            "`diff` takes two wheels or directories, the pattern gave 3",
+            "`wheelfix diff d w`",
+        ),
+        (
+            ["why", "a.whl", "b.whl"],
+            "name the library after the wheels",
+            "wheelfix why b.whl libfoo",
+        ),
+        (["check", "x.whl", "--target", "page:3"], "invalid page size `page:3`", "page:64k"),
     ],
 )
 def test_a_usage_error_says_what_was_probably_meant(
@@ -321,7 +367,7 @@ def on_a_terminal(program: str, *arguments: str) -> str:
 
 
 def test_the_progress_of_a_large_wheel_is_in_bytes_and_erased(tmp_path: Path) -> None:
-    content = bytes(1 << 20) * 600
+    content = bytes(1 << 20) * 250
     wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo/zeros.bin": content})
     program = "import sys\nfrom wheelfix.cli.app import run\nrun(sys.argv[1:])\n"
     shown = on_a_terminal(program, "check", str(wheel)).split("\r\x1b[K")
@@ -356,7 +402,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     [
         (["dist/*.whl"], "no file matches `dist/*.whl`"),
         (["nothing.whl"], "`nothing.whl` cannot be read: No such file"),
-        (["."], "`.` is a directory"),
+        (["empty"], "there is no wheel in `empty`"),
         (["a.whl", "other/a.whl"], "2 of the wheels are called `a.whl`"),
         (["a.whl", "--patcher", "x"], "--patcher"),
         (["a.whl", "--select", "WF9999"], "no rule has the code, prefix or name `WF9999`"),
@@ -372,6 +418,7 @@ def test_wrong_usage_is_refused_before_anything_is_done(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     Path("other").mkdir()
+    Path("empty").mkdir()
     Path("a.whl").touch()
     Path("other/a.whl").touch()
     assert run(["repair", *arguments]) == 2
@@ -443,7 +490,8 @@ def settings_of(command: str, *arguments: str) -> Settings:
     assert parser is not None
     context = parser.make_context(command, [*arguments, "a.whl"])
     given = context.params
-    return configuration_of(cast("typer.Context", context), given, given["config"]).settings
+    found = configuration_of(cast("typer.Context", context), given, given["config"])
+    return replace(found, folder=None).settings
 
 
 @pytest.mark.usefixtures("here")
@@ -465,7 +513,6 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "zip_level": ("-z 3", 3),
     "zip_codec": ("--zip-codec zlib", ZipCodec.ZLIB),
     "normalize": ("--normalize", True),
-    "ldpaths": ("--ldpaths /x:/y", "/x:/y"),
     "isa_ext_check": ("--disable-isa-ext-check", False),
     "allow_pure_python_wheel": ("--allow-pure-python-wheel", True),
     "patcher": ("--patcher none", Patcher.NONE),
@@ -473,39 +520,42 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "extend_select": ("--extend-select WF8", ("WF8",)),
     "ignore": ("--ignore WF116,dead-entry", {"WF116": "", "dead-entry": ""}),
     "per_file_ignores": ("--per-file-ignores a/*:WF1,WF2", {"a/*": ("WF1", "WF2")}),
-    "severity": ("--severity WF113=error --severity WF1=info", {"WF113": "error", "WF1": "info"}),
+    "severity": ("--severity WF113=error --severity WF1=note", {"WF113": "error", "WF1": "note"}),
+    "unfixable": ("--unfixable *:WF111 --unfixable a/*:ALL", {"*": ("WF111",), "a/*": ("ALL",)}),
     "unsafe_fixes": ("--unsafe-fixes", True),
     "data_libraries": ("--data-libraries move", DataLibraries.MOVE),
     "search_path_tag": ("--search-path-tag runpath", SearchPathTag.RUNPATH),
     "sacrificial_entry": ("--sacrificial-entry remove", SacrificialEntry.REMOVE),
     "keep_entries": ("--keep-entry /opt/*", ("/opt/*",)),
+    "graft_drivers": ("--graft-drivers", True),
+    "grafts": ("--graft libx* --graft liby*", ("libx*", "liby*")),
+    "locked": ("--locked", True),
     "keep_names": ("--keep-name libx.so*", ("libx.so*",)),
     "include": ("--include libx.so.1 --include lib/liby.so", ("libx.so.1", "lib/liby.so")),
     "prune_needed": ("--prune-needed all", PruneNeeded.ALL),
     "keep_needed": ("--keep-needed libx*", ("libx*",)),
     "drop_needed": ("--drop-needed liby*", ("liby*",)),
-    "library_path": ("--library-path /opt/lib", ("/opt/lib",)),
+    "library_path": ("--library-path /opt/lib --ldpaths /x:/y", ("/opt/lib", "/x", "/y")),
     "provider": (
         "--provider torch --provider x.whl",
-        (Provider(source="torch"), Provider(source="x.whl")),
+        (ProviderSetting(source="torch"), ProviderSetting(source="x.whl")),
     ),
-    "share": ("--share required", Share.REQUIRED),
-    "provider_by": ("--provider-by both", ProviderBy.BOTH),
+    "site": ("--site .venv", ".venv"),
+    "neighbors": ("--with core.whl --with numpy>=2", ("core.whl", "numpy>=2")),
+    "deps": ("--deps", True),
     "add_requires": ("--add-requires", True),
-    "require": (
-        "--require libx.so=x_*,y_*",
-        (Requirement(library="libx.so", symbols=("x_*", "y_*")),),
-    ),
     "licenses": ("--licenses off", Licenses.OFF),
     "sbom_include": ("--sbom-include demo.cdx.json", ("demo.cdx.json",)),
     "target": ("--target debian:11,page:64k", ("debian:11", "page:64k")),
     "fail_on": ("--fail-on never", FailOn.NEVER),
+    "fail_on_unknown": ("--fail-on-unknown", True),
     "show": ("--show notes", Show.NOTES),
     "baseline": ("--baseline known.json", "known.json"),
     "index": ("--index pypi", Index.PYPI),
     "max_size": ("--max-size 50MB", Size(50_000_000)),
     "max_file_size": ("--max-file-size 20MiB", Size(20 << 20)),
     "max_growth": ("--max-growth 0", 0),
+    "trust_files": ("--trust-files", True),
     "verify": ("--verify", True),
     "verdict": ("--no-verdict", False),
     "jobs": ("-j 2", 2),
@@ -513,7 +563,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
 }
 
 
-WITHOUT_FLAG = ["required_version", "component"]
+WITHOUT_FLAG = ["required_version", "symbols", "component", "files"]
 """Settings that only a file can have a reason for."""
 WITH_FLAG = [field for field in SETTING_FIELDS if field.name not in WITHOUT_FLAG]
 
@@ -798,7 +848,7 @@ def test_check_reports_an_unreadable_wheel_and_checks_the_others(
     assert run(["check", "cut-1.0-py3-none-any.whl", "none.whl", str(bad)]) == 2
     out, err = capsys.readouterr()
     assert "record-mismatch" in out
-    assert "`none.whl` is not a file" in err
+    assert "`none.whl` cannot be read: No such file" in err
     assert "cut-1.0-py3-none-any.whl" in err
 
 

@@ -11,6 +11,7 @@ import wheelfix
 from tests.support.build import make_wheel
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
+from wheelfix.cli.config import toml_lines
 from wheelfix.cli.config.configuration import Layer, check_selectors, find_file, read_configuration
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.cli.config.values import settings_from
@@ -72,7 +73,11 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
         ({"plat": ""}, "file: `plat` is ``; it must be a string that is not empty", None),
         ({"plat": 1}, "file: `plat` is `1`; it must be a string that is not empty", None),
         ({"wheel-dir": {}}, "file: `wheel-dir` is a table; it must be a string", None),
-        ({"exclude": "a"}, "file: `exclude` is `a`; it must be a list of strings", None),
+        (
+            {"exclude": "a"},
+            "file: `exclude` is `a`; it must be a list of strings",
+            'exclude = ["a"]',
+        ),
         ({"exclude": ["a", 1]}, "file: `exclude`, item 2 is `1`; it must be a string", None),
         ({"select": [""]}, "file: `select`, item 1 is ``; it must be a string", None),
         ({"ignore": {"WF1": 1}}, "file: `ignore`: the reason for `WF1` is `1`", None),
@@ -81,12 +86,21 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
             "file: `data-libraries` is `collocate`; it must be one of `colocate`, `search`, `move`",
             "did you mean `colocate`?",
         ),
-        ({"severity": {"WF1": "bad"}}, "it must be `info`, `warning`, `error`", None),
-        ({"severity": ["WF1"]}, "file: `severity`: `WF1` has no `=` between two words", None),
+        ({"severity": {"WF1": "bad"}}, "it must be `note`, `warning`, `error`", None),
+        (
+            {"severity": ["WF1"]},
+            "file: `severity`: `WF1` has no `=` between two words",
+            'such as ["WF111=error"]',
+        ),
+        (
+            {"unfixable": "WF1"},
+            "`unfixable` is `WF1`; it must be a table, or a list of strings",
+            'such as ["*:WF201"]',
+        ),
         ({"per-file-ignores": {"a": "WF1", "": "WF2"}}, "it must be a string that is not", None),
         (
             {"fail-on": "eror"},
-            "it must be one of `error`, `warning`, `info`, `never`",
+            "it must be one of `error`, `warning`, `note`, `never`",
             "did you mean `error`?",
         ),
         ({"search-path-tag": 1}, "it must be one of `auto`, `rpath`, `runpath`", None),
@@ -224,6 +238,19 @@ def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     assert read_configuration(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
 
 
+def test_a_default_is_no_path_of_the_file_and_a_layer_moves_no_path_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'library-path = ["libs"]\n[[overrides]]\nselect = "demo-*"\nignore = ["WF601"]\n'
+    put(tmp_path / "place" / "wheelfix.toml", text)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    found = read_configuration(tmp_path / "sub", Path("../place/wheelfix.toml"))
+    settings = found.settings_for("demo-1-py3-none-any.whl")
+    assert settings.wheel_dir == Path("wheelhouse")
+    assert settings.library_path == (str(tmp_path / "sub/../place/libs"),)
+
+
 WITH_PATHS = [
     field
     for field in SETTING_FIELDS
@@ -257,7 +284,6 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         tmp_path / "wheelfix.toml",
         """
         library-path = ["libs"]
-        ldpaths = "a/lib:/opt/lib::b"
         provider = ["providers/x.whl", "folder", "torch", { requirement = "folder" }]
         sbom-include = ["demo.cdx.json"]
         component = [{ name = "zlib", license-files = ["LICENSE"] }]
@@ -271,13 +297,12 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         path.touch()
     (tmp_path / "sub").mkdir()
     here = read_configuration(tmp_path, None).settings
-    assert (here.library_path, here.ldpaths) == (("libs",), "a/lib:/opt/lib::b")
+    assert here.library_path == ("libs",)
     configuration = read_configuration(tmp_path / "sub", None)
     found = configuration.settings
     assert found.library_path == (str(tmp_path / "libs"),)
     assert configuration.settings_for("demo-1.whl").library_path == (str(tmp_path / "more"),)
-    assert found.ldpaths == f"{tmp_path}/a/lib:/opt/lib::{tmp_path}/b"
-    assert [provider.label for provider in found.provider] == [
+    assert [p.requirement or p.source for p in found.provider] == [
         str(tmp_path / "providers" / "x.whl"),
         str(tmp_path / "folder"),
         "torch",
@@ -299,16 +324,30 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (b"nothing = 1", "there is no setting `nothing`"),
         (b"[tool.wheelfix]\njobs = 2", "[tool.wheelfix] belongs into pyproject.toml"),
         (b"ignore = ['WF999']", "no rule has the code, prefix or name `WF999`"),
+        (b"[" + b"a." * 100_000 + b"a]", "is not TOML: it is nested too deeply"),
+        (b"#" * (1 << 20) + b"\n", "cannot read"),
+        (b"x = [\n" + b"1,\n" * 20_000 + b"]\n", ":1: there is no setting `x`"),
         (None, "cannot read"),
     ],
+    ids=lambda value: repr(value)[:40],
 )
-def test_unusable_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_unusable_files_are_refused(
+    tmp_path: Path, content: bytes | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toml_lines, "_PARSED", 100_000)
     path = tmp_path / "wheelfix.toml"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"wheelfix\.toml") as caught:
         read_configuration(tmp_path, path).check(RULES)
     assert message in caught.value.message
+
+
+def test_a_file_that_is_not_a_regular_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    os.mkfifo(path)  # a read would wait
+    with pytest.raises(SettingsError, match="not a regular file"):
+        read_configuration(Path(), path)
 
 
 @pytest.mark.parametrize("text", ["tool = 1 # wheelfix\n", "[tool]\nwheelfix = 1\n"])
@@ -381,7 +420,10 @@ def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) 
         ('ready = """\n\n"""\n', ":1: there is no setting `ready`"),
         ("jobs = 1\n[ignore]\nWF113 = 'x'\nWF999 = 'x'\n", ":4: no rule has the code"),
         ("ignore = [\n'WF113',\n'WF999']\n", ":1: no rule has the code"),
-        ("[[require]]\nlibrary='a'\n\n[[require]]\nlibary='b'\n", ":4: `require`, item 2: there"),
+        (
+            "[[symbols]]\nobjects=['a']\nexports=[]\n\n[[symbols]]\nobject=['b']\n",
+            ":5: `symbols`, item 2: there",
+        ),
         ("[[overrides]]\nselect='a'\nplat='b'\njobs=2\n", ":4: override 1: `jobs` concerns"),
         ("[[overrides]]\nselect='a'\n[[overrides]]\nplat='b'\n", ":3: override 2 has no"),
         ("[[overrides]]\nselect='a'\n\nplat=1\n", ":4: override 1: `plat` is `1`"),
@@ -391,12 +433,31 @@ def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) 
         ("jobs = 1\n\n# \udcff\n", ":3: the file is not TOML: 'utf-8'"),
         ("jobs = 1\n[tool.wheelfix]\n", ":2: [tool.wheelfix] belongs into"),
         ("jobs = 1\nrequired-version = 'new'\n", ":2: `required-version` is `new`; it must be"),
+        (f"required-version = '>={'9' * 5000}'\n", ":1: `required-version` is `>=9"),
+        (
+            "jobs = 1\n[[component]]\nname = 'a'\nlicense-files = ['/proc/self/environ']\n",
+            ":4: `license-files` has `/proc/self/environ`, which leads out of the folder",
+        ),
+        (
+            "jobs = 1\n[[component]]\nname = 'a'\nlicense-files = ['x', '../secret']\n",
+            ":4: `license-files` has `../secret`, which leads out of the folder",
+        ),
+        (
+            "[[overrides]]\nselect = '*'\ncomponent = [{name = 'a', license-files = ['outside']}]",
+            ":3: `license-files` has `outside`, which leads out of the folder",
+        ),
+        (
+            "[[component]]\nname = 'a'\nlicense-files = ['fifo']\n",
+            ":3: `license-files` has `fifo`, which is not a regular file",
+        ),
         ("coming = 1\nrequired-version = '>=99'\n", ":2: wheelfix 0"),
     ],
 )
 def test_an_error_names_the_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wheelfix.toml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    (tmp_path / "outside").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "fifo")
     with pytest.raises(SettingsError) as caught:
         read_configuration(tmp_path, None).check(RULES)
     assert message in caught.value.message

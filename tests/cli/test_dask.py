@@ -16,9 +16,11 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
+from tests.support.waiting import wait_until
 from wheelfix.cli import dask_workers
 from wheelfix.cli.app import run
-from wheelfix.cli.check_records import Record, Task, record_of
+from wheelfix.pipelines.check import CheckTask, check
+from wheelfix.pipelines.check_result import Report
 
 dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -29,14 +31,17 @@ WHEELS = 80
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The scheduler of a cluster with two worker processes."""
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as local:
+    """The scheduler of two worker processes, which gives up a task that has killed two."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
         yield local.scheduler_address
 
 
@@ -55,27 +60,49 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(
-    address: str, folder: Path
+    address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run([*STREAM, "dist", "-o", "here"]) == 2
     assert run([*STREAM, "dist", "-o", "there", "--dask", address]) == 2
     assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
-    written: list[int] = []
+    original, killed = check, folder / "killed"
+
+    def patient(task: CheckTask, *more: Any, **named: Any) -> Report:
+        while "-1.0-70-" in task.wheel.name and not killed.exists():
+            time.sleep(0.01)
+        return original(task, *more, **named)
 
     def kill_one() -> None:
         with distributed.Client(address, set_as_default=False) as client:
             victim = min(client.run(os.getpid).values())
-            while (count := _lines(folder / "again")) < 10:
-                time.sleep(0.001)
+            wait_until(lambda: _lines(folder / "again") >= 10)
             os.kill(victim, signal.SIGKILL)
-            written.append(count)
+        killed.touch()
 
+    monkeypatch.setattr("wheelfix.pipelines.check_many._check", patient)
     killer = Thread(target=kill_one)
     killer.start()
     assert run([*STREAM, "dist", "-o", "again", "--dask", address]) == 2
     killer.join()
-    assert written[0] < WHEELS, "it died in the middle"
-    assert (folder / "again").read_bytes() == (folder / "here").read_bytes()
+    records = [(folder / name).read_text().splitlines() for name in ("again", "here")]
+    assert [one for one in zip(*records, strict=True) if one[0] != one[1]] == []
+
+
+def test_a_worker_may_die_once_its_result_was_fetched(
+    address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler then reports the result as lost, and Dask's own executor fails."""
+    original = distributed.Future._result
+
+    async def lose(future: Any, *, raiseit: bool = True) -> Any:
+        result = await original(future, raiseit)
+        future._state.lose()
+        return result
+
+    assert run([*STREAM, "dist", "-o", "here"]) == 2
+    monkeypatch.setattr(distributed.Future, "_result", lose)
+    assert run([*STREAM, "dist", "-o", "there", "--dask", address]) == 2
+    assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
 
 
 def _lines(file: Path) -> int:
@@ -99,37 +126,29 @@ def test_other_reports_and_python_programs_use_the_cluster_too(
 
 
 def test_a_wheel_that_kills_its_worker_does_not_end_the_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask gives up a task after `allowed-failures`; the nanny starts the worker again."""
 
-    def deadly(task: Task) -> Record:
+    original = check
+
+    def deadly(task: CheckTask, *more: Any, **named: Any) -> Report:
         if "-1.0-7-" in task.wheel.name:
             os.kill(os.getpid(), signal.SIGKILL)
-        return record_of(task)
+        return original(task, *more, **named)
 
     assert run([*STREAM, "dist", "-o", "here"]) == 2
-    monkeypatch.setattr("wheelfix.cli.check_records.record_of", deadly)
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as local,
-    ):
-        options = ["--dask", local.scheduler_address]
-        assert run([*STREAM, "dist", "-o", "there", *options]) == 2
-        pairs = list(zip(_records(folder / "here"), _records(folder / "there"), strict=True))
-        lost = {there["name"]: there["error"] for here, there in pairs if here != there}
-        error = lost["demo-1.0-7-cp311-cp311-linux_x86_64.whl"]
-        assert "ended abruptly" in error["message"]
-        assert all(other == error | {"message": other["message"]} for other in lost.values())
-        monkeypatch.undo()
-        monkeypatch.chdir(folder)
-        assert run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
+    monkeypatch.setattr("wheelfix.pipelines.check_many._check", deadly)
+    options = ["--dask", address]
+    assert run([*STREAM, "dist", "-o", "there", *options]) == 2
+    pairs = list(zip(_records(folder / "here"), _records(folder / "there"), strict=True))
+    lost = {there["name"]: there["error"] for here, there in pairs if here != there}
+    error = lost["demo-1.0-7-cp311-cp311-linux_x86_64.whl"]
+    assert "ended abruptly" in error["message"]
+    assert all(other == error | {"message": other["message"]} for other in lost.values())
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
     assert sorted((folder / "there").read_bytes().splitlines()) == sorted(
         (folder / "here").read_bytes().splitlines()
     )

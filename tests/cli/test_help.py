@@ -1,5 +1,6 @@
 """Help texts: groups of options, width, examples that hold."""
 
+import re
 import subprocess
 import sys
 import venv
@@ -8,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.fork_server import warm_path
 from tests.support.installers import install
 from wheelfix.cli.app import COMMANDS, run
-from wheelfix.cli.examples import EXAMPLES, Example
+from wheelfix.cli.examples import Example, examples_of, most_used_options
 from wheelfix.settings import SETTING_FIELDS, Group
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 SCRIPTS = Path(sys.executable).parent
+
+EXAMPLES = {command: examples_of(command) for command in (*COMMANDS, "wheelfix")}
 
 
 def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -40,14 +44,21 @@ def test_each_option_is_in_a_group_and_each_line_fits(
     monkeypatch.setenv("COLUMNS", "80")
     text = help_of(name, capsys)
     titles = [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert set(titles) <= {"Arguments", "Examples", *Group}
+    assert set(titles) <= {"Arguments", "Most used", "Examples", *Group}
+    first = text.splitlines()[:50]
+    for flag in most_used_options(name):
+        assert any(re.match(rf"  (-\w, )?{flag}\b", line) for line in first), "the first screen"
     general = text.split("\nGeneral:\n")[1].split("\n\n")[0]
     options = {word for word in general.replace(",", " ").split() if word.startswith("--")}
     assert options <= {"--config", "--verbose", "--quiet", "--color", "--help"}
     assert max(map(len, text.splitlines())) <= 80
     for field in SETTING_FIELDS:
         if name in field.setting.commands:
-            assert f" {field.setting.flag or f'--{field.key}'} " in text.replace("\n", " \n")
+            flag = field.setting.flag or f"--{field.key}"
+            assert re.search(rf" {flag}[ ,\n]", text)
+            after = re.split(rf"\n  (?:-\w, )?{flag}[ ,\n]", text)[1]
+            row = re.split(r"\n  (?=-)|\n\n", after)[0]
+            assert "[default: " in " ".join(row.split()), flag
 
 
 # --- Examples -------------------------------------------------------------------------------------
@@ -55,7 +66,7 @@ def test_each_option_is_in_a_group_and_each_line_fits(
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project that the examples are about: `dist`, `wheelhouse` and `.venv`."""
+    """The project that the examples are about: `dist` with two wheels, `wheelhouse` and `.venv`."""
     folder = tmp_path_factory.mktemp("examples")
     foo = shared_object(
         folder / "host" / "libfoo.so.1", "int foo_value(void){return 1;}", soname="libfoo.so.1"
@@ -64,18 +75,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suffix = f"cpython-3{sys.version_info.minor}-x86_64-linux-gnu.so"
     members = {"demo/__init__.py": "", "demo/__main__.py": "import demo._core\n"}
     make_wheel(folder / "dist", tag=TAG, files={**members, f"demo/_core.{suffix}": core})
+    make_wheel(folder / "dist", "other", tag=TAG, files={f"other/_core.{suffix}": core})
     done = started("wheelfix repair dist/*.whl", folder)
     assert done.returncode == 0, done.stderr
     venv.create(folder / ".venv", symlinks=True)
     [site] = folder.glob(".venv/lib/python3.*/site-packages")
-    [wheel] = folder.glob("wheelhouse/*.whl")
+    [wheel] = folder.glob("wheelhouse/demo-*.whl")
     install(wheel, site)
     return folder
 
 
 def started(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {
-        "PATH": f"{SCRIPTS}:/usr/bin:/bin",
+        "PATH": warm_path(f"{SCRIPTS}:/usr/bin:/bin"),
         "HOME": str(folder),
         "LD_LIBRARY_PATH": str(folder / "host"),
     }
@@ -86,7 +98,6 @@ def started(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_each_command_has_three_examples_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(EXAMPLES) == {*COMMANDS, "wheelfix"}
     for name, examples in EXAMPLES.items():
         text = help_of(name, capsys) if name != "wheelfix" else ""
         assert len(examples) == 3
@@ -109,5 +120,5 @@ def test_each_example_holds(example: Example, project: Path) -> None:
     done = started(example.command, project)
     assert done.returncode == (1 if example.command in WITH_FINDINGS else 0), done
     assert "error: " not in done.stderr
-    written = [project / name for name in ("report.sarif", "tree.html")]
+    written = [project / name for name in ("report.sarif", "tree.html", "wheelfix.schema.json")]
     assert done.stdout or done.stderr or any(file.exists() for file in written)

@@ -5,7 +5,7 @@ import pytest
 from tests.support.providers import BLAS
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.settings import Provider, Settings
+from wheelfix.settings import ProviderSetting, Settings
 
 
 def test_a_table_is_complete_and_a_text_is_looked_up() -> None:
@@ -17,7 +17,7 @@ def test_a_table_is_complete_and_a_text_is_looked_up() -> None:
     below = settings_from({"provider": [table]}, Settings(), "file")
     assert below.provider == (BLAS,)
     above = settings_from({"provider": ["x.whl"]}, below, "flags")
-    assert above.provider == (BLAS, Provider(source="x.whl"))
+    assert above.provider == (BLAS, ProviderSetting(source="x.whl"))
 
 
 REFUSED: list[tuple[object, str]] = [

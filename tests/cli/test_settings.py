@@ -95,13 +95,21 @@ FORMS: list[dict[str, Any]] = [
     EVERYTHING,
     {"provider": ["torch", "providers/x.whl", {"requirement": "pyarrow"}, *EVERYTHING["provider"]]},
     {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "data"}]},
-    {"require": ["libx.so=x_*,y_*", {"library": "liby.so"}]},
+    {
+        "symbols": [
+            {"objects": ["a", "grafted"], "exports": [], "imports-of": "b", "imports": ["c"]}
+        ]
+    },
     {"component": [{"name": "zlib"}, {"name": "xz", "license-files": ["a", "b"]}]},
     {"component": [{"name": "a", "license": "MIT", "libraries": ["liba.so*"], "version": "1"}]},
-    {"ignore": ["WF113"], "severity": {"WF113": "info"}, "max-size": "1.5 MB", "lib-sdir": ""},
+    {"ignore": ["WF113"], "severity": {"WF113": "note"}, "max-size": "1.5 MB", "lib-sdir": ""},
     {"per-file-ignores": {ODD: "WF311,WF313", "b": ["WF1"]}},
     {"ignore": {"WF113": ODD}, "exclude": [ODD], "baseline": ODD, "wheel-dir": ODD},
-    {"provider": [ODD], "component": [{"name": ODD}], "require": [{"library": ODD}]},
+    {
+        "provider": [ODD],
+        "component": [{"name": ODD}],
+        "symbols": [{"objects": [ODD], "never-exports": [ODD]}],
+    },
 ]
 
 
@@ -147,7 +155,11 @@ TABLES: list[dict[str, Any]] = [
     {"overrides": [{"select": "*", "jobs": 2}]},
     {"overrides": {}},
     {"zip-level": 10},
-    {"require": [{"symbols": ["x"]}]},
+    {"symbols": [{"exports": ["x"]}]},
+    {"symbols": [{"objects": ["x"]}]},
+    {"symbols": [{"objects": ["x"], "exports": "x"}]},
+    {"symbols": [{"objects": ["x"], "exports": ["x"], "imports-of": "y"}]},
+    {"symbols": [{"objects": [], "exports": ["x"]}]},
     {"severity": {"WF1": "bad"}},
     {"provider": ["torch", {"requirement": "pyarrow"}]},
     {"provider": [{"requirement": ">=1"}]},

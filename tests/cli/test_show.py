@@ -49,6 +49,7 @@ def test_a_library_of_a_provider_does_not_change_the_tag(
     wheel = dependent_wheel(
         tmp_path,
         shared_object(tmp_path / "libpro.so.3", "int pro(void){return 1;}", soname="libpro.so.3"),
+        requires="",
     )
     assert "not found" in shown(capsys, wheel)["tag"]
     assert "not found" not in shown(capsys, wheel, "--provider", str(provider))["tag"]
@@ -62,6 +63,19 @@ def test_a_wheel_without_objects_has_no_tag_to_allow(
     assert lines["tag"] == "any; the wheel has no ELF objects"
     assert lines["objects"] == "none"
     assert "platform" not in lines
+
+
+def test_a_wheel_that_cannot_be_read_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        make_wheel(tmp_path, name, tag="py3-none-any", files={f"{name}.py": ""})
+    (tmp_path / "bad-1.0-py3-none-any.whl").write_bytes(b"PK")
+    assert run(["show", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    heads = [line for line in out.splitlines() if line and line[0] != " "]
+    assert heads == ["a-1.0-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
+    assert "bad-1.0-py3-none-any.whl" in err
 
 
 def test_a_file_that_is_missing_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,13 @@ def test_an_unknown_name_is_an_error_with_the_likely_one(
     assert "did you mean `libinner.so.2`" in capsys.readouterr().err
 
 
+def test_a_part_of_a_name_is_an_error_with_the_whole_name(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["why", str(wheel), "inne"]) == 2
+    assert "did you mean `libinner.so.2`" in capsys.readouterr().err
+
+
 def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,11 @@ def test_a_name_that_stands_for_millions_stays_mangled() -> None:
         assert demangle(symbol) == symbol
 
 
+@pytest.mark.parametrize("symbol", ["_ZNS" + "Z" * 5000 + "_E", "_Z1fIiEvT" + "9" * 5000 + "_"])
+def test_a_number_of_thousands_of_digits_refers_to_nothing(symbol: str) -> None:
+    assert demangle(symbol) in {symbol, "f<int>", "f"}
+
+
 @given(st.text(alphabet="_ZNTIVSKrRO0123456789aEC\n\u0663", min_size=1))
 @example("NE")
 def test_any_text_is_demangled_or_stays(symbol: str) -> None:

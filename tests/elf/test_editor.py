@@ -5,25 +5,27 @@
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.support import build
 from tests.support.build import executable, shared_object, stub_library_with_versions
+from tests.support.compiled import require_linking
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.dynamic_tables import Dynamic
-from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.editor import edit
+from wheelfix.elf.growth import NoRoomError
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf, PathTag, without_needed
+from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
-from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.pipelines.patchelf import find_patchelf, split
 from wheelfix.settings import Patcher, Settings
 from wheelfix.wheel.edits import (
     AddEntry,
@@ -79,21 +81,10 @@ TARGETS = [
 ]
 
 
-@cache
-def can_build(target: Target) -> bool:
-    command = [target.compiler, *target.flags, "-xc", "-", "-o", "/dev/null"]
-    try:
-        done = subprocess.run(command, input=b"int main(void){}", capture_output=True, check=False)
-    except FileNotFoundError:
-        return False
-    return done.returncode == 0
-
-
 @pytest.fixture(params=TARGETS, ids=lambda target: target.machine)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
     found: Target = request.param
-    if not can_build(found):
-        pytest.skip(f"no compiler for {found.machine}")
+    require_linking(found.compiler, *found.flags)
     monkeypatch.setattr(build, "GCC", found.compiler)
     return found
 
@@ -212,20 +203,29 @@ def says(elf: Elf) -> object:
     return elf.needed, versions, symbols, elf.soname, elf.verdef, elf.runpath
 
 
+def pruning(elf: Elf, names: Iterable[str]) -> Revision:
+    revision = Revision.of(elf)
+    for name in names:
+        revision = revision.drop_needed(name)
+    return revision
+
+
 def pruned(content: bytes, names: set[str]) -> bytes:
-    before = read_elf(content, "lib.so")
-    after = without_needed(before, names)
+    revision = pruning(read_elf(content, "lib.so"), names)
     data = bytearray(content)
-    assert in_place(data, before, after, "lib.so") == after
-    check(content, data, after)
+    assert in_place(data, revision) == revision.after
+    check(content, data, revision.after)
     return bytes(data)
 
 
-def in_place(data: bytearray, before: Elf, after: Elf, name: str) -> Elf:
-    """Edit `data` in place; return what it says then."""
-    now, patch, _ = edit_in_place(data, before, after, name)
+def in_place(data: bytearray, revision: Revision) -> Elf:
+    """Edit `data` in place if all fits; return what it says then."""
+    try:
+        patch = edit(data, revision, "lib.so", may_grow=False)
+    except NoRoomError:
+        return revision.before
     data[:] = patch.content(bytes(data))
-    return now
+    return revision.after
 
 
 def check(old: bytes, new: bytes | bytearray, predicted: Elf) -> None:
@@ -261,8 +261,8 @@ def editable(content: bytes) -> Iterator[tuple[int, int]]:
             if tag in dynamic.tags:
                 start = image.offset(dynamic.tags[tag], size, tag.name)
                 yield start, start + size
-        if image.section_headers:
-            yield image.section_headers, len(content)
+        if image.header.shoff:
+            yield image.header.shoff, len(content)
 
 
 @pytest.mark.parametrize("case", GRAPHS)
@@ -314,23 +314,8 @@ def test_what_is_in_use_is_never_pruned(tmp_path: Path) -> None:
     before = read_elf(content, "lib.so")
     data = bytearray(content)
     with pytest.raises(PlanConflictError, match=r"`lib\.so` needs `b1` with a version"):
-        in_place(data, before, without_needed(before, {"libb.so.1"}), "lib.so")
-    dangling = replace(before, needed=before.needed[1:])
-    with pytest.raises(PlanConflictError, match=r"`liba\.so\.1` cannot be dropped while versions"):
-        in_place(data, before, dangling, "lib.so")
+        in_place(data, pruning(before, ["libb.so.1"]))
     assert data == content
-
-
-def test_one_of_two_equal_entries_goes_without_its_versions(tmp_path: Path) -> None:
-    content = GRAPHS["no record"].link(tmp_path, "lib.so", as_needed=False).read_bytes()
-    content = content.replace(b"\0libb.so.1\0", b"\0liba.so.1\0")
-    before = read_elf(content, "lib.so")
-    assert before.needed == ("liba.so.1", "liba.so.1", "libc.so.1")
-    wanted = replace(before, needed=("liba.so.1", "libc.so.1"))
-    data = bytearray(content)
-    assert in_place(data, before, wanted, "lib.so") == wanted
-    check(content, data, wanted)
-    assert wanted.verneed
 
 
 # --- strings --------------------------------------------------------------------------------------
@@ -348,7 +333,7 @@ def edited(content: bytes, **changes: object) -> tuple[Elf, Elf, bytes]:
     before = read_elf(content, "lib.so")
     wanted = replace(before, **changes)  # type: ignore[arg-type] # of many types
     data = bytearray(content)
-    now = in_place(data, before, wanted, "lib.so")
+    now = in_place(data, Revision(before, wanted))
     check(content, data, now)
     return wanted, now, bytes(data)
 
@@ -389,19 +374,19 @@ def test_a_text_that_does_not_fit_is_left_alone(plain: bytes, case: str) -> None
     assert data == plain
 
 
-def test_a_change_that_fits_is_made_beside_one_that_does_not(plain: bytes) -> None:
-    wanted, now, _ = edited(plain, runpath="$ORIGIN", soname="libown-12345678.so.1")
-    assert now == replace(wanted, soname="libown.so.1")
+def test_a_change_that_fits_is_not_made_beside_one_that_does_not(plain: bytes) -> None:
+    _, _, data = edited(plain, runpath="$ORIGIN", soname="libown-12345678.so.1")
+    assert data == plain
 
 
 def test_a_new_path_takes_the_bytes_of_a_dropped_name(tmp_path: Path) -> None:
     graph = GRAPHS["first record"]
     content = graph.link(tmp_path, "lib.so", as_needed=False).read_bytes()
     _, bare, content = edited(content, runpath=None)
-    wanted = replace(without_needed(bare, graph.unused), rpath="$ORIGIN")
+    revision = pruning(bare, graph.unused).set_paths("$ORIGIN", None)
     data = bytearray(content)
-    assert in_place(data, bare, wanted, "lib.so") == wanted
-    check(content, data, wanted)
+    assert in_place(data, revision) == revision.after
+    check(content, data, revision.after)
     assert b"liba.so.1" not in data
     assert differences(content, content, bare, "lib.so") == ()
 
@@ -468,35 +453,45 @@ def test_the_head_that_another_name_uses_stays(tmp_path: Path) -> None:
 def test_a_renamed_library_takes_its_versions_along(plain: bytes) -> None:
     before = read_elf(plain, "lib.so")
     for new in ("libz.so.1", "a.so", "a.so.1"):
-        wanted = RenameNeeded(member="m", old="liba.so.1", new=new).on_elf(before)
+        revision = Revision.of(before).rename_needed("liba.so.1", new)
         data = bytearray(plain)
-        assert in_place(data, before, wanted, "lib.so") == wanted
-        check(plain, data, wanted)
+        assert in_place(data, revision) == revision.after
+        check(plain, data, revision.after)
         assert b"liba" not in bytes(data)[: data.find(b".symtab")]
-    hashed = RenameNeeded(member="m", old="liba.so.1", new="liba-0123abcd.so.1").on_elf(before)
     data = bytearray(plain)
-    assert in_place(data, before, hashed, "lib.so") == before
+    hashed = Revision.of(before).rename_needed("liba.so.1", "liba-0123abcd.so.1")
+    assert in_place(data, hashed) == before
     assert data == plain
 
 
-def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None:
+def test_libraries_are_dropped_and_renamed_at_once(tmp_path: Path) -> None:
     graph = GRAPHS["all but one"]
     path = graph.link(tmp_path, "lib.so", as_needed=False)
     content = path.read_bytes()
-    before = read_elf(content, "lib.so")
-    kept = without_needed(before, graph.unused)
-    wanted = RenameNeeded(member="m", old="libb.so.1", new="libb-0123abcd.so.1").on_elf(kept)
+    pruned = pruning(read_elf(content, "lib.so"), graph.unused)
+    longer = pruned.rename_needed("libb.so.1", "libb-0123abcd.so.1")
+    assert in_place(bytearray(content), longer) == pruned.before
+    first, rest = split(longer)
     data = bytearray(content)
-    now = in_place(data, before, wanted, "lib.so")
-    assert now == kept
-    check(content, data, kept)
+    assert in_place(data, first) == pruned.after
+    check(content, data, pruned.after)
     path.write_bytes(data)
-    find_patchelf().patch(path, now, wanted)
-    assert differences(content, path.read_bytes(), wanted, "lib.so") == ()
-    shorter = RenameNeeded(member="m", old="libb.so.1", new="libb-z.so").on_elf(kept)
+    find_patchelf().patch(path, rest)
+    assert differences(content, path.read_bytes(), longer.after, "lib.so") == ()
+    shorter = pruned.rename_needed("libb.so.1", "libb-z.so")
     data = bytearray(content)
-    assert in_place(data, before, shorter, "lib.so") == shorter
-    check(content, data, shorter)
+    assert in_place(data, shorter) == shorter.after
+    check(content, data, shorter.after)
+
+
+def test_libraries_swap_their_names(plain: bytes) -> None:
+    revision = Revision.of(read_elf(plain, "lib.so"))
+    for old, new in (("liba.so.1", "x"), ("libc.so.1", "liba.so.1"), ("x", "libc.so.1")):
+        revision = revision.rename_needed(old, new)
+    assert revision.after.needed == ("libc.so.1", "libb.so.1", "liba.so.1")
+    data = bytearray(plain)
+    assert in_place(data, revision) == revision.after
+    check(plain, data, revision.after)
 
 
 def test_an_object_without_section_headers_can_be_edited(tmp_path: Path) -> None:
@@ -506,15 +501,15 @@ def test_an_object_without_section_headers_can_be_edited(tmp_path: Path) -> None
     bare[0x28:0x30] = bytes(8)  # e_shoff
     bare[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx
     before = read_elf(bare, "lib.so")
-    wanted = replace(without_needed(before, graph.unused), runpath="$ORIGIN")
+    revision = pruning(before, graph.unused).set_paths(None, "$ORIGIN")
     data = bytearray(bare)
-    assert in_place(data, before, wanted, "lib.so") == wanted
-    check(bytes(bare), data, wanted)
+    assert in_place(data, revision) == revision.after
+    check(bytes(bare), data, revision.after)
     path.write_bytes(data)
     opener = executable(tmp_path / "opener", OPENER, flags=["-w", "-ldl"])
     assert opened(opener, path) < 255
     with pytest.raises(ToolError, match="no section headers"):
-        find_patchelf().patch(path, wanted, replace(wanted, runpath=LONG))
+        find_patchelf().patch(path, Revision.of(revision.after).set_paths(None, LONG))
 
 
 # --- any edit -------------------------------------------------------------------------------------
@@ -530,36 +525,34 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Graph, bytes
     return made
 
 
-def random_edit(elf: Elf, graph: Graph, dice: random.Random) -> Elf:
+def random_edit(elf: Elf, graph: Graph, dice: random.Random) -> Revision:
     unused = sorted(graph.unused & set(elf.needed))
-    elf = without_needed(elf, dice.sample(unused, dice.randint(0, len(unused))))
-    for name in elf.needed:
+    revision = pruning(elf, dice.sample(unused, dice.randint(0, len(unused))))
+    for name in revision.after.needed:
         if dice.random() < 0.3:
             new = dice.choice([name[3:], name + ".2", "q" + name[1:], "x-" + name[-4:]])
-            if new not in elf.needed:
-                elf = RenameNeeded(member="m", old=name, new=new).on_elf(elf)
+            if new not in revision.after.needed:
+                revision = revision.rename_needed(name, new)
     texts = ["$ORIGIN", "$ORIGIN/../lib", "/build/tree/lib", "lib", "", LONG, None]
     if dice.random() < 0.7:
-        elf = replace(elf, rpath=dice.choice(texts), runpath=dice.choice(texts))
+        revision = revision.set_paths(dice.choice(texts), dice.choice(texts))
     if dice.random() < 0.4:
-        soname = dice.choice(["libown.so.1", "own.so.1", "o.so", "libown-1234.so.1", None])
-        elf = replace(elf, soname=soname)
-    return elf
+        revision = revision.set_soname(
+            dice.choice(["libown.so.1", "own.so.1", "o.so", "libown-1234.so.1", None])
+        )
+    return revision
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_edit_returns_what_was_written(objects: list[tuple[Graph, bytes]], seed: int) -> None:
+def test_any_edit_is_made_or_nothing_is(objects: list[tuple[Graph, bytes]], seed: int) -> None:
     dice = random.Random(seed)
     for graph, original in objects:
         content, before = original, read_elf(original, "lib.so")
         for _ in range(2):
-            wanted = random_edit(before, graph, dice)
             data = bytearray(content)
-            now = in_place(data, before, wanted, "lib.so")
+            now = in_place(data, random_edit(before, graph, dice))
             check(content, data, now)
-            again = bytearray(data)
-            assert in_place(again, now, wanted, "lib.so") == now
-            assert again == data
+            assert now != before or data == content
             content, before = bytes(data), now
 
 
@@ -576,9 +569,9 @@ def test_a_damaged_object_is_refused_or_edited_without_a_crash(plain: bytes, see
             before = read_elf(content, "lib.so")
         except BadElfError:
             continue
-        wanted = random_edit(before, three(["a1"], ["b2", "c1"]), dice)
+        revision = random_edit(before, three(["a1"], ["b2", "c1"]), dice)
         try:
-            in_place(damaged, before, wanted, "lib.so")
+            in_place(damaged, revision)
         except WheelfixError:
             assert damaged == content
         else:
@@ -650,3 +643,20 @@ def test_patchelf_gets_what_is_declined_with_the_reason(plain: bytes, tmp_path: 
     done = applied(tmp_path, plain + b"appended, for example by zip", NEEDING_ROOM)
     (way,) = done.ways.values()
     assert way.startswith("patchelf, because bytes are appended to it")
+
+
+@pytest.mark.parametrize(
+    ("patcher", "hint"),
+    [(Patcher.AUTO, "build it again"), (Patcher.PATCHELF, "leave out `--patcher`")],
+)
+def test_patchelf_is_not_given_what_takes_too_much_memory(
+    plain: bytes,
+    tmp_path: Path,
+    patcher: Patcher,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(applying, "_LARGEST_FOR_PATCHELF", len(plain))
+    with pytest.raises(ToolError, match="patchelf would take") as caught:
+        applied(tmp_path, plain + b"appended, for example by zip", NEEDING_ROOM, patcher)
+    assert hint in (caught.value.hint or "")

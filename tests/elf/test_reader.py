@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import dataclasses
-import functools
 import gc
 import itertools
 import mmap
@@ -20,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
+from tests.support.compiled import require_linking
 from tests.support.exports import read_exports
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
@@ -133,8 +133,7 @@ def test_every_table_of_an_object_is_read(versioned: Path) -> None:
 def test_hash_styles_and_classes_agree_with_readelf(
     tmp_path: Path, style: str, bits: str, wanted: list[str]
 ) -> None:
-    if bits == "32" and not compiles_32_bit():
-        pytest.skip("the compiler makes no 32-bit objects")
+    require_linking("gcc", f"-m{bits}", "-shared", "-nostdlib")
     path = shared_object(
         tmp_path / "lib.so",
         "int g(void); int f(void) { return g(); }" if wanted else "int f(void) { return 1; }",
@@ -144,12 +143,6 @@ def test_hash_styles_and_classes_agree_with_readelf(
     )
     assert said(read(path)) == readelf(path)
     assert [u.name for u in read(path).undefined] == wanted
-
-
-@functools.cache
-def compiles_32_bit() -> bool:
-    command = ["gcc", "-m32", "-shared", "-nostdlib", "-xc", "-", "-o", "/dev/null"]
-    return subprocess.run(command, input=b"", capture_output=True, check=False).returncode == 0
 
 
 def test_an_object_that_defines_nothing_still_shows_what_it_wants(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.build import make_wheel
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, make_unpacked, unpack
-from wheelfix.host.installed_files import recorded
+from wheelfix.host.installed_files import recorded_files
 from wheelfix.host.pythons import interpreter
 from wheelfix.loader.install_schemes import scheme_names, schemes
 from wheelfix.wheel.model import WheelName
@@ -28,5 +28,5 @@ def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Pat
     place = make_unpacked(scheme, python, tmp_path, os.environ)
     unpack(wheel, None, place, scheme)
     (dist_info,) = tmp_path.rglob("*.dist-info")
-    listed = {os.path.relpath(path, dist_info.parent) for path in recorded(dist_info)}
+    listed = {os.path.relpath(path, dist_info.parent) for path in recorded_files(dist_info)}
     assert listed >= set(names)

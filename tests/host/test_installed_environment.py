@@ -14,14 +14,14 @@ import pytest
 
 from tests.support.build import executable, extension, shared_object
 from wheelfix.analysis.explain import Explanation, explain
-from wheelfix.analysis.installation import Installation, Provenance, find_subject
-from wheelfix.analysis.load_tree import how_found
+from wheelfix.analysis.load_tree import describe_search
+from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_environment import read_planted, read_site
 from wheelfix.host.reachable_files import read_process
 from wheelfix.loader.load_values import How
-from wheelfix.loader.target_machines import find
+from wheelfix.loader.targets import find
 
 _HOW = {
     "RPATH": How.RPATH,
@@ -92,7 +92,7 @@ def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
     return found
 
 
-def agrees(site: Path, module: str, **environment: str) -> tuple[Installation, Explanation]:
+def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
     """Explain `module`, and compare each file and its rule with the real loader."""
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
     world = read_site(site, library_path=path)
@@ -128,7 +128,7 @@ def vendored(site: Path, rpath: str) -> None:
 def test_an_inherited_rpath_is_what_the_loader_uses(site: Path) -> None:
     vendored(site, "$ORIGIN/nowhere:$ORIGIN/../demo.libs")
     world, found = agrees(site, "demo._core")
-    text = {step.request.name: how_found(world, step) for step in found.steps}
+    text = {step.request.name: describe_search(world, step) for step in found.steps}
     assert text["libouter.so.1"] == "rpath $ORIGIN/../demo.libs"
     assert text["libinner.so.1"] == "inherited from demo/_core.so: $ORIGIN/../demo.libs"
     assert found.ok
@@ -160,7 +160,7 @@ def test_the_cache_and_the_interpreters_own_libraries_are_seen(site: Path) -> No
     extension(site / "demo/_core.so", "_core", flags=["-Wl,--no-as-needed", "-lresolv", "-lm"])
     world, found = agrees(site, "demo._core")
     by_name = {step.request.name: step for step in found.steps}
-    assert how_found(world, by_name["libc.so.6"]).startswith("already loaded by ")
+    assert describe_search(world, by_name["libc.so.6"]).startswith("already loaded by ")
     assert by_name["libresolv.so.2"].origin is not None
     assert by_name["libresolv.so.2"].origin.provenance is Provenance.PLATFORM
     assert not found.problems
@@ -385,7 +385,7 @@ def test_the_graph_of_an_environment_has_all_its_objects(
     install_two(site)
     code, out = tree(capsys, "--site", site.parents[2], "--output-format", "json")
     assert code == 0
-    graph = json.loads(out)["graph"]
+    graph = json.loads(out)["graphs"][0]
     own = {node["id"]: node for node in graph["nodes"] if node["given_by"] == "wheel"}
     assert set(own) == {
         "demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1", "other/_two.so",
@@ -401,7 +401,7 @@ def test_the_graph_of_one_distribution_shows_its_providers(
     install_two(site)
     code, out = tree(capsys, "--site", site, "other", "--output-format", "json")
     assert code == 0
-    given = {node["id"]: node["given_by"] for node in json.loads(out)["graph"]["nodes"]}
+    given = {node["id"]: node["given_by"] for node in json.loads(out)["graphs"][0]["nodes"]}
     assert given["other/_two.so"] == "wheel"
     assert given["demo.libs/libinner.so.1"] == "other wheel"
     assert "demo/_core.so" not in given
@@ -414,7 +414,7 @@ def test_the_graph_of_one_distribution_shows_its_providers(
     ("arguments", "message"),
     [
         (("--target", "debian:12"), "name a wheel, or an environment"),
-        (("--site", ".", "--scheme", "venv"), "not for --site"),
+        (("--site", ".", "--scheme", "venv"), "is for wheels"),
         (("--site", "SITE", "none"), "no distribution `none` is installed"),
     ],
 )

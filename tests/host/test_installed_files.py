@@ -1,5 +1,6 @@
 """Installed files, found by RECORD and identified by inode."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_a_file_belongs_to_the_distribution_that_lists_it(site: Path) -> None:
     root = os.path.realpath(site.parents[1])
     shared, other = f"{root}/share/lib.so", f"{root}/share/other.so"
     assert distributions(site, {shared, other}) == {shared: "My_Demo 1.0"}
+
+
+@pytest.mark.parametrize("name", ['a "quoted", one.so', "é.so", "two\nlines.so"])
+def test_a_file_with_an_odd_name_belongs_to_its_distribution(site: Path, name: str) -> None:
+    with (site / "My_Demo-1.0.dist-info" / "RECORD").open("a", newline="") as record:
+        csv.writer(record).writerow((f"demo/{name}", "", ""))
+    path = os.path.realpath(site / "demo" / name)
+    assert distributions(site, {path}) == {path: "My_Demo 1.0"}
 
 
 def test_a_file_is_identified_by_its_inode(site: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from random_installations.cache import Entry, cache_bytes, named
+from tests.oracles.installations.cache import Entry, cache_bytes, named
 from tests.support.values import elf
 from wheelfix.elf.model import Machine
 from wheelfix.host import loader_config

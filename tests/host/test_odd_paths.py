@@ -15,12 +15,12 @@ from tests.support.loads import load
 from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
-from wheelfix.analysis.installation import find_subject
-from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
+from wheelfix.analysis.world import find_subject
 from wheelfix.host.installed_environment import read_planted, read_site
-from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.reachable_files import read_process
-from wheelfix.settings import Provider, Settings
+from wheelfix.settings import ProviderSetting
 from wheelfix.wheel.reader import open_wheel
 
 SPELLINGS = 60
@@ -41,15 +41,17 @@ def test_a_provider(tmp_path: Path, kind: str) -> None:
     library = tmp_path / "providers/2.0/libpro.so.3"
     path = {"wheel": wheel, "directory": library.parent}.get(kind, wheel.parent)
 
+    with open_wheel(wheel) as archive:
+        subject = archive.wheel
+
     def read(text: str) -> object:
-        given = Settings(provider=(Provider(source=text),))
-        found = with_providers(given, Path())
-        return replace(found, provider=tuple(replace(p, source="") for p in found.provider))
+        found = find_providers((ProviderSetting(source=text),), subject)
+        return tuple(replace(provider, setting=None) for provider in found)
 
     alike(path, tmp_path, read)
 
 
-@pytest.mark.parametrize("kind", ["library_path", "wheel", "ldpaths", "LD_LIBRARY_PATH", "rpath"])
+@pytest.mark.parametrize("kind", ["library_path", "wheel", "LD_LIBRARY_PATH", "rpath"])
 def test_a_library_path(tmp_path: Path, kind: str) -> None:
     library = shared_object(tmp_path / "some/libs/libone.so")
     dependent = shared_object(tmp_path / "dependent.so", "int g(void);", needed=[library])
@@ -61,18 +63,19 @@ def test_a_library_path(tmp_path: Path, kind: str) -> None:
         def read(text: str) -> object:
             if "$" in text and kind in {"LD_LIBRARY_PATH", "rpath"}:
                 return str(library)  # `$ORIGIN` has a meaning there
-            environ, settings, dependent = dict[str, str](), Settings(), elf
+            environ, library_path, dependent = dict[str, str](), "", elf
             match kind:
-                case "ldpaths":
-                    settings = Settings(ldpaths=text)
                 case "LD_LIBRARY_PATH":
-                    environ = {"LD_LIBRARY_PATH": text}
+                    environ = {"LD_LIBRARY_PATH": str(Path.cwd() / text)}
                 case "rpath":
                     dependent = replace(elf, rpath=str(Path.cwd() / text) + "//", runpath=None)
                 case _:
-                    settings = Settings(library_path=(text,))
-            host = HostLibraries if kind not in {"library_path", "wheel"} else GivenLibraries
-            known = host(archive=archive, settings=settings, environ=environ)
+                    library_path = text
+            given = GivenLibraries(
+                archive=archive, library_path=tuple(filter(None, [library_path]))
+            )
+            host = HostLibraries(archive=archive, library_path=(), environ=environ)
+            known = host if kind not in {"library_path", "wheel"} else given
             found = known.host("libone.so", dependent)
             return found and found.path
 

@@ -4,14 +4,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.build import make_wheel
+from tests.support.installers import install
 from wheelfix.errors import ToolError
-from wheelfix.host.os_packages import LicenceFile, Package, owners
+from wheelfix.host.os_packages import LicenseText, Package, owners
 
 DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 
@@ -42,10 +42,10 @@ def debian(tmp_path: Path) -> Path:
     return root
 
 
-def _licence(debian: Path, text: str) -> str | None:
+def _license(debian: Path, text: str) -> str | None:
     _write(debian / "usr/share/doc/plain/copyright", text)
     path = Path("/usr/share/plain.so")
-    return owners([path], {}, debian)[path].licence
+    return owners([path], {}, debian)[path].license
 
 
 def test_dpkg_names_package_version_architecture_and_distribution(debian: Path) -> None:
@@ -99,24 +99,24 @@ def test_the_owner_is_that_of_the_file_and_not_of_a_link_to_it(
         ("GPL-2+ with OpenSSL exception", "GPL-2+ with OpenSSL exception"),
     ],
 )
-def test_a_debian_licence_is_that_of_all_files_in_the_terms_of_spdx(
+def test_a_debian_license_is_that_of_all_files_in_the_terms_of_spdx(
     declared: str, expected: str, debian: Path
 ) -> None:
     head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
     text = f"{head}\nFiles: debian/*\nLicense: GPL-3+\n\nFiles: *\nLicense: {declared}\n"
-    assert _licence(debian, text) == expected
+    assert _license(debian, text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
     ["This package is GPL.\nFiles: *\nLicense: MIT\n", "Format: x\n\nFiles: src/*\nLicense: MIT\n"],
-    ids=["prose", "no licence for all"],
+    ids=["prose", "no license for all"],
 )
-def test_a_copyright_file_without_a_licence_gives_none(text: str, debian: Path) -> None:
-    assert _licence(debian, text) is None
+def test_a_copyright_file_without_a_license_gives_none(text: str, debian: Path) -> None:
+    assert _license(debian, text) is None
 
 
-def test_apk_names_package_version_architecture_and_licence(tmp_path: Path) -> None:
+def test_apk_names_package_version_architecture_and_license(tmp_path: Path) -> None:
     _write(tmp_path / "etc/os-release", "ID=alpine\nVERSION_ID=3.20.3\n")
     _write(
         tmp_path / "lib/apk/db/installed",
@@ -126,7 +126,7 @@ def test_apk_names_package_version_architecture_and_licence(tmp_path: Path) -> N
     path = Path("/usr/lib/libz.so.1")
     assert owners([path, Path("/usr/lib/other")], {}, tmp_path)[path] == Package(
         type="apk", name="zlib", version="1.3.1-r1", arch="x86_64",
-        distro="alpine", distro_version="3.20.3", licence="Zlib",
+        distro="alpine", distro_version="3.20.3", license="Zlib",
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
     ssl, jbig = Path("/lib64/libssl.so.1.1"), Path("/usr/lib64/libjbig.so.2.1")
     found = owners([ssl, jbig, Path("/opt/mine.so")], environ, tmp_path)
     assert found.keys() == {ssl, jbig}
-    assert found[jbig].licence == "GPLv2+"
+    assert found[jbig].license == "GPLv2+"
     assert found[jbig].purl == (
         "pkg:rpm/almalinux/jbig@2.1-14.el8?arch=x86_64&distro=almalinux-8.10"
     )
@@ -236,38 +236,38 @@ def test_a_real_rpm_names_the_package_and_its_texts(
         marked: Package(
             "rpm", "libmarked", "1.2-3.el9", "x86_64", "rhel", "9", "2", "MIT",
             (
-                LicenceFile("marked/COPYING.LIB", root / "usr/share/licenses/marked/COPYING.LIB"),
-                LicenceFile("libmarked/terms.txt", root / "usr/share/marked/terms.txt"),
+                LicenseText("marked/COPYING.LIB", root / "usr/share/licenses/marked/COPYING.LIB"),
+                LicenseText("libmarked/terms.txt", root / "usr/share/marked/terms.txt"),
             ),
         ),
         older: Package(
             "rpm", "libolder", "1.2-3.el9", "x86_64", "rhel", "9", "2", "LGPL-2.1-or-later",
-            (LicenceFile("libolder/COPYING", root / "usr/share/doc/libolder-1.2/COPYING"),),
+            (LicenseText("libolder/COPYING", root / "usr/share/doc/libolder-1.2/COPYING"),),
         ),
     }  # fmt: skip
 
 
-def test_rpm_packages_of_one_source_share_their_licence_texts(
+def test_rpm_packages_of_one_source_share_their_license_texts(
     of_rpm: tuple[Path, dict[str, str]],
 ) -> None:
     """AlmaLinux: libgfortran has none of its own, libgcc has those of GCC."""
     root, environ = of_rpm
     path = Path("/usr/lib64/libowed.so.1")
-    texts = owners([path], environ, root)[path].licence_files
+    texts = owners([path], environ, root)[path].license_files
     assert {text.name for text in texts} == {
         "marked/COPYING.LIB", "libmarked/terms.txt", "libolder/COPYING",
     }  # fmt: skip
 
 
-def test_an_image_without_documents_keeps_the_licences_of_rpm(
+def test_an_image_without_documents_keeps_the_licenses_of_rpm(
     of_rpm: tuple[Path, dict[str, str]],
 ) -> None:
     root, environ = of_rpm
     shutil.rmtree(root / "usr/share/doc")
     marked, older = Path("/usr/lib64/libmarked.so"), Path("/usr/lib64/libolder.so")
     found = owners([marked, older], environ, root)
-    assert found[older].licence_files == found[marked].licence_files
-    assert len(found[marked].licence_files) == 2
+    assert found[older].license_files == found[marked].license_files
+    assert len(found[marked].license_files) == 2
 
 
 def test_a_program_called_rpm_without_a_database_is_not_asked(tmp_path: Path) -> None:
@@ -296,9 +296,9 @@ def test_the_copyright_file_of_debian_may_be_that_of_another_package(debian: Pat
     _write(debian / "usr/share/common-licenses/GPL-3", "GPL")
     (debian / "usr/share/common-licenses/GPL").symlink_to("GPL-3")
     path = Path("/usr/share/plain.so")
-    assert owners([path], {}, debian)[path].licence_files == (
-        LicenceFile("base/copyright", debian / "usr/share/doc/base/copyright"),
-        LicenceFile("common-licenses/GPL-3", debian / "usr/share/common-licenses/GPL-3"),
+    assert owners([path], {}, debian)[path].license_files == (
+        LicenseText("base/copyright", debian / "usr/share/doc/base/copyright"),
+        LicenseText("common-licenses/GPL-3", debian / "usr/share/common-licenses/GPL-3"),
     )
 
 
@@ -359,14 +359,14 @@ def test_the_database_that_apk_3_writes_leads_to_the_texts_of_the_origin(
     path = Path("/", library)
     package = owners([path], {"PATH": ""}, tmp_path)[path]
     assert (package.name, package.version, package.arch) == ("libowed", "1.2-r3", "x86_64")
-    assert package.licence == "LGPL-2.1-or-later"
-    assert package.licence_files == (LicenceFile("owed/COPYING", text),)
+    assert package.license == "LGPL-2.1-or-later"
+    assert package.license_files == (LicenseText("owed/COPYING", text),)
 
 
 def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
-    """Its path is in a prefix, and the licences are in the folder of the extracted package."""
+    """Its path is in a prefix, and the licenses are in the folder of the extracted package."""
     prefix, extracted = tmp_path / "env", tmp_path / "pkgs/zlib-1.3.1-h4ab18f5_1"
-    _write(extracted / "info/licenses/license.txt", "zlib licence")
+    _write(extracted / "info/licenses/license.txt", "zlib license")
     _write(prefix / "lib/libz.so.1.3.1", "")
     (prefix / "lib/libz.so.1").symlink_to("libz.so.1.3.1")
     record = {
@@ -378,13 +378,13 @@ def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
     path = prefix / "lib/libz.so.1"
     package = owners([path], {"PATH": ""}, tmp_path)[path]
     assert package.purl == "pkg:conda/zlib@1.3.1?subdir=linux-64"
-    assert package.licence == "Zlib"
-    text = LicenceFile("zlib/license.txt", extracted / "info/licenses/license.txt")
-    assert package.licence_files == (text,)
+    assert package.license == "Zlib"
+    text = LicenseText("zlib/license.txt", extracted / "info/licenses/license.txt")
+    assert package.license_files == (text,)
 
 
 @pytest.mark.parametrize(
-    ("place", "licence"),
+    ("place", "field"),
     [
         ("licenses/LICENSE.txt", "License-Expression: BSD-3-Clause"),
         ("LICENSE.txt", "License: BSD-3-Clause"),
@@ -393,33 +393,23 @@ def test_a_file_of_conda_belongs_to_its_package(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_an_installed_distribution_belongs_to_it(
-    tmp_path: Path, place: str, licence: str
+    tmp_path: Path, place: str, field: str
 ) -> None:
     """As scipy-openblas64, which numpy is built with."""
     info = "scipy_openblas64-0.3.30.dist-info"
     wheel = make_wheel(
         tmp_path, "scipy_openblas64", "0.3.30", "py3-none-any",
         {"scipy_openblas64/lib/libopenblas.so": b"", f"{info}/{place}": b"BSD"},
-        metadata=f"{licence}\n",
+        metadata=f"{field}\n",
     )  # fmt: skip
     site = tmp_path / "site-packages"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-deps",
-        "--target",
-        str(site),
-        str(wheel),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
+    install(wheel, site).check_returncode()
     path = site / "scipy_openblas64/lib/libopenblas.so"
     package = owners([path], {"PATH": ""}, tmp_path)[path]
     assert package.purl == "pkg:pypi/scipy-openblas64@0.3.30"
-    assert package.licence == "BSD-3-Clause"
-    assert package.licence_files == (
-        LicenceFile(f"scipy-openblas64/{Path(place).name}", site / info / place),
+    assert package.license == "BSD-3-Clause"
+    assert package.license_files == (
+        LicenseText(f"scipy-openblas64/{Path(place).name}", site / info / place),
     )
 
 

@@ -9,10 +9,19 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.providers import BLAS, DEPENDENT
 from tests.support.values import elf, findings, wheel
-from wheelfix.errors import SettingsError
-from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
+from wheelfix.errors import BadWheelError, SettingsError
+from wheelfix.host.provider_lookup import (
+    find_providers,
+    in_directory,
+    in_dist_info,
+    in_distribution,
+    in_wheel,
+)
+from wheelfix.providers.model import Folder
 from wheelfix.rules import provider_requirements, provider_search_paths
-from wheelfix.settings import Provider, Settings
+from wheelfix.settings import ProviderSetting
+from wheelfix.wheel.model import Key
+from wheelfix.wheel.reader import open_wheel
 
 
 def test_the_libraries_of_a_wheel_are_found_with_their_directories(tmp_path: Path) -> None:
@@ -26,16 +35,40 @@ def test_the_libraries_of_a_wheel_are_found_with_their_directories(tmp_path: Pat
         "a_pro-2.0.data/platlib/plat/libplat.so": b"",
     }
     path = make_wheel(tmp_path, "a_pro", "2.0", "py3-none-any", files, root_is_purelib=True)
-    found = {
-        (provider.scheme, provider.directory): provider.libraries for provider in in_wheel(path)
-    }
-    assert found == {
+    found = in_wheel(path)
+    assert {(folder.scheme, folder.directory): folder.libraries for folder in found.folders} == {
         ("purelib", "pro/lib"): ("libpro.so.3", "libpro_more.so"),
         ("data", "lib"): ("libdata.so.1",),
         ("platlib", "plat"): ("libplat.so",),
         ("purelib", "pro.libs"): ("libgrafted-1a2b3c4d.so.1",),
     }
-    assert {(provider.name, provider.version) for provider in in_wheel(path)} == {("a-pro", "2.0")}
+    assert (found.name, found.version) == ("a-pro", "2.0")
+
+
+def test_the_folders_of_a_provider_s_wheel_are_those_that_an_installer_takes(
+    tmp_path: Path,
+) -> None:
+    """The dist-info folder names the data folder, and a line of WHEEL the root."""
+    made = make_wheel(
+        tmp_path,
+        "foo_bar",
+        "1.0",
+        "py3-none-any",
+        {"foo_bar-1.0.data/data/lib/libx.so.1": b"", "foo/liby.so": b""},
+        wheel_lines="Was-Root-Is-Purelib: true\n",
+    )
+    path = made.rename(tmp_path / "Foo.Bar-1.0-py3-none-any.whl")
+    with open_wheel(path) as archive:
+        assert archive.wheel.data_dir == "foo_bar-1.0.data"
+    found = {(folder.scheme, folder.directory) for folder in in_wheel(path).folders}
+    assert found == {(Key.DATA, "lib"), (Key.PLATLIB, "foo")}
+
+
+def test_a_wheel_that_no_installer_takes_is_no_provider(tmp_path: Path) -> None:
+    made = make_wheel(tmp_path, "pro", "1.0", "py3-none-any", {"pro/libpro.so.3": b""})
+    path = made.rename(tmp_path / "other-1.0-py3-none-any.whl")
+    with pytest.raises(BadWheelError, match=r"other-1\.0-py3-none-any\.whl.*is not of other 1\.0"):
+        in_wheel(path)
 
 
 def test_the_libraries_of_an_installed_distribution_are_found_by_record(
@@ -47,33 +80,50 @@ def test_the_libraries_of_an_installed_distribution_are_found_by_record(
     with zipfile.ZipFile(path) as archive:
         archive.extractall(site)
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
-    (found,) = in_distribution("pro>=1")
-    assert (found.requirement, found.version, found.directory) == ("pro>=1", "2.0", "pro/lib")
-    assert Path(found.path) == site / "pro/lib"
-    settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path)
-    assert settings.library_path == (str(site / "pro/lib"),)
+    found = in_distribution("pro>=1")
+    (folder,) = found.folders
+    assert (found.requirement, found.version, folder.directory) == ("pro>=1", "2.0", "pro/lib")
+    (found,) = find_providers((ProviderSetting(source="pro"),), wheel({}))
+    assert found.places == (str(site / "pro/lib"),)
+
+
+def test_files_above_site_packages_are_of_the_data_scheme(tmp_path: Path) -> None:
+    """RECORD as pip and uv write it for `*.data/data/lib/libmkl.so.2`."""
+    dist_info = tmp_path / "lib/python3.11/site-packages/mkl-1.0.dist-info"
+    dist_info.mkdir(parents=True)
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: mkl\nVersion: 1.0\n")
+    (dist_info / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
+    (dist_info / "RECORD").write_text("../../libmkl.so.2,,\nmkl/libown.so.1,,\n")
+    found = in_dist_info(dist_info, "mkl>=1")
+    assert (found.requirement, found.version, found.metadata.name) == ("mkl>=1", "1.0", "mkl")
+    assert found.folders == (
+        Folder(Key.PURELIB, "mkl", ("libown.so.1",), str(dist_info.parent / "mkl")),
+        Folder(Key.DATA, "lib", ("libmkl.so.2",), str(tmp_path / "lib")),
+    )
 
 
 def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_path: Path) -> None:
     inside = tmp_path / "lib/python3.11/site-packages/pro/lib"
     shared_object(inside / "libpro.so")
-    (found,) = in_directory(inside)
-    assert (found.directory, found.requirement) == ("pro/lib", "")
+    (folder,) = in_directory(inside).folders
+    assert (folder.directory, in_directory(inside).requirement) == ("pro/lib", "")
     shared_object(tmp_path / "sdk/libpro.so")
-    (found,) = in_directory(tmp_path / "sdk")
-    assert (found.directory, found.libraries) == (None, ("libpro.so",))
+    (folder,) = in_directory(tmp_path / "sdk").folders
+    assert (folder.directory, folder.libraries) == (None, ("libpro.so",))
     subject = wheel({DEPENDENT: elf("libpro.so")})
-    assert not findings(provider_search_paths.provider_not_searched, subject, provider=(found,))
-    assert not findings(provider_requirements.provider_not_required, subject, provider=(found,))
+    given = (ProviderSetting(source=str(tmp_path / "sdk")),)
+    assert not findings(provider_search_paths.provider_not_searched, subject, provider=given)
+    assert not findings(provider_requirements.provider_not_required, subject, provider=given)
 
 
 def test_a_well_known_name_needs_no_installed_distribution() -> None:
-    given = Provider(source="nvidia-cublas-cu12>=12.4")
-    settings = with_providers(Settings(provider=(given,)), Path())
-    (found,) = settings.provider
-    assert (found.directory, found.requirement) == ("nvidia/cublas/lib", "nvidia-cublas-cu12>=12.4")
-    assert found.has("libcublasLt.so.12")
-    assert not found.has("libcublas.so.11")
+    given = ProviderSetting(source="nvidia-cublas-cu12>=12.4")
+    (found,) = find_providers((given,), wheel({}))
+    (folder,) = found.folders
+    assert found.requirement == "nvidia-cublas-cu12>=12.4"
+    assert folder.directory == "nvidia/cublas/lib"
+    assert folder.has("libcublasLt.so.12")
+    assert not folder.has("libcublas.so.11")
 
 
 def test_a_table_and_the_wheel_of_the_same_provider_are_merged(tmp_path: Path) -> None:
@@ -81,15 +131,14 @@ def test_a_table_and_the_wheel_of_the_same_provider_are_merged(tmp_path: Path) -
     path = make_wheel(
         tmp_path, name, "12.5", "py3-none-any", {"nvidia/cublas/lib/libcublas.so.12": b""}
     )
-    settings = with_providers(Settings(provider=(BLAS, Provider(source=path.name))), tmp_path)
-    assert {provider.requirement for provider in settings.provider} == {BLAS.requirement}
-    assert {provider.version for provider in settings.provider} == {"12.5"}
-    assert settings.library_path == (str(path),)
+    (found,) = find_providers((BLAS, ProviderSetting(source=str(path))), wheel({}))
+    assert (found.requirement, found.version) == (BLAS.requirement, "12.5")
+    assert found.places == (str(path),)
 
 
 @pytest.mark.parametrize(
     "text", ["no-such-provider-anywhere", "missing.whl", "a-1-py3-none-any.whl"]
 )
-def test_a_missing_provider_is_an_error(text: str, tmp_path: Path) -> None:
+def test_a_missing_provider_is_an_error(text: str) -> None:
     with pytest.raises(SettingsError, match="provider"):
-        with_providers(Settings(provider=(Provider(source=text),)), tmp_path)
+        find_providers((ProviderSetting(source=text),), wheel({}))

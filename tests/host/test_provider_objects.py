@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -14,19 +13,19 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors
-from tests.support.values import elf, wheel
+from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.explain import explain
-from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.installation import Installation, LoadOptions, Provenance, installation_of
-from wheelfix.analysis.providers import install_advice
+from wheelfix.analysis.graph import graph_of_wheel
+from wheelfix.analysis.world import Provenance, World
 from wheelfix.cli.app import run
-from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.provider_objects import provider_files_of
+from wheelfix.host.provider_lookup import find_providers
+from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.trace import trace
-from wheelfix.loader.target_machines import default_name, find
-from wheelfix.pipelines.repair import repair
-from wheelfix.settings import Provider, ProviderBy, Settings
-from wheelfix.wheel.model import Wheel
+from wheelfix.loader.targets import default_name
+from wheelfix.providers.model import Folder, Provided
+from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.settings import ProviderSetting
+from wheelfix.wheel.model import Key, Wheel
 
 MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -67,32 +66,6 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("nowhere")
-def test_explain_and_tree_open_first_what_a_shim_opens_before_the_module(
-    tmp_path: Path, pro: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    library = pro.parent / "sdk" / "libpro.so.3"
-    module = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["pro"])
-    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
-    built = make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: pro>=2\n")
-    settings = Settings(
-        wheel_dir=tmp_path / "out",
-        provider=(Provider(source=str(pro)),),
-        provider_by=ProviderBy.PRELOAD,
-    )
-    repaired = repair(built, settings, os.environ).output
-    assert repaired is not None
-    code, out = ran(capsys, "explain", repaired, "demo._core", "--provider", pro)
-    shown = re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)
-    assert (code, shown) == (0, ["opened before by the wheel's shim"])
-    code, out = ran(capsys, "tree", repaired, "--provider", pro)
-    assert (code, re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)) == (0, shown)
-    code, out = ran(capsys, "tree", repaired)
-    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
-    code, out = ran(capsys, "explain", repaired, "demo._core")
-    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
-
-
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
     code = run([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
@@ -106,10 +79,12 @@ def installed(tmp_path: Path, *wheels: Path) -> Path:
     return site
 
 
-def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> Installation:
-    beside = provider_files_of(subject, providers)
-    question = LoadOptions(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
-    return installation_of(subject, question)
+def world(subject: Wheel, *providers: Provided, scheme: str | None = None) -> World:
+    return world_on(subject, scheme=scheme, neighbors=neighbors_of(subject, providers))
+
+
+def named(requirement: str, folder: Folder) -> Provided:
+    return Provided(requirement=requirement, folders=(folder,))
 
 
 # --- explain, tree --------------------------------------------------------------------------------
@@ -145,7 +120,9 @@ def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
     assert (asked["given_by"], asked["file"]) == ("other wheel", "pro!pro/lib/libpro.so.3")
     code, out = ran(capsys, "tree", user, "--output-format", "json")
     assert (code, errors("tree", json.loads(out))) == (0, [])
-    assert "pro!pro/lib/libpro.so.3" in [node["id"] for node in json.loads(out)["graph"]["nodes"]]
+    assert "pro!pro/lib/libpro.so.3" in [
+        node["id"] for node in json.loads(out)["graphs"][0]["nodes"]
+    ]
     (nowhere / "other.toml").write_text(f'[[provider]]\n{table}"pro/no"\n', encoding="utf-8")
     assert ran(capsys, "explain", user, "--config", nowhere / "other.toml")[0] == 1
 
@@ -174,11 +151,11 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     assert wheels["libc.so.6"] == []
     code, out = ran(capsys, "verify", path)
     assert code == 1
-    assert "`libcufft.so.11` is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in out
+    assert "`libcufft.so.11` is in nvidia-cufft-cu12, which METADATA does not require" in out
 
 
 def test_a_library_of_no_well_known_wheel_gets_no_advice() -> None:
-    assert not install_advice("libours.so.1")
+    assert not well_known_providers_of("libours.so.1")
 
 
 def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
@@ -190,11 +167,12 @@ def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
     )
     first = make_wheel(tmp_path, "near", "1", "py3-none-any", {"near/libnear.so.1": near})
     second = make_wheel(tmp_path, "deep", "1", "py3-none-any", {"deep/libdeep.so.1": deep})
-    unused = Provider(requirement="u", libraries=("libu.so",), directory="u", path="/no.whl")
+    folder = Folder(Key.PLATLIB, "u", ("libu.so",), "/no.whl/u")
+    unused = Provided(requirement="u", wheel="/no.whl", folders=(folder,))
     subject = wheel({USER: elf("libnear.so.1", runpath="$ORIGIN/../near")})
-    given = (Provider(source=str(first)), Provider(source=str(second)))
-    settings = with_providers(Settings(provider=given), tmp_path, subject)
-    found = explain(world(subject, *settings.provider, unused), installed_at(subject, USER))
+    given = (ProviderSetting(source=str(first)), ProviderSetting(source=str(second)))
+    providers = find_providers(given, subject)
+    found = explain(world(subject, *providers, unused), installed_at(subject, USER))
     names = [step.origin.name for step in found.steps if step.origin]
     assert f"{first.name}!near/libnear.so.1" in names
     assert f"{second.name}!deep/libdeep.so.1" in names
@@ -207,15 +185,12 @@ def installed_at(subject: Wheel, member: str) -> str:
 
 
 def test_a_provider_stands_where_its_scheme_puts_it() -> None:
-    mkl = Provider(requirement="mkl", libraries=("libmkl_rt.so.3",), directory="lib", scheme="data")
+    mkl = named("mkl", Folder(Key.DATA, "lib", ("libmkl_rt.so.3",)))
     subject = wheel({USER: elf("libmkl_rt.so.3", runpath="$ORIGIN/../../..")})
-    graph = graph_of(
-        subject,
-        LoadOptions(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
-    )
+    graph = graph_of_wheel(subject, world(subject, mkl))
     (node,) = graph.nodes_from(Provenance.OTHER)
     assert node.id == "mkl!lib/libmkl_rt.so.3"
-    pure = Provider(requirement="p", libraries=("libp.so",), directory="p", scheme="purelib")
+    pure = named("p", Folder(Key.PURELIB, "p", ("libp.so",)))
     subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
     found = explain(world(subject, pure), installed_at(subject, USER))
     assert found.ok
@@ -241,8 +216,8 @@ def test_an_installed_provider_is_read_where_it_is(
     site = installed(tmp_path, pro)
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     subject = wheel({USER: elf("libpro.so.3", runpath="$ORIGIN/../pro/lib")})
-    settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path, subject)
-    found = explain(world(subject, *settings.provider), installed_at(subject, USER))
+    providers = find_providers((ProviderSetting(source="pro"),), subject)
+    found = explain(world(subject, *providers), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
     assert step.origin == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
@@ -254,9 +229,9 @@ def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) ->
     newer = shared_object(tmp_path / "n.so", soname="libpro.so.4")
     other = make_wheel(tmp_path, "pro", "3.0", "py3-none-any", {"pro/lib/libpro.so.4": newer})
     subject = wheel({USER: elf("libpro.so.3", "libpro.so.4", runpath="$ORIGIN/../pro/lib")})
-    given = tuple(Provider(source=str(path)) for path in (pro, other))
-    settings = with_providers(Settings(provider=given), tmp_path, subject)
-    found = explain(world(subject, *settings.provider), installed_at(subject, USER))
+    given = tuple(ProviderSetting(source=str(path)) for path in (pro, other))
+    providers = find_providers(given, subject)
+    found = explain(world(subject, *providers), installed_at(subject, USER))
     assert [step.request.name for step in found.missing] == ["libpro.so.3"]
 
 

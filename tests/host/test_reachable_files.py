@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from random_installations.compare import differences
-from random_installations.dice import random_case
-from random_installations.predict import read_from_disk
-from random_installations.programs import programs_for
+from tests.oracles.installations.compare import differences
+from tests.oracles.installations.dice import random_case
+from tests.oracles.installations.predict import read_from_disk
+from tests.oracles.installations.programs import programs_for
 from tests.support.build import make_wheel, shared_object
 from tests.support.loads import load_all
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
@@ -97,6 +97,12 @@ def _elf(machine: int, *, bits: int = 64, interpreter: str | None = None) -> Elf
     )
 
 
+def test_each_byte_order_of_ppc64_has_its_own_loader() -> None:
+    little = _elf(Machine.PPC64)
+    assert loader_of(little) == "/lib64/ld64.so.2"
+    assert loader_of(replace(little, little_endian=False)) == "/lib64/ld64.so.1"
+
+
 def test_a_loader_on_an_unknown_machine_searches_the_usual_directories() -> None:
     unknown = _elf(0x1234)
     assert loader_of(unknown) is None
@@ -131,7 +137,7 @@ def test_a_file_that_cannot_be_opened_is_absent(tmp_path: Path) -> None:
     (tmp_path / "libempty.so").touch()
     (tmp_path / "libloop.so").symlink_to("libloop.so")
     disk = Disk()
-    disk.add_listed(str(tmp_path), ["libfifo.so", "libtext.so", "libempty.so", "libloop.so"])
+    disk.add_files(str(tmp_path), ["libfifo.so", "libtext.so", "libempty.so", "libloop.so"])
     root = os.path.realpath(tmp_path)
     assert disk.files == {}
     assert disk.broken == {

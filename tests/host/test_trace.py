@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.waiting import HANGS, wait_until
 from wheelfix.host.trace import trace
-from wheelfix.host.trace_reading import find_installed, with_matching_bindings
-from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
+from wheelfix.host.trace_reading import keep_bindings
+from wheelfix.host.trace_values import Loaded, Process, Trace, copies
 from wheelfix.loader.load_values import How
 from wheelfix.loader.machines import MACHINES
-from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
 OPEN = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"
@@ -81,7 +80,7 @@ def test_a_loaded_library_is_reported_with_file_rule_and_requester(tmp_path: Pat
     outer = shared_object(
         tmp_path / "libouter.so", "int g;", needed=[inner], runpath="$ORIGIN/deep"
     )
-    seen = watched(PYTHON, "-c", OPEN + "; import time; time.sleep(0.3)", outer)
+    seen = watched(PYTHON, "-c", OPEN + "; import time; time.sleep(1)", outer)
     found, opened = find(seen, "libinner.so"), find(seen, "libouter.so")
     assert found.file is not None
     assert (found.file.path, found.file.inode) == (real(inner), inner.stat().st_ino)
@@ -215,7 +214,7 @@ def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> No
     seen = watched(PYTHON, "-c", OPEN, user, symbols=["tvm*"], LD_BIND_NOW="1")
     bound = {
         (b.symbol, b.user, b.provider)
-        for process in with_matching_bindings(seen, ["tvm*"]).processes
+        for process in keep_bindings(seen, ["tvm*"]).processes
         for b, _ in process.bindings
     }
     assert bound == {(name, str(user), str(library)) for name in ("tvmPlain", "tvm::run")}
@@ -224,7 +223,7 @@ def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> No
 def test_a_static_program_is_reported_without_a_log(tmp_path: Path) -> None:
     program = executable(
         tmp_path / "static",
-        "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
+        "#include <unistd.h>\nint main(void) { sleep(1); return 3; }",
         flags=["-static", "-no-pie", "-fno-pie"],
     )
     seen = watched(program)
@@ -238,7 +237,7 @@ def test_a_program_that_executes_a_static_one_keeps_its_own_log(tmp_path: Path) 
     library = shared_object(tmp_path / "libbefore.so")
     program = executable(
         tmp_path / "static",
-        "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
+        "#include <unistd.h>\nint main(void) { sleep(1); return 3; }",
         flags=["-static", "-no-pie", "-fno-pie"],
     )
     code = f"{OPEN}; import os; os.execv({str(program)!r}, ['static'])"
@@ -252,7 +251,7 @@ def test_a_program_that_executes_a_static_one_keeps_its_own_log(tmp_path: Path) 
 
 
 def test_a_program_started_without_ld_debug_is_reported() -> None:
-    command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
+    command = f"{PYTHON} -c 'import time; time.sleep(1)'"
     silent = [process.silent for process in watched("env", "-i", "sh", "-c", command).processes]
     assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
 
@@ -260,7 +259,7 @@ def test_a_program_started_without_ld_debug_is_reported() -> None:
 @pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
 def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
     program = tmp_path / "musl"
-    source = "#include <unistd.h>\nint main(void) { usleep(300000); return 0; }"
+    source = "#include <unistd.h>\nint main(void) { sleep(1); return 0; }"
     subprocess.run(["musl-gcc", "-xc", "-", "-o", program], input=source.encode(), check=True)
     (process,) = watched(program).processes
     assert process.silent is not None
@@ -328,15 +327,6 @@ def test_the_exit_code_is_that_of_a_shell(command: list[str], code: int) -> None
     assert run("--", *command).returncode == code
 
 
-def test_a_damaged_wheel_is_refused_before_the_command_runs(tmp_path: Path) -> None:
-    damaged, witness = tmp_path / "demo-1.0-py3-none-any.whl", tmp_path / "ran"
-    damaged.write_bytes(b"PK")
-    done = run("--wheel", damaged, "--", "touch", witness)
-    assert done.returncode == 2
-    assert "demo-1.0-py3-none-any.whl" in done.stderr
-    assert not witness.exists()
-
-
 def test_the_files_of_a_killed_process_are_reported(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libshort.so")
     code = OPEN + "; import os; os.kill(os.getpid(), 9)"
@@ -373,7 +363,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
         "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
         f"ctypes.CDLL({str(library)!r})\n"
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
-        "time.sleep(30)"
+        "time.sleep(99)"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
@@ -392,10 +382,9 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
         ],
         env=environment(PYTHONPATH=path),
     )
-    while not (tmp_path / "ready").exists() and process.poll() is None:
-        time.sleep(0.02)
+    wait_until((tmp_path / "ready").exists, process)
     process.send_signal(number)
-    assert process.wait(timeout=20) == 128 + number
+    assert process.wait(HANGS) == 128 + number
     report = json.loads((tmp_path / "r").read_text())
     assert report["exit_code"] == 128 + number
     loaded = [library["path"] for library in report["processes"][0]["loaded"]]
@@ -408,8 +397,8 @@ def test_a_terminals_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
         "count = []\n"
         "signal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
-        "end = time.monotonic() + 1.5\n"
-        "while time.monotonic() < end: time.sleep(0.1)\n"
+        "while not count: time.sleep(0.1)\n"
+        "time.sleep(0.5)\n"
         "sys.exit(40 + len(count))"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -417,7 +406,7 @@ def test_a_terminals_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
     done = subprocess.run(
         [PYTHON, "-c", ON_A_TERMINAL, tmp_path / "ready", *words],
         env=environment(PYTHONPATH=path),
-        timeout=30,
+        timeout=HANGS,
         check=False,
     )
     assert done.returncode == 41
@@ -428,17 +417,16 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
-        "time.sleep(30)"
+        "time.sleep(99)"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
         [PYTHON, "-m", "wheelfix", "trace", "-o", tmp_path / "r", "--", PYTHON, "-c", code],
         env=environment(PYTHONPATH=path),
     )
-    while not (tmp_path / "ready").exists() and process.poll() is None:
-        time.sleep(0.02)
+    wait_until((tmp_path / "ready").exists, process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 5
+    assert process.wait(HANGS) == 5
 
 
 MEASURE = """
@@ -522,7 +510,7 @@ def test_files_that_another_user_puts_beside_the_logs_are_not_opened(tmp_path: P
     assert secret.read_bytes() == before
     assert "internal error" not in done.stderr
     for name in ("log.99999", "log.1", "log.77777", "log.88888", "log.x", "other"):
-        assert f"not read: {name}, which" in done.stderr
+        assert f"ignored {name}: not written" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
@@ -541,7 +529,7 @@ def test_the_log_of_a_command_of_another_user_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/tmp")  # noqa: S108 - other users may enter it
-    script = "os.fork() or (os.setuid(65534), os.execl('/bin/sleep', 'sleep', '.2'))"
+    script = "os.fork() or (os.setuid(65534), os.execl('/bin/sleep', 'sleep', '1'))"
     seen = watched(PYTHON, "-c", f"import os; {script}; os.wait()")
     assert seen.notes == ()
     names = [library.name for process in seen.processes for library in process.loaded]
@@ -559,23 +547,21 @@ def test_the_folder_of_a_killed_trace_is_removed_when_its_command_has_ended(
     command = ["--", "sh", "-c", f"echo $$ > {begun}; exec sleep 100"]
     environ = environment(PYTHONPATH=os.pathsep.join(sys.path), TMPDIR=str(tmp_path))
     with subprocess.Popen([PYTHON, "-m", "wheelfix", "trace", *command], env=environ) as process:
-        while not begun.exists() or not begun.read_text():
-            time.sleep(0.02)
+        wait_until(lambda: begun.exists() and begun.read_text(), process)
         process.kill()
     sleeper = int(begun.read_text())
     run("--", "true", TMPDIR=str(tmp_path))
     assert list(tmp_path.glob("wheelfix-trace-*")), "its command still writes there"
     os.kill(sleeper, signal.SIGKILL)
-    while Path(f"/proc/{sleeper}").exists() and b"sleep" in cmdline(sleeper):
-        time.sleep(0.02)
+    wait_until(lambda: not Path(f"/proc/{sleeper}").exists() or b"sleep" not in cmdline(sleeper))
     run("--", "true", TMPDIR=str(tmp_path))
     assert not list(tmp_path.glob("wheelfix-trace-*"))
 
 
 def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "liblate.so")
-    code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(0.3);"
-    done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(0.4)")
+    code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(1);"
+    done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(1)")
     assert done.returncode == 0
     assert "closed the loader's log" in done.stderr
     assert f"{real(library)}\n    in the memory maps, not in the log" in done.stderr
@@ -617,14 +603,6 @@ def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> 
     )
 
 
-def against(seen: Trace, path: Path) -> Trace:
-    with open_wheel(path) as archive:
-        wheel = archive.wheel
-    files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
-    assert set(files) == set(wheel.elfs)
-    return with_differences(seen, wheel, files)
-
-
 @pytest.mark.parametrize(
     ("search_path", "planted_wins"),
     [({"runpath": "$ORIGIN"}, True), ({"rpath": "$ORIGIN"}, False)],
@@ -639,18 +617,11 @@ def test_a_library_planted_by_ld_library_path_is_reported(
     planted = shared_object(tmp_path / "planted" / "libtvm_runtime.so", soname="libtvm_runtime.so")
     lib = site / "tvm" / "lib"
     seen = watched(PYTHON, "-c", OPEN, lib / "libtvm.so", LD_LIBRARY_PATH=str(planted.parent))
-    judged = against(seen, wheel)
-    (variable,) = (variable for variable in judged.variables if variable.name == "LD_LIBRARY_PATH")
-    if not planted_wins:
-        assert not judged.differences
-        assert not variable.served
-        return
-    (difference,) = judged.differences
-    assert difference.name == "libtvm_runtime.so"
-    assert difference.expected == real(lib / "libtvm_runtime.so")
-    assert difference.found == real(planted)
-    assert "LD_LIBRARY_PATH" in difference.reason
-    assert variable.served == (str(planted),)
+    (variable,) = (variable for variable in seen.variables if variable.name == "LD_LIBRARY_PATH")
+    assert variable.served == ((str(planted),) if planted_wins else ())
+    loaded = find(seen, "libtvm_runtime.so")
+    assert loaded.path == str(planted if planted_wins else lib / "libtvm_runtime.so")
+    assert loaded.how is (How.LIBRARY_PATH if planted_wins else How.RPATH)
 
 
 def test_a_library_that_was_loaded_before_is_reported(tmp_path: Path) -> None:
@@ -659,9 +630,8 @@ def test_a_library_that_was_loaded_before_is_reported(tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(site)
     other = shared_object(tmp_path / "sbin" / "libother.so", soname="libtvm_runtime.so")
     seen = watched(PYTHON, "-c", OPEN, other, site / "tvm" / "lib" / "libtvm.so")
-    (difference,) = against(seen, wheel).differences
-    assert difference.found == real(other)
-    assert "loaded before" in difference.reason
+    assert find(seen, "libother.so").soname == "libtvm_runtime.so"
+    assert not [found for found in all_loaded(seen) if found.path.endswith("/libtvm_runtime.so")]
 
 
 def test_a_library_found_through_path_is_reported(tmp_path: Path) -> None:
@@ -682,23 +652,18 @@ for folder in os.environ["PATH"].split(":"):
             "PYTHONPATH": str(tmp_path / "site-packages"),
         },
     )
-    judged = against(seen, wheel)
-    (difference,) = judged.differences
-    assert (difference.name, difference.found) == ("libtvm.so", real(planted))
-    (variable,) = (variable for variable in judged.variables if variable.name == "PATH")
+    (variable,) = (variable for variable in seen.variables if variable.name == "PATH")
     assert variable.served == (str(planted),)
 
 
 def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: Path) -> None:
     """The kernel gives a signal to any thread that lets it in; `trace` waits in the main thread."""
     mark = tmp_path / "runs"
-    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(60)"
+    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(99)"
     command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not mark.exists():
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(mark.exists, process)
         tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
         others = [task for task in tasks if task.name != str(process.pid)]
         assert others
@@ -713,3 +678,15 @@ def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: 
 def _blocked(task: Path) -> int:
     lines = (task / "status").read_text().splitlines()
     return next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
+
+
+def test_a_name_that_is_then_opened_by_its_path_is_not_missing(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libthen.so.1", "int then;", soname="libthen.so.1")
+    code = (
+        "import contextlib, ctypes\n"
+        "with contextlib.suppress(OSError):\n    ctypes.CDLL('libthen.so.1')\n"
+        f"ctypes.CDLL({str(library)!r})"
+    )
+    said = run("--", sys.executable, "-c", code)
+    assert "libthen.so.1" in said.stderr
+    assert "not found: libthen.so.1" not in said.stderr

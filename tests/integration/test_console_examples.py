@@ -22,12 +22,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.documents import DOCUMENTS, ROOT, Fence, fences
 from tests.support.environment import ENVIRON
-from tests.support.example_wheels import example_wheels
+from tests.support.example_wheels import example_wheels, second_wheel
+from tests.support.fork_server import warm_path
 
 HOME = "/home/you/demo"
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
@@ -71,6 +73,7 @@ class Terminal:
             self.folder = self.folder / command.removeprefix("cd ")
             return ""
         environment = {**ENVIRON, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        environment["PATH"] = warm_path(environment["PATH"])
         environment.pop("GITHUB_STEP_SUMMARY", None)
         done = subprocess.run(
             ["bash", "-c", f"(exit {self.code})\n{command}"],
@@ -90,6 +93,7 @@ def as_documented(output: str, folder: Path) -> str:
     """Put the names that documents use in place of this machine's."""
     minor = sys.version_info.minor
     text = output.replace(str(folder), HOME)
+    text = re.sub(r"^\S+\.whl: .* \(\d+ s\)\n", "", text, flags=re.MULTILINE)  # slow progress
     text = re.sub(r"\S+/bin/python3\.\d+", "/usr/bin/python3.12", text)
     text = re.sub(rf"\bcp3{minor}\b", "cp312", text)
     text = re.sub(rf"\bcpython-3{minor}\b", "cpython-312", text)
@@ -114,14 +118,21 @@ def matches(expected: str, actual: str) -> bool:
     return re.fullmatch(pattern, comparable(actual)) is not None
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose name is short: lines that would be too long with another are cut."""
+    with TemporaryDirectory(prefix="wf") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the documents show x86-64")
 @pytest.mark.parametrize(
     "document", [document for document in DOCUMENTS if list(fences(document, "console"))]
 )
 def test_the_examples_print_what_the_document_shows(
-    document: str, tmp_path: Path, request: pytest.FixtureRequest
+    document: str, short_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder = tmp_path / "demo"
+    folder = short_path / "demo"
     example_wheels(folder)
     terminal = Terminal(folder, folder)
     replaced: list[tuple[Fence, str]] = []
@@ -137,6 +148,23 @@ def test_the_examples_print_what_the_document_shows(
             replaced.append((fence, shown))
     if replaced:
         write(document, replaced)
+
+
+def test_the_examples_of_the_readme_hold_with_two_wheels_in_dist(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    example_wheels(folder)
+    second_wheel(folder)
+    terminal = Terminal(folder, folder)
+    for fence in fences("README.md"):
+        if fence.title:
+            (folder / fence.title).write_text(fence.content, encoding="utf-8")
+        if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
+            continue
+        for example in examples(fence.content):
+            output = terminal.run(example.command)
+            code = EXIT_CODE.search(example.command)
+            assert terminal.code == (int(code[1]) if code else 0), (example.command, output)
+            assert "error: " not in output
 
 
 def printed(

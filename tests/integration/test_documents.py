@@ -20,6 +20,7 @@ from tests.support.build import make_wheel, shared_object
 from tests.support.documents import DOCUMENTS, ROOT, blocks, fences
 from tests.support.environment import ENVIRON
 from tests.support.example_wheels import example_wheels
+from tests.support.fork_server import warm_path
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.rules.registry import RULES, SET_RULES
@@ -94,7 +95,7 @@ def test_the_documents_use_the_hooks() -> None:
 
 def test_the_times_of_the_readme_are_those_of_the_benchmark() -> None:
     """For auditwheel and wheelfix: of scipy and torch, as the first table of the page has them."""
-    [row] = re.findall(r"^\| time for scipy, for torch .*$", README, re.MULTILINE)
+    [row] = re.findall(r"^\| time of a repair: scipy, torch .*$", README, re.MULTILINE)
     stated: list[str] = re.findall(r"(\d+(?:\.\d+)?) s\b", row)
     page = (ROOT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
     lines = dropwhile(lambda line: "auditwheel s" not in line, page.splitlines())
@@ -122,8 +123,9 @@ def test_the_jobs_of_gitlab_call_wheelfix(tmp_path: Path) -> None:
     for text in jobs:
         for job in yaml.safe_load(text).values():
             lines = [line for line in job["script"] if line.startswith("wheelfix ")]
+            environ = {**ENVIRON, "PATH": warm_path(ENVIRON["PATH"])}
             for line in lines:
-                done = subprocess.run(line.split(), cwd=tmp_path, env=ENVIRON, check=False)
+                done = subprocess.run(line.split(), cwd=tmp_path, env=environ, check=False)
                 assert done.returncode == 1
             for report in job["artifacts"]["reports"].values():
                 assert (tmp_path / report).stat().st_size > 0
@@ -147,7 +149,23 @@ def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert "warning[ACME101] acme-licence-file: has no licence file" in done.stdout
+    assert "warning[ACME101] acme-license-file: has no license file" in done.stdout
+
+
+def test_the_placeholder_of_the_recipes_is_explained_once_and_briefly() -> None:
+    """Outside of fences; CONTRIBUTING.md says what to do about it before the first release."""
+    parts = {
+        (document, part)
+        for document in DOCUMENTS
+        if document != "CONTRIBUTING.md"
+        for part in re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.DOTALL).split(
+            "\n\n"
+        )
+        if "OWNER" in part
+    }
+    ((document, part),) = parts
+    assert document == "docs/how-to/ci.md"
+    assert part.count("\n") < 5
 
 
 def test_the_readme_is_one_page() -> None:
@@ -195,7 +213,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import Member, Wheel, WheelName
+from wheelfix.wheel.model import DistInfo, Member, Wheel, WheelName
 
 def an_elf(**fields):
     header = {"bits": 64, "little_endian": True, "machine": 62, "osabi": 0, "flags": 0}
@@ -205,7 +223,7 @@ def a_wheel(elfs):
     return Wheel(
         name=WheelName.parse("pkg-1.0-cp311-cp311-linux_x86_64.whl"),
         members=tuple(Member(name=name, size=1, compressed_size=1) for name in elfs),
-        dist_info="pkg-1.0.dist-info",
+        dist_info=DistInfo("pkg-1.0.dist-info"),
         tags=("cp311-cp311-linux_x86_64",),
         root_is_purelib=False,
         elfs=elfs,
@@ -406,12 +424,24 @@ def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
     (tmp_path / "dist" / "two%-1.0-py3-none-any.whl").write_bytes(b"PK")
     code, log, summary, output = run_action(tmp_path, COMMAND="repair")
     assert code == 2
-    assert outputs(output) == {"wheels": "", "result": "failed"}
-    found = [line for line in log.splitlines() if line.startswith("::error")]
-    pure, damaged = sorted(found, key=lambda line: "This does not look" not in line)
-    assert pure.startswith("::error title=wheelfix repair::error: This does not look like a")
+    given = outputs(output)
+    assert (given["result"], Path(given["wheels"]).name) == ("failed", "one-1.0-py3-none-any.whl")
+    [damaged] = [line for line in log.splitlines() if line.startswith("::error")]
     assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
-    assert "error: This does not look like a platform wheel" in summary
+    assert "error: `two%-1.0-py3-none-any.whl`" in summary
+
+
+def test_the_action_leaves_wheels_of_other_systems_alone(tmp_path: Path) -> None:
+    """The wheels of a release lie in one folder, whatever built them."""
+    for tag in ("py3-none-any", "py3-none-macosx_11_0_arm64", "py3-none-win_amd64"):
+        make_wheel(tmp_path / "dist", "one", tag=tag, files={"one.py": b""})
+    code, log, _, output = run_action(tmp_path, COMMAND="repair")
+    assert code == 0, log
+    assert outputs(output)["wheels"] == "wheelhouse/one-1.0-py3-none-any.whl"
+    assert log.count("::notice title=wheelfix repair::left alone, not for Linux: dist/one-1.0") == 2
+    (tmp_path / "dist" / "one-1.0-py3-none-any.whl").unlink()
+    code, log, _, _ = run_action(tmp_path, COMMAND="repair")
+    assert (code, "wheelfix repairs wheels for Linux" in log) == (2, True)
 
 
 def test_inputs_of_the_action_are_not_executed(tmp_path: Path) -> None:
@@ -439,8 +469,12 @@ def test_the_architecture_lists_exactly_the_packages_and_only_existing_files() -
 # --- The project's own workflow, and the hook -----------------------------------------------------
 
 
-def test_the_workflow_pins_actions_and_has_minimal_permissions() -> None:
-    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_the_workflows_pin_actions_and_have_minimal_permissions(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
     foreign = [used for used in re.findall(r"uses: (\S.*)", text) if not used.startswith("./")]
     assert len(foreign) > 3
     for used in foreign:
@@ -450,8 +484,30 @@ def test_the_workflow_pins_actions_and_has_minimal_permissions() -> None:
     assert text.count("timeout-minutes:") == text.count("runs-on:")
 
 
+def release_jobs() -> Iterator[dict[str, Any]]:
+    """Yield the jobs of wheelfix's own release, and of the workflow that a document shows."""
+    own = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    shown = [text for _, text in blocks("yaml") if "gh-action-pypi-publish" in text]
+    assert shown
+    for text in (own, *shown):
+        yield yaml.safe_load(text)["jobs"]
+
+
+def test_a_release_is_published_only_after_its_check() -> None:
+    for jobs in release_jobs():
+        needed = jobs["publish"]["needs"]
+        checks = [needed] if isinstance(needed, str) else needed
+        used = [str(step.get("uses")) for job in checks for step in jobs[job]["steps"]]
+        assert any(name == "./" or "/wheelfix@" in name for name in used)
+        assert jobs["publish"]["permissions"] == {"id-token": "write"}
+        assert "password" not in str(jobs["publish"])
+        names = {name for name, job in jobs.items() if "id-token" in str(job.get("permissions"))}
+        assert names == {"publish"}
+
+
 def test_workflow_documents_and_action_pin_the_same_versions() -> None:
-    documents = (".github/workflows/ci.yml", *DOCUMENTS, "action.yml")
+    workflows = (str(file.relative_to(ROOT)) for file in WORKFLOWS)
+    documents = (*workflows, *DOCUMENTS, "action.yml")
     pins: dict[str, set[str]] = {}
     for document in documents:
         text = (ROOT / document).read_text(encoding="utf-8")

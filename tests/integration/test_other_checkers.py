@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
-from wheelfix.pipelines.check import check
+from wheelfix import check
 from wheelfix.settings import Settings
 
 DEFECTS = {

@@ -62,7 +62,9 @@ def test_a_good_wheel_of_each_platform_passes(wheel: Path) -> None:
 
 
 def test_defects_of_each_platforms_wheel_are_found(wheel: Path) -> None:
-    done = checked(wheel, "--max-size", "1kB", "--require", "libnone.so=none")
+    contract = wheel.parent / "contract.toml"
+    contract.write_text('[[symbols]]\nobjects = ["libnone.so"]\nexports = []\n')
+    done = checked(wheel, "--max-size", "1kB", "--config", str(contract))
     assert done.returncode == 1
     assert "wheel-over-budget" in done.stdout
     assert "libnone.so" in done.stdout

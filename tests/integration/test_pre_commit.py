@@ -61,7 +61,7 @@ def test_the_hook_before_a_push_needs_a_wheel(
     assert done.stdout == ("check --strict -q dist\n" if runs else "")
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_the_hook_checks_the_wheels_of_a_commit(tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("pre-commit takes hooks from a git repository only")

@@ -10,10 +10,10 @@ import pytest
 from tests.support.build import extension, make_wheel
 from tests.support.environment import ENVIRON
 from tests.support.providers import MACHINE, SUFFIX, TAG, pro_library
+from tests.support.repairing import repair
 from wheelfix.cli.app import run
-from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.settings import AUTO, Provider, ProviderBy, Settings
+from wheelfix.settings import AUTO, ProviderSetting, Settings
 
 
 def environment(folder: Path, *wheels: Path) -> Path:
@@ -56,13 +56,12 @@ def linked(folder: Path, site: Path, requires: str = "pro>=2", runpath: str | No
     return make_wheel(folder / "dist", tag=TAG, files=files, metadata=metadata)
 
 
-def repaired(path: Path, to: Path, *providers: str, by: str = "entry", **environ: str) -> Outcome:
+def repaired(path: Path, to: Path, *providers: str, **environ: str) -> Outcome:
     settings = Settings(
         wheel_dir=to,
-        provider=tuple(Provider(source=source) for source in providers),
-        provider_by=ProviderBy(by),
+        provider=tuple(ProviderSetting(source=source) for source in providers),
     )
-    return repair(path, settings, {**ENVIRON, "PWD": str(path.parent), **environ})
+    return repair(path, settings, {**ENVIRON, **environ}, folder=path.parent)
 
 
 def value(site: Path) -> str:
@@ -103,12 +102,12 @@ def test_an_environment_that_is_gone_is_recognized_by_the_folder(
     outcome = repaired(path, tmp_path / "out", AUTO)
     assert outcome.output, outcome
     assert not outcome.grafted
-    for by in ("entry", "both"):
-        again = repaired(outcome.output, tmp_path / by, AUTO, by=by)
-        assert again.status is (Status.UNCHANGED if by == "entry" else Status.REPAIRED), again
+    again = repaired(outcome.output, tmp_path / "again", AUTO)
+    assert again.status is Status.UNCHANGED, again
     monkeypatch.chdir(tmp_path)
     assert run(["check", "-q", "--provider", AUTO, str(outcome.output)]) == 0
-    assert run(["check", "-q", str(outcome.output)]) == 1
+    assert run(["check", "-q", str(outcome.output)]) == 0
+    assert run(["check", "-q", "--fail-on-unknown", str(outcome.output)]) == 1
 
 
 @pytest.mark.parametrize("requires", ["", "other"])
@@ -119,7 +118,7 @@ def test_what_metadata_does_not_require_is_grafted(
     outcome = repaired(linked(tmp_path, site, requires), tmp_path / "out", AUTO)
     assert outcome.output, outcome
     (library,) = outcome.grafted
-    assert (library.original, library.package) == ("libpro.so.3", "pro 2.0")
+    assert (library.original, library.package_label) == ("libpro.so.3", "pro 2.0")
     assert not any("--provider" in message for message in outcome.messages)
 
 
@@ -128,8 +127,8 @@ def test_without_it_a_message_names_the_required_distribution(tmp_path: Path, si
     assert outcome.output, outcome
     (message,) = (text for text in outcome.messages if "--provider" in text)
     assert message == (
-        "`libpro.so.3` is grafted, though METADATA requires pro, which has it: `--provider pro`, "
-        "or `--provider auto`, would leave it there"
+        "`libpro.so.3` is grafted, though METADATA requires pro, which has it: `--provider pro` "
+        "would leave it there"
     )
 
 

@@ -2,18 +2,19 @@
 
 import ast
 import inspect
-import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from wheelfix.cli.options import with_settings
-from wheelfix.rules.plugins import all_rules
+from wheelfix.cli.app import run
+from wheelfix.cli.options import with_options
 from wheelfix.settings import SETTING_FIELDS, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,8 @@ FORBIDDEN = {
     "os.getenv": "reads the environment",
     "os.putenv": "changes the environment",
     "os.chdir": "changes directory",
+    "os.getcwd": "reads the current directory",
+    "os.path.abspath": "reads the current directory",
     "os.umask": "changes the process",
     "os.system": "starts a shell",
     "eval": "executes data",
@@ -70,6 +73,8 @@ def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]
     ]
     for node in ast.walk(tree):
         match node:
+            case ast.Call(func=ast.Attribute(attr="absolute" | "cwd"), args=[]):
+                yield f"line {node.lineno}: reads the current directory"
             case ast.Name() | ast.Attribute():
                 name = ast.unparse(node)
                 if name in FORBIDDEN:
@@ -102,6 +107,10 @@ def test_nothing_below_the_command_line_touches_the_process(path: Path) -> None:
         "import sys\nsys.exit(1)",
         "raise SystemExit",
         "import os\nos.chdir('/')",
+        "import os\nos.getcwd()",
+        "from os.path import abspath",
+        "from pathlib import Path\nPath.cwd()",
+        "from pathlib import Path\nPath('x').absolute()",
         "def f():\n    global x",
         "import subprocess\nsubprocess.run('ls', shell=True)",
     ],
@@ -122,38 +131,173 @@ def test_no_path_of_this_machine_is_in_the_tree() -> None:
     assert found == []
 
 
-def test_every_rule_is_tested() -> None:
-    """By its code, its name, or the name of its function; tests of documents do not count."""
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in Path(__file__).parents[1].rglob("test_*.py")
-        if path.name not in {"test_documents.py", "test_source_rules.py"}
-    ]
-    words = set(re.findall(r"[\w-]+", "".join(texts)))
-    untested = [
-        rule.code
-        for rule in all_rules()
-        if words.isdisjoint({rule.code, rule.name, rule.name.replace("-", "_")})
-    ]
-    assert untested == []
+@pytest.mark.parametrize("name", [".venv", ".venv-demo"])
+def test_ruff_reads_no_environment_that_a_script_makes(name: str, tmp_path: Path) -> None:
+    """Also in an unpacked archive, where there is no git that ignores it."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for folder in (name, "own"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "bad.py").write_text("import os,sys")
+    ruff = Path(sys.executable).with_name("ruff")
+    done = subprocess.run(
+        [ruff, "check", "--no-cache", "--output-format", "concise"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = {line.partition(":")[0] for line in done.stdout.splitlines() if ".py:" in line}
+    assert found == {"own/bad.py"}, done.stderr
+
+
+def test_no_rule_is_a_switch() -> None:
+    """What is selected and ignored is read where findings are reported, and nowhere else."""
+    read = re.compile(r"\b\w+\.(?:ignore|per_file_ignores|select|extend_select)\b(?!\()")
+    readers = {path.name for path in SOURCES if read.search(path.read_text(encoding="utf-8"))}
+    assert readers == {
+        "check_content.py",
+        "configuration.py",
+        "registry.py",
+        "run_rules.py",
+        "stale_ignores.py",
+    }
+
+
+# --- Words ----------------------------------------------------------------------------------------
+
+VERBS = {
+    "allows", "applies", "as", "becomes", "besides", "checks", "concerns", "contains", "defines",
+    "disables", "does", "exceeds", "excludes", "explains", "finds", "fixes", "gets", "has", "holds",
+    "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks", "matches", "names", "needs",
+    "occurs", "opens", "overlaps", "promises", "provides", "reaches", "removes", "requires",
+    "states", "takes", "was",
+}  # fmt: skip
+"""Words with the ending of a plural that follow a name."""
+AFTER_A_NUMBER = re.compile(r"`? (?:(?:more|of them|other|different|new|whole) )*([a-z]+(?<!s)s)\b")
+
+
+def plurals(source: str) -> Iterator[str]:
+    """Yield the texts of `source` in which a plural follows what is filled in."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for filled, text in pairwise(node.values):
+            if not isinstance(filled, ast.FormattedValue) or not isinstance(text, ast.Constant):
+                continue
+            found = AFTER_A_NUMBER.match(str(text.value))
+            if found and found[1] not in VERBS:
+                yield f"line {node.lineno}: {ast.unparse(filled.value)}{found[0]}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_each_plural_is_made_by_one_function(path: Path) -> None:
+    """So no message says `1 files`, and none counts thousands without a comma."""
+    assert list(plurals(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "f'{number} files'",
+        "f'{len(names):,} libraries are missing'",
+        "f'in {number} other wheels'",
+        "f'{timeout:g} seconds'",
+        "f'`{name}` {times} times'",
+        "f'{len(found)} of them libraries'",
+    ],
+)
+def test_a_plural_made_by_hand_is_detected(source: str) -> None:
+    assert len(list(plurals(source))) == 1
+
+
+@pytest.mark.parametrize("source", ["f'{name} has no entry'", "f'{count(n, \"file\")} of {whole}'"])
+def test_a_verb_and_a_count_are_not(source: str) -> None:
+    assert not list(plurals(source))
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+READERS = [
+    path
+    for folder in ("cli", "host", "pipelines", "providers")
+    for path in sorted((PACKAGE / folder).rglob("*.py"))
+    if path.name != "verify_probe.py"  # which runs in another Python, and reads its own /proc
+]
+OWN_FILES = {
+    "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",
+    "cli/resume_file.py": "continues a regular file of records",
+    "cli/stdio.py": "opens /dev/null in the place of a closed stream",
+    "host/machine_files.py": "the one that opens files of this machine",
+    "host/library_definitions.py": "maps members of a regular wheel by a file without a name",
+    "host/trace_watch.py": "reads /proc of the processes that it traces, and the logs of a trace",
+    "pipelines/apply_edits.py": "maps members that it has copied to its temporary folder",
+    "pipelines/debug_files.py": "maps debug files of its own, and those in the output directory",
+    "pipelines/graft.py": "reads the copy that it has made",
+    "pipelines/repair.py": "reads the wheel that it has written",
+}
+OPENING = {
+    "open", "read_bytes", "read_text", "map_file", "mmap", "copy", "copy2", "copyfile", "copytree",
+    "ZipFile", "FileIO", "memmap",
+}  # fmt: skip
+WRITING = {"wb", "w", "a"}
+
+
+def opened_files(source: str) -> Iterator[str]:
+    """Yield the calls in `source` that open a file by a path, to read it."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func).removeprefix("read_text").rpartition(".")[2]  # of the package
+        modes = {a.value for a in node.args if isinstance(a, ast.Constant)}
+        is_given = any(
+            isinstance(inner, ast.Call) and ast.unparse(inner.func) == "open_regular"
+            for argument in node.args
+            for inner in ast.walk(argument)
+        )
+        if name in OPENING and not modes & WRITING and not is_given:
+            yield f"line {node.lineno}: `{ast.unparse(node)}`"
+
+
+@pytest.mark.parametrize("path", READERS, ids=relative)
+def test_one_module_opens_the_files_of_this_machine(path: Path) -> None:
+    """So no FIFO blocks, no device is read, and no other user decides what is in a wheel."""
+    found = list(opened_files(path.read_text(encoding="utf-8")))
+    assert bool(found) == (relative(path) in OWN_FILES), found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "open('x')",
+        "open('x', 'rb')",
+        "path.read_bytes()",
+        "Path('x').open('rb')",
+        "os.open(path, os.O_RDONLY)",
+        "shutil.copyfile('x', 'y')",
+        "with map_file(path): pass",
+        "zipfile.ZipFile(path)",
+    ],
+)
+def test_a_file_that_is_opened_is_detected(source: str) -> None:
+    assert list(opened_files(source))
+
+
+@pytest.mark.parametrize("source", ["path.open('wb')", "ZipFile(open_regular(path))", "f.read(4)"])
+def test_output_and_what_is_open_already_are_not(source: str) -> None:
+    assert not list(opened_files(source))
 
 
 # --- Settings -------------------------------------------------------------------------------------
 
 
-def test_every_setting_has_a_help_text_and_a_flag_that_shows_it() -> None:
-    env = {**os.environ, "COLUMNS": "400", "NO_COLOR": "1"}
-    helps = [
-        subprocess.run(
-            [sys.executable, "-m", "wheelfix", command, "--help"],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for command in ("repair", "check", "diff")
-    ]
-    shown = re.sub(r"-\s+", "-", " ".join("".join(helps).split()))  # lines end at hyphens
+def test_every_setting_has_a_help_text_and_a_flag_that_shows_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    for command in ("repair", "check", "diff"):
+        assert run([command, "--help"]) == 0
+    helps = capsys.readouterr().out
+    shown = re.sub(r"-\s+", "-", " ".join(helps.split()))  # lines end at hyphens
     assert {field.name for field in SETTING_FIELDS} == {field.name for field in fields(Settings)}
     for field in SETTING_FIELDS:
         assert field.setting.help.endswith(".")
@@ -165,7 +309,7 @@ def test_every_setting_has_a_help_text_and_a_flag_that_shows_it() -> None:
 @pytest.mark.parametrize("command", ["repair", "check"])
 def test_every_setting_has_the_environment_variable_that_help_describes(command: str) -> None:
     """`fail-on` is WHEELFIX_FAIL_ON; auditwheel's own variables are named with their option."""
-    options = inspect.signature(with_settings(_command_called(command))).parameters
+    options = inspect.signature(with_options(_command_called(command))).parameters
     for field in SETTING_FIELDS:
         if command in field.setting.commands:
             [option] = options[field.name].annotation.__metadata__

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from link_graphs.compare import decisions, difference, rebinding
-from link_graphs.graphs import random_graph
-from link_graphs.linking import Bench
-from link_graphs.loading import load
+from tests.oracles.link_graphs.compare import decisions, difference, rebinding
+from tests.oracles.link_graphs.graphs import random_graph
+from tests.oracles.link_graphs.linking import Bench
+from tests.oracles.link_graphs.loading import load
 from tests.support.build import executable, shared_object
 from tests.support.exports import read_exports
 from wheelfix.elf.reader import read_elf
@@ -184,20 +184,20 @@ def test_random_graphs_are_pruned_as_gnu_ld_does(tmp_path: Path) -> None:
     bench = Bench(folder=tmp_path)
     seen: Counter[Why] = Counter()
     loads = 0
-    for seed in range(200):
+    for seed in range(40):
         assert difference(seed, bench) is None
         graph = random_graph(seed)
         seen.update(each.why for each in decisions(graph, tmp_path / "all.so"))
         relinked = tmp_path / "needed.so"
         loads += load(relinked, read_elf(relinked.read_bytes(), relinked.name)).complete
-    assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 20, seen
-    assert loads > 20, "hardly any of these graphs has anything to load"
+    assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 5, seen
+    assert loads > 5, "hardly any of these graphs has anything to load"
 
 
 @needs_gnu_ld
 def test_pruning_random_graphs_changes_no_binding(tmp_path: Path) -> None:
     """The loader binds each symbol to the same file, an object's own symbols included."""
-    for seed in range(100):
+    for seed in range(20):
         folder = tmp_path / str(seed)
         folder.mkdir()
         assert rebinding(seed, Bench(folder=folder)) is None
@@ -208,7 +208,7 @@ def test_other_linkers_agree_but_for_siblings(tmp_path: Path, linker: str) -> No
     if shutil.which(linker) is None:
         pytest.skip(f"{linker} is not installed")
     bench = Bench(folder=tmp_path, linker=linker)
-    for seed in range(40):
+    for seed in range(8):
         assert difference(seed, bench) is None
 
 

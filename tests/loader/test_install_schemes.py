@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.tags import cpython_tags, parse_tag
 
 from tests.support.build import make_wheel
 from tests.support.trees import DEBIAN_PYTHON, has_debian_python, install
@@ -16,14 +17,15 @@ from wheelfix.loader.install_schemes import (
     Scheme,
     describe,
     entries_between,
-    installed,
+    has_installable_tags,
+    installed_path,
     interpreters,
     layouts,
     relative_entry,
     schemes,
     split,
 )
-from wheelfix.wheel.model import Key, Member, Wheel, WheelName
+from wheelfix.wheel.model import DistInfo, Key, Member, Wheel, WheelName
 
 HERE = f"python{sysconfig.get_python_version()}"
 LIBRARY = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=ElfType.DYN)
@@ -58,7 +60,7 @@ def wheel_of(
     return Wheel(
         name=WheelName.parse(f"{name}-1.0-{tag}.whl"),
         members=tuple(Member(name=each, size=1, compressed_size=1) for each in members),
-        dist_info=f"{name}-1.0.dist-info",
+        dist_info=DistInfo(f"{name}-1.0.dist-info"),
         tags=(tag,),
         root_is_purelib=root_is_purelib,
         elfs={each: LIBRARY for each in members if each.endswith(".so")},
@@ -87,7 +89,7 @@ def layout_of(wheel: Wheel, scheme: Scheme) -> Layout:
 def predicted(wheel: Wheel, scheme: Scheme) -> set[str]:
     """Return where the scheme puts the marker files, relative to the environment."""
     kept = layout_of(wheel, scheme).paths
-    paths = {installed(member, wheel, scheme) for member in kept}
+    paths = {installed_path(member, wheel, scheme) for member in kept}
     return {path.removeprefix("/env/") for path in paths if path}
 
 
@@ -180,6 +182,7 @@ def test_variants_of_cpython_are_sysconfigs(scheme: str) -> None:
     [
         ("cp311-cp311-linux_x86_64", "python3.11"),
         ("cp313-cp313t-linux_x86_64", "python3.13t"),
+        ("cp313-cp313td-linux_x86_64", "python3.13t"),
         ("cp37-cp37m-linux_x86_64", "python3.7"),
         ("cp27-cp27mu-linux_x86_64", "python2.7"),
         ("cp313-abi3-linux_x86_64", "python3.13 python3.14 python3.15"),
@@ -202,6 +205,32 @@ def test_variants_of_cpython_are_sysconfigs(scheme: str) -> None:
 )
 def test_tags_name_interpreters(tag: str, expected: str) -> None:
     assert " ".join(interpreters(WheelName.parse(f"x-1.0-{tag}.whl"))) == expected
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        *("cp315t-abi3t", "cp315-abi3t", "cp315-abi3.abi3t", "cp38-abi3", "cp314-none"),
+        *("cp311-cp312", "cp311.cp312-cp312", "cp313-cp313t", "cp313t-cp313t", "cp313-cp313td"),
+        *("cp37-cp37m", "cp310-cp31"),
+    ],
+)
+def test_tags_are_possible_that_some_cpython_has(tag: str) -> None:
+    known = {
+        one
+        for minor in range(7, 16)
+        for flags in ("", "t", "td", "m")
+        for one in cpython_tags((3, minor), [f"cp3{minor}{flags}"], ["any"])
+    }
+    possible = not known.isdisjoint(parse_tag(f"{tag}-any"))
+    assert has_installable_tags(WheelName.parse(f"x-1.0-{tag}-any.whl")) == possible
+
+
+@pytest.mark.parametrize(
+    "tag", ["cp27-cp27mu", "py2.py3-none", "pp311-pypy311_pp73", "graalpy312-x"]
+)
+def test_tags_of_other_pythons_are_possible(tag: str) -> None:
+    assert has_installable_tags(WheelName.parse(f"x-1.0-{tag}-any.whl"))
 
 
 def test_musl_knows_no_debian_and_32_bits_no_lib64() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from random_installations.compare import differences
-from random_installations.dice import random_case
-from random_installations.objects import LIBRARY, PROGRAM
-from random_installations.programs import programs_for
+from tests.oracles.installations.compare import differences
+from tests.oracles.installations.dice import random_case
+from tests.oracles.installations.objects import LIBRARY, PROGRAM
+from tests.oracles.installations.programs import programs_for
 from tests.support.loads import load, load_all, load_each
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NODEFLIB
@@ -72,6 +72,45 @@ def library(*needed: str, **fields: Any) -> Elf:
     return replace(LIBRARY, needed=needed, **fields)
 
 
+RISCV = {"machine": Machine.RISCV}
+PPC64 = {"machine": Machine.PPC64}
+ARM = {"machine": Machine.ARM, "bits": 32}
+DOUBLE = 0x5
+"""EF_RISCV_FLOAT_ABI_DOUBLE, and EF_RISCV_RVC: compressed instructions."""
+
+
+@pytest.mark.parametrize(
+    ("header", "own", "other", "note"),
+    [
+        (RISCV, DOUBLE, 0x1, "lp64, not lp64d"),
+        (RISCV, DOUBLE, 0x3, "lp64f, not lp64d"),
+        (RISCV, DOUBLE, 0x7, "lp64q, not lp64d"),
+        (RISCV, 0, DOUBLE, "lp64d, not lp64"),
+        ({**RISCV, "bits": 32}, DOUBLE, 0, "ilp32, not ilp32d"),
+        (RISCV, DOUBLE, 0x4, None),
+        (PPC64, 2, 1, "ELFv1, not ELFv2"),
+        (PPC64, 2, 0, None),
+        ({**PPC64, "little_endian": False}, 1, 2, "ELFv2, not ELFv1"),
+        ({**PPC64, "little_endian": False}, 1, 0, None),
+        (ARM, 0x5000400, 0x5000200, None),
+    ],
+)
+def test_glibc_skips_a_library_with_another_calling_convention(
+    header: dict[str, Any], own: int, other: int, note: str | None
+) -> None:
+    """As `elf_machine_matches_host` says; that of ARM looks at e_machine alone."""
+    files = {
+        "/env/m.so": library("libz.so.1", rpath="$ORIGIN/a:$ORIGIN/b", flags=own, **header),
+        "/env/a/libz.so.1": library(flags=other, **header),
+        "/env/b/libz.so.1": library(flags=own, **header),
+    }
+    (request,) = (r for r in load("/env/m.so", described(files)).requests if r.requester)
+    assert request.result == ("/env/a/libz.so.1" if note is None else "/env/b/libz.so.1")
+    assert (request.candidates[0].note or None) == note
+    musl = load("/env/m.so", described(files, Libc.MUSL))
+    assert "/env/a/libz.so.1" in musl.objects
+
+
 def test_the_candidates_are_kept_in_order_with_their_entries() -> None:
     user = library("libz.so.1", rpath="$ORIGIN/nowhere:$ORIGIN/../p.libs")
     files = {
@@ -91,20 +130,19 @@ def test_the_candidates_are_kept_in_order_with_their_entries() -> None:
     assert {each.owner for each in request.candidates[:2]} == {"/env/p/m.so"}
 
 
-def test_a_miss_that_the_platform_serves_is_none_but_a_fatal_file_is() -> None:
-    user = library("libm.so.6", "libz.so.1", rpath="$ORIGIN")
-    files = {"/env/m.so": user}
-    known = frozenset({"libm.so.6", "libz.so.1"})
-    assert not load("/env/m.so", described(files, provided=known)).missing
+def test_a_search_ends_at_a_file_that_is_no_elf() -> None:
+    files = {"/env/m.so": library("libz.so.1", rpath="$ORIGIN")}
+    (request,) = load("/env/m.so", described(files)).missing
+    assert not request.fatal
     broken = {"/env/libz.so.1": SearchOutcome.NOT_ELF}
-    (request,) = load("/env/m.so", described(files, provided=known, broken=broken)).missing
+    (request,) = load("/env/m.so", described(files, broken=broken)).missing
     assert request.name == "libz.so.1"
     assert request.fatal
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:
-    files = {"/env/m.so": library("liba.so", "libb.so", "libc.so.6")}
-    one = load("/env/m.so", described(files, provided=frozenset({"libc.so.6"})))
+    files = {"/env/m.so": library("liba.so", "libb.so")}
+    one = load("/env/m.so", described(files))
     assert [each.name for each in one.missing] == ["liba.so", "libb.so"]
 
 

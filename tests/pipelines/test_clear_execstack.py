@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import build
+from tests.support import build, repairing
 from wheelfix.elf.reader import read_elf
-from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Patcher, Settings, StripLevel
 

@@ -1,20 +1,23 @@
 """`strip` and `debug-symbols`: debuggers find what was stripped, and nothing is left on failure."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import build
+from tests.support import build, repairing
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import OutputError, SettingsError
-from wheelfix.pipelines import repair as repairing
+from wheelfix.pipelines import debug_files
+from wheelfix.pipelines.debug_files import DebugFile, publish_debug_files
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Settings, StripLevel
 from wheelfix.system.tempfiles import PendingFile
@@ -158,21 +161,138 @@ def test_two_wheels_share_the_debug_file_of_a_library(tmp_path: Path) -> None:
     assert len(files_below(tmp_path / "symbols")) == 2
 
 
-def test_the_file_with_more_debug_information_stays(tmp_path: Path) -> None:
-    """The same library, with and without DWARF: they have one build-id."""
+@pytest.mark.parametrize("is_stripped_first", [True, False])
+def test_other_debug_information_for_one_build_id_is_refused(
+    tmp_path: Path, *, is_stripped_first: bool
+) -> None:
+    """The same library with and without DWARF: which of the two tells the truth is not known."""
     wheel = wheel_of(tmp_path, "-Wl,--build-id=sha1")
     library = tmp_path / "lib" / "libinner.so.1"
     whole = library.read_bytes()
+    subprocess.run(["strip", "-g", str(library)], check=True)
+    bare = library.read_bytes()
+    first, second = (bare, whole) if is_stripped_first else (whole, bare)
+    library.write_bytes(first)
+    assert repaired(wheel, tmp_path).status is Status.REPAIRED
+    symbols = files_below(tmp_path / "symbols")
+    library.write_bytes(second)
+    outcome = repaired(wheel, tmp_path)
+    assert isinstance(outcome.error, OutputError)
+    assert "another object with the same build-id" in outcome.error.message
+    assert any(name in outcome.error.message for name in symbols)
+    assert "demo.libs/libinner" in outcome.error.message
+    assert files_below(tmp_path / "symbols") == symbols
+
+
+FORGED = INNER.replace("secret", "forged")
+
+
+@pytest.mark.parametrize("name", ["demo", "evil"])
+def test_the_debug_file_of_another_object_stays(tmp_path: Path, name: str) -> None:
+    """The forged object has build-id, addresses and sizes of the other, and a larger debug file."""
+    flag = "-Wl,--build-id=0x1234567890abcdef"
+    victim = build.shared_object(
+        tmp_path / "victim.so", INNER, soname="libinner.so.1", flags=["-g", flag]
+    )
+    forged = build.shared_object(
+        tmp_path / "forged.so", FORGED, soname="libinner.so.1", flags=["-g3", flag]
+    )
+    outcomes = [
+        repaired(build.make_wheel(tmp_path / "dist", name=wheel, files={MODULE: path}), tmp_path)
+        for wheel, path in (("victim", victim), (name, forged))
+    ]
+    assert outcomes[0].status is Status.REPAIRED, outcomes[0].error
+    (symbols,) = files_below(tmp_path / "symbols").values()
+    assert b"secret" in symbols
+    assert b"forged" not in symbols
+    assert isinstance(outcomes[1].error, OutputError)
+    assert MODULE in outcomes[1].error.message
+    assert ".build-id/12/34567890abcdef.debug" in outcomes[1].error.message
+
+
+def test_edits_of_one_link_leave_one_debug_file_whatever_their_order(tmp_path: Path) -> None:
+    """Their section headers differ: the search path of a library depends on the wheel."""
+    plain = wheel_of(tmp_path, "-Wl,--build-id=sha1")
+    module = tmp_path / "_core.so"
+    name = "other" + "_long" * 20
+    deep = build.make_wheel(
+        tmp_path / "dist", name=name, files={f"{name}/a/b/{MODULE.rpartition('/')[2]}": module}
+    )
     found: list[dict[str, bytes]] = []
-    for folder, order in (("one", (whole, b"")), ("two", (b"", whole))):
-        for content in order:
-            library.write_bytes(whole)
-            if not content:
-                subprocess.run(["strip", "-g", str(library)], check=True)
-            assert repaired(wheel, tmp_path / folder).status is Status.REPAIRED
-        found.append(files_below(tmp_path / folder / "symbols"))
+    alone: list[dict[str, bytes]] = []
+    for number, order in enumerate(((plain, deep), (deep, plain))):
+        for wheel in order:
+            outcome = repaired(wheel, tmp_path / str(number))
+            assert outcome.status is Status.REPAIRED, outcome.error
+        found.append(files_below(tmp_path / str(number) / "symbols"))
+        repaired(order[0], tmp_path / f"alone-{number}")
+        alone.append(files_below(tmp_path / f"alone-{number}" / "symbols"))
     assert found[0] == found[1]
-    assert len(found[0]) == 2
+    assert alone[0].keys() == alone[1].keys() == found[0].keys()
+    assert alone[0] != alone[1], "otherwise this tests nothing"
+
+
+def test_what_was_replaced_returns_if_the_wheel_cannot_be_published(tmp_path: Path) -> None:
+    one, other, symbols = tmp_path / "one", tmp_path / "other", tmp_path / "symbols"
+    whole = build.shared_object(tmp_path / "a.so", INNER, flags=["-g"]).read_bytes()
+    one.write_bytes(whole)
+    other.write_bytes(whole + b"appended, which no debugger reads")
+    place = "x/a.debug"
+    files = {
+        path: DebugFile(member="a.so", path=path, place=place, has_build_id=False)
+        for path in (one, other)
+    }
+    with publish_debug_files([files[one]], symbols):
+        pass
+    context = publish_debug_files([files[other], files[one]._replace(place="b.debug")], symbols)
+    with suppress(OutputError), context:
+        assert files_below(symbols) == {place: other.read_bytes(), "b.debug": whole}
+        raise OutputError("the disk is full")
+    assert files_below(symbols) == {place: whole}
+
+
+def test_all_debug_files_are_written_or_none(tmp_path: Path) -> None:
+    """One is to be where another needs a folder."""
+    wheel_of(tmp_path, "-Wl,--build-id=none")
+    module = tmp_path / "_core.so"
+    wheel = build.make_wheel(
+        tmp_path / "dist",
+        files={"demo/0.so": module, "demo/a.so": module, "demo/a.so.debug/b.so": module},
+    )
+    outcome = repaired(wheel, tmp_path)
+    assert isinstance(outcome.error, OutputError)
+    assert not files_below(tmp_path / "symbols")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_directory_in_use_by_another_process_is_an_error_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debug_files, "_LOCK_TRIES", 2)
+    wheel = wheel_of(tmp_path, "-Wl,--build-id=sha1")
+    (symbols := tmp_path / "symbols").mkdir()
+    descriptor = os.open(symbols, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    outcome = repaired(wheel, tmp_path)
+    os.close(descriptor)
+    assert isinstance(outcome.error, OutputError)
+    assert "is locked by another process" in outcome.error.message
+    assert repaired(wheel, tmp_path).status is Status.REPAIRED
+
+
+def test_a_file_name_has_no_room_for_the_suffix(tmp_path: Path) -> None:
+    """limits.h: NAME_MAX is 255; a debugger reads the name in .gnu_debuglink."""
+    wheel_of(tmp_path, "-Wl,--build-id=none")
+    names = {f"demo/{'a' * 247}.so": "_core.so", f"demo/{'b' * 246}.so": "_core.so"}
+    files = {name: tmp_path / file for name, file in names.items()}
+    outcome = repaired(build.make_wheel(tmp_path / "dist", files=files), tmp_path)
+    assert outcome.status is Status.REPAIRED, outcome.error
+    assert outcome.output is not None
+    debug = {path.name for path in (tmp_path / "symbols").rglob("demo/*.debug")}
+    assert f"{'b' * 246}.so.debug" in debug
+    with zipfile.ZipFile(outcome.output) as archive:
+        archive.extractall(tmp_path / "site")
+    assert {link_of(tmp_path / "site" / name) for name in names} == debug
 
 
 def test_two_objects_with_one_build_id_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import build
-from wheelfix.pipelines.repair import repair
+from tests.support.installers import install
+from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.settings import Settings
 
@@ -97,8 +98,7 @@ def test_a_second_run_changes_nothing_and_pip_installs_the_wheel(
     assert again.status is Status.UNCHANGED
     assert again.output is not None
     assert again.output.read_bytes() == first.output.read_bytes()
-    command = ["pip", "install", "--no-deps", "--no-index", "--target", str(tmp_path / "site")]
-    subprocess.run([sys.executable, "-m", *command, str(first.output)], check=True)
+    install(first.output, tmp_path / "site").check_returncode()
     loaded = "import demo.x; assert demo.x.value() == 1"
     subprocess.run([sys.executable, "-c", loaded], cwd=tmp_path / "site", check=True)
 
@@ -113,7 +113,7 @@ def test_a_wheel_is_normalized_into_another_folder_only_unless_it_is_normal(
     before = wheel.read_bytes()
     refused = repair(wheel, replace(NORMAL, wheel_dir=wheel.parent), environ)
     assert refused.error is not None
-    assert "would replace itself" in refused.error.message
+    assert "the output would overwrite the input" in refused.error.message
     assert "-w repaired" in str(refused.error.hint)
     assert wheel.read_bytes() == before
     settings = replace(NORMAL, wheel_dir=tmp_path / "normal")

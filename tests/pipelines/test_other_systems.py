@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel
+from wheelfix import check
 from wheelfix.cli.app import run
-from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
 
 MACH_O = b"\xcf\xfa\xed\xfe" + bytes(60)
@@ -70,7 +70,7 @@ def test_repair_names_the_right_tool(
     assert (f"hint: repair it with {tool}" in err) == bool(tool)
 
 
-@pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
+@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "tree", "verify"])
 @pytest.mark.parametrize("name", ["demo-1.0.tar.gz", "demo-1.0.zip"])
 def test_an_sdist_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str
@@ -83,12 +83,12 @@ def test_an_sdist_is_named_as_such(
     assert f"hint: build the wheel first: pip wheel --no-deps {name}" in err
 
 
-@pytest.mark.parametrize("command", ["repair", "explain", "tree", "verify"])
-def test_a_directory_is_named_as_such(
+@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "tree", "verify"])
+def test_a_directory_without_wheels_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert run([command, str(tmp_path)]) == 2
-    assert "is a directory" in capsys.readouterr().err
+    assert "there is no wheel in" in capsys.readouterr().err
 
 
 def test_an_unpacked_wheel_is_no_wheel_of_a_directory(

@@ -14,8 +14,9 @@ from tests.support.build import extension, shared_object, stub_library_with_vers
 from wheelfix.elf.compare import differences
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.pipelines.patchelf import Patchelf, arguments, calls, find_patchelf
+from wheelfix.pipelines.patchelf import Patchelf, calls, find_patchelf, split
 from wheelfix.system.subprocesses import run
 
 PATHS: list[tuple[str | None, str | None]] = [
@@ -32,18 +33,6 @@ def patchelf() -> Patchelf:
     return find_patchelf()
 
 
-def rename(elf: Elf, old: str, new: str) -> Elf:
-    def name(file: str | None) -> str | None:
-        return new if file == old else file
-
-    return replace(
-        elf,
-        needed=tuple(new if n == old else n for n in elf.needed),
-        verneed=tuple(v._replace(file=name(v.file) or "") for v in elf.verneed),
-        undefined=tuple(u._replace(file=name(u.file)) for u in elf.undefined),
-    )
-
-
 def give_both_tags(path: Path) -> None:
     """Turn GNU ld's first spare DT_NULL into a DT_RPATH with the text of DT_RUNPATH."""
     content = bytearray(path.read_bytes())
@@ -58,12 +47,16 @@ def give_both_tags(path: Path) -> None:
     path.write_bytes(content)
 
 
-def patched(patchelf: Patchelf, path: Path, after: Elf) -> Elf:
-    """Patch and hold the result against `after` and against the object as it was."""
+def patched(patchelf: Patchelf, path: Path, revision: Revision) -> Elf:
+    """Patch and hold the result against the prediction and against the object as it was."""
     before = path.read_bytes()
-    patchelf.patch(path, read_elf(before, path.name), after)
-    assert differences(before, path.read_bytes(), after, path.name) == ()
+    patchelf.patch(path, revision)
+    assert differences(before, path.read_bytes(), revision.after, path.name) == ()
     return read_elf(path.read_bytes(), path.name)
+
+
+def revised(path: Path) -> Revision:
+    return Revision.of(read_elf(path.read_bytes(), path.name))
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(PATHS, PATHS)))
@@ -74,10 +67,9 @@ def test_any_search_path_becomes_any_other_in_one_call(
     new: tuple[str | None, str | None],
 ) -> None:
     path = shared_object(tmp_path / "lib.so", rpath=old[0], runpath=old[1], libc=False)
-    before = read_elf(path.read_bytes(), "lib.so")
-    after = replace(before, rpath=new[0], runpath=new[1])
-    assert len(list(calls(before, after))) == (old != new)
-    elf = patched(patchelf, path, after)
+    revision = revised(path).set_paths(*new)
+    assert len(list(calls(revision))) == (old != new)
+    elf = patched(patchelf, path, revision)
     assert (elf.rpath, elf.runpath) == new
     ctypes.CDLL(str(path))
 
@@ -90,7 +82,7 @@ def test_an_object_with_both_tags_keeps_the_wanted_one(
     give_both_tags(path)
     before = read_elf(path.read_bytes(), "lib.so")
     assert (before.rpath, before.runpath) == ("/build/tree", "/build/tree")
-    elf = patched(patchelf, path, replace(before, rpath=new[0], runpath=new[1]))
+    elf = patched(patchelf, path, revised(path).set_paths(*new))
     assert (elf.rpath, elf.runpath) == new
 
 
@@ -115,22 +107,21 @@ def test_edits_go_together(  # noqa: PLR0913, PLR0917 -- one for each edit
         runpath="$ORIGIN",
         libc=False,
     )
-    after = before = read_elf(b.read_bytes(), "libb.so")
+    if stripped:
+        original, before = b.read_bytes(), revised(b).strip(keeps_symtab=False)
+        run(["strip", "-s", str(b)])
+        assert differences(original, b.read_bytes(), before.after, "libb.so") == ()
+    revision = revised(b)
     if new_name is not None:
         a.rename(tmp_path / new_name)
-        after = rename(after, "liba.so.1", new_name)
+        revision = revision.rename_needed("liba.so.1", new_name)
     if soname is not None:
-        after = replace(after, soname=soname)
+        revision = revision.set_soname(soname)
     if path is not None:
         (tmp_path / "d").mkdir(exist_ok=True)
-        after = replace(after, rpath=path + ":$ORIGIN", runpath=None)
-    if stripped:
-        original = b.read_bytes()
-        run(["strip", "-s", str(b)])
-        before, after = (replace(elf, symtab=False, symtab_size=0) for elf in (before, after))
-        assert differences(original, b.read_bytes(), before, "libb.so") == ()
-    assert len(list(calls(before, after))) == (before != after)
-    assert patched(patchelf, b, after).needed == after.needed
+        revision = revision.set_paths(path + ":$ORIGIN", None)
+    assert len(list(calls(revision))) == (revision.before != revision.after)
+    assert patched(patchelf, b, revision).needed == revision.after.needed
     load = "import ctypes, sys; assert ctypes.CDLL(sys.argv[1]).b() == 2"
     run([sys.executable, "-c", load, str(b)])
 
@@ -139,10 +130,10 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
     library = shared_object(tmp_path / "libs" / "libf.so.1", soname="libf.so.1")
     module = extension(tmp_path / "thing.so", "thing", needed=[library], calls=["f"])
     library.rename(tmp_path / "libs" / "libf-01234567.so.1")
-    before = read_elf(module.read_bytes(), "thing.so")
-    after = replace(rename(before, "libf.so.1", "libf-01234567.so.1"), rpath="$ORIGIN/libs")
-    assert patched(patchelf, module, after) == replace(
-        after, segments=read_elf(module.read_bytes(), "thing.so").segments
+    revision = revised(module).rename_needed("libf.so.1", "libf-01234567.so.1")
+    revision = revision.set_paths("$ORIGIN/libs", None)
+    assert patched(patchelf, module, revision) == replace(
+        revision.after, segments=read_elf(module.read_bytes(), "thing.so").segments
     )
     done = run([sys.executable, "-c", "import thing; print(thing.value())"], cwd=tmp_path)
     assert done.stdout == "1\n"
@@ -150,9 +141,8 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
 
 def test_patchelf_does_not_run_without_changes(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
-    before = read_elf(path.read_bytes(), "lib.so")
     content = path.read_bytes()
-    Patchelf("/nonexistent").patch(path, before, before)
+    Patchelf("/nonexistent").patch(path, revised(path))
     assert path.read_bytes() == content
 
 
@@ -160,22 +150,20 @@ PLAIN = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=3)
 
 
 def test_the_arguments_of_each_change() -> None:
-    before = replace(PLAIN, needed=("a", "b", "c"), soname="s", runpath="/x")
-    for after, words in [
-        (replace(before, soname="t"), "--set-soname t"),
-        (replace(before, runpath=None), "--remove-rpath"),
-        (replace(before, runpath=None, rpath="/x"), "--force-rpath --set-rpath /x"),
-        (replace(before, runpath="/y"), "--set-rpath /y"),
-        (replace(before, needed=("a", "n", "c")), "--replace-needed b n"),
-        (
-            replace(before, needed=("b", "a", "c")),
-            "--replace-needed a b --replace-needed b a",
-        ),
-        (replace(before, needed=("0", "a", "b", "c")), "--add-needed 0"),
-        (replace(before, needed=("0", "n", "b", "c")), "--replace-needed a n --add-needed 0"),
-        (before, ""),
+    before = Revision.of(replace(PLAIN, needed=("a", "b", "c"), soname="s", runpath="/x"))
+    swapped = before.rename_needed("a", "t").rename_needed("b", "a").rename_needed("t", "b")
+    for revision, words in [
+        (before.set_soname("t"), "--set-soname t"),
+        (before.set_paths(None, None), "--remove-rpath"),
+        (before.set_paths("/x", None), "--force-rpath --set-rpath /x"),
+        (before.set_paths(None, "/y"), "--set-rpath /y"),
+        (before.rename_needed("b", "n"), "--replace-needed b n"),
+        (swapped, "--replace-needed a b --replace-needed b a"),
+        (before.add_needed("0"), "--add-needed 0"),
+        (before.rename_needed("a", "n").add_needed("0"), "--replace-needed a n --add-needed 0"),
     ]:
-        assert arguments(before, after) == words.split()
+        assert list(calls(revision)) == [words.split()]
+    assert list(calls(before)) == []
 
 
 def test_swapped_names_are_swapped_in_one_call(tmp_path: Path, patchelf: Patchelf) -> None:
@@ -184,43 +172,43 @@ def test_swapped_names_are_swapped_in_one_call(tmp_path: Path, patchelf: Patchel
         for n in "xy"
     )
     path = shared_object(tmp_path / "lib.so", needed=[one, two], libc=False)
-    before = read_elf(path.read_bytes(), "lib.so")
-    after = replace(before, needed=("liby.so", "libx.so"))
-    assert patched(patchelf, path, after).needed == ("liby.so", "libx.so")
+    swapped = revised(path).rename_needed("libx.so", "t").rename_needed("liby.so", "libx.so")
+    swapped = swapped.rename_needed("t", "liby.so")
+    assert patched(patchelf, path, swapped).needed == ("liby.so", "libx.so")
 
 
-def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
-    a = stub_library_with_versions(tmp_path / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
-    b = shared_object(
-        tmp_path / "libb.so", "int a(void); int b(void) { return a(); }", needed=[a], libc=False
-    )
-    before = read_elf(b.read_bytes(), "libb.so")
-    with pytest.raises(PlanConflictError, match="cannot change DT_NEEDED"):
-        arguments(before, replace(before, needed=(), verneed=()))
-    plain = replace(PLAIN, needed=("a", "b", "a"), soname="s")
-    for after, message in [
-        (replace(plain, soname=None), "cannot remove the SONAME"),
-        (replace(plain, needed=("b", "a")), "cannot change DT_NEEDED"),
-        (replace(plain, needed=("n", "b", "a")), "cannot change DT_NEEDED"),
-        (replace(plain, needed=("a", "b", "a", "z")), "cannot change DT_NEEDED"),
-        (replace(plain, rpath="@loader_path"), "cannot write `@loader_path`"),
-        (replace(plain, interpreter="/lib/ld.so"), "cannot change `interpreter`"),
-        (replace(plain, rpath="/a", runpath="/b"), "one call of patchelf cannot"),
+def test_what_patchelf_cannot_do_is_refused() -> None:
+    plain = Revision.of(replace(PLAIN, needed=("a", "b", "a"), soname="s"))
+    for revision, message in [
+        (plain.set_soname(None), "cannot drop DT_SONAME"),
+        (plain.drop_needed("a"), "cannot drop `a`"),
+        (plain.add_needed("y").add_needed("z"), "in the order z, y"),
+        (plain.set_paths("@loader_path", None), "cannot write `@loader_path`"),
+        (plain.set_paths("/a", "/b"), "cannot set both"),
     ]:
         with pytest.raises(PlanConflictError, match=message):
-            arguments(plain, after)
+            list(calls(revision))
+
+
+def test_what_patchelf_cannot_do_is_split_off() -> None:
+    plain = Revision.of(replace(PLAIN, needed=("a", "b", "c"), soname="s"))
+    revision = plain.drop_needed("a").rename_needed("b", "n").set_soname(None).add_needed("0")
+    first, rest = split(revision)
+    assert first.dropped == {"a"}
+    assert (first.after.needed, first.after.soname) == (("b", "c"), None)
+    assert (rest.before, rest.after) == (first.after, revision.after)
+    assert list(calls(rest)) == [["--replace-needed", "b", "n", "--add-needed", "0"]]
 
 
 def test_missing_section_headers_are_refused(tmp_path: Path, patchelf: Patchelf) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
-    before = read_elf(path.read_bytes(), "lib.so")
-    after = replace(before, soname="new.so")
+    revision = revised(path).set_soname("new.so")
     content = bytearray(path.read_bytes())
     content[0x28:0x30] = bytes(8)  # e_shoff
     content[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx
     path.write_bytes(content)
     with pytest.raises(ToolError, match="no section headers") as caught:
-        patchelf.patch(path, before, after)
+        patchelf.patch(path, revision)
     assert caught.value.hint is not None
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
+from tests.support.repairing import repair
 from wheelfix.errors import ToolError
 from wheelfix.pipelines.patchelf import find_patchelf
-from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Patcher, Settings, StripLevel
 
@@ -81,6 +81,7 @@ def test_none_refuses_a_wheel_that_needs_an_edit(tmp_path: Path, is_grafted: obj
     assert isinstance(done.error, ToolError)
     assert "the patcher `none` cannot edit" in done.error.message
     assert f"`{MEMBER}`" in done.error.message
+    assert "1 edits" not in done.error.message
     assert "--patcher auto" in (done.error.hint or "")
 
 

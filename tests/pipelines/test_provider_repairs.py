@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
+from tests.support.installers import pip
 from tests.support.providers import (
     SUFFIX,
     TAG,
@@ -19,11 +20,11 @@ from tests.support.providers import (
     repaired,
     unpacked,
 )
+from tests.support.repairing import repair
 from wheelfix.cli.app import run
-from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Absence, Status
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Provider, ProviderBy, PruneNeeded, Settings
+from wheelfix.settings import ProviderSetting, PruneNeeded, Settings
 
 
 def test_an_exclude_without_a_version_gets_a_suggestion_with_one(
@@ -106,8 +107,8 @@ def test_pip_installs_both_into_a_target_and_the_import_names_a_missing_library(
     tagged.mkdir()
     (tagged / output.name).write_bytes(output.read_bytes())
     (tagged / provider.name).write_bytes(provider.read_bytes())
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--target", str(target)]
-    subprocess.run([*command, "--find-links", str(tagged), str(output)], check=True)
+    options = ("--no-index", "--find-links", tagged, "--target", target)
+    pip("install", "-q", *options, output).check_returncode()
     assert imported(target) == "7"
     (target / "pro/lib/libpro.so.3").unlink()
     assert "libpro.so.3: cannot open shared object file" in imported(target)
@@ -128,11 +129,11 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Pa
     path, provider = dependent_wheel(tmp_path, pro), provider_wheel(tmp_path, "", library=pro)
     outcome = repaired(path, tmp_path / "out", str(provider), verify=True)
     assert outcome.status is Status.REPAIRED, outcome.remaining
-    given = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+    given = ProviderSetting(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
     chosen = Settings(wheel_dir=tmp_path / "no", provider=(given,), verify=True)
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
-    assert any("libpro.so.3: cannot open" in finding.message for finding in alone.remaining)
+    assert any("when installed: pro" in finding.message for finding in alone.remaining)
 
 
 def test_verify_installs_wheels_beside_from_any_current_directory(
@@ -171,10 +172,10 @@ def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Pa
     cublas.unlink()
     lost = repaired(path, tmp_path / "lost")
     assert lost.error is not None
-    assert "use --provider nvidia-cublas-cu12" in (lost.error.hint or "")
+    assert "`--provider nvidia-cublas-cu12 --add-requires`" in (lost.error.hint or "")
 
 
-def test_a_driver_library_is_not_grafted_unless_the_rule_is_ignored(tmp_path: Path) -> None:
+def test_a_driver_library_is_not_grafted_unless_that_is_asked_for(tmp_path: Path) -> None:
     driver = shared_object(
         tmp_path / "sdk" / "libcuda.so.1", "int cuInit(void) { return 0; }", soname="libcuda.so.1"
     )
@@ -194,7 +195,9 @@ def test_a_driver_library_is_not_grafted_unless_the_rule_is_ignored(tmp_path: Pa
     assert "driver" in absent.provider
     assert outcome.after is not None
     assert not [m.name for m in outcome.after.members if "libcuda" in m.name]
-    forced = repaired(path, tmp_path / "forced", ignore={"WF825": ""})
+    ignoring = repaired(path, tmp_path / "ignoring", ignore={"WF825": ""})
+    assert ignoring.after == outcome.after
+    forced = repaired(path, tmp_path / "forced", graft_drivers=True)
     assert forced.after is not None
     assert [m.name for m in forced.after.members if "libcuda" in m.name]
 
@@ -209,22 +212,19 @@ def test_a_provider_may_have_its_library_in_its_root(tmp_path: Path) -> None:
     assert imported(unpacked(tmp_path / "site", fixed, provider)) == "7"
 
 
-@pytest.mark.parametrize("by", ["entry", "preload"])
-def test_the_provider_is_found_whatever_rules_are_selected(tmp_path: Path, by: str) -> None:
+def test_the_provider_is_found_whatever_rules_are_selected(tmp_path: Path) -> None:
     pro = pro_library(tmp_path)
     provider = provider_wheel(tmp_path, "", library=pro)
     path = dependent_wheel(tmp_path, pro)
-    outcome = repaired(
-        path, tmp_path / "out", str(provider), select=("WF111",), provider_by=ProviderBy(by)
-    )
+    outcome = repaired(path, tmp_path / "out", str(provider), select=("WF111",))
     assert outcome.output
     site = unpacked(tmp_path / "site", provider, outcome.output)
     assert imported(site) == "7"
 
 
-def test_an_ignored_search_path_to_the_provider_is_left_out(tmp_path: Path) -> None:
+def test_an_unfixable_search_path_to_the_provider_is_left_out(tmp_path: Path) -> None:
     pro = pro_library(tmp_path)
     path = dependent_wheel(tmp_path, pro)
     provider = provider_wheel(tmp_path, "", library=pro)
-    outcome = repaired(path, tmp_path / "out", str(provider), ignore=("WF106",))
+    outcome = repaired(path, tmp_path / "out", str(provider), unfixable={"*": ("WF106",)})
     assert "WF106" not in {step.code for step in outcome.edits}

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 import zipfile
 from collections.abc import Mapping
@@ -17,21 +16,24 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support import build
+from tests.support.fork_server import warm_program
+from tests.support.repairing import repair
 from tests.support.values import elf as make_elf
 from tests.support.values import wheel as make_wheel
 from wheelfix.host.os_packages import Package
-from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import (
+    Bundled,
     Earlier,
-    Expected,
-    Library,
-    joined,
+    join_lists,
     listed_packages,
     read_sbom,
     write_sbom,
 )
-from wheelfix.settings import Provider, Settings
+from wheelfix.providers.model import Folder, Provided
+from wheelfix.settings import ProviderSetting, Settings
+from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.reader import open_wheel
 
 MEMBER = "demo-1.0.dist-info/sboms/wheelfix.cdx.json"
@@ -45,6 +47,14 @@ def _package(name: str, **fields: Any) -> Package:
     return Package(**{**values, **fields})
 
 
+def _grafted(member: str, file: str, digit: str = "0", package: Package | None = None) -> Any:
+    host = HostLibrary(
+        source=Path("/usr/lib", file), path=Path(file), mode=0o644, size=1, sha256=digit * 64,
+        elf=make_elf(),
+    )  # fmt: skip
+    return GraftedLibrary(member=member, host=host, original=file, package=package)
+
+
 def _written(libraries: Mapping[str, tuple[str, ...]], **packages: Package) -> dict[str, Any]:
     """Write the SBOM of `libraries`, each with what it needs of the others."""
     objects = {
@@ -54,15 +64,13 @@ def _written(libraries: Mapping[str, tuple[str, ...]], **packages: Package) -> d
         for name, needed in libraries.items()
     }
     listed = [
-        Library(
-            file=f"lib{name}.so.1", sha256="0" * 64, package=packages.get(name),
-            members=(f"demo.libs/lib{name}.so",),
-        )
+        _grafted(f"demo.libs/lib{name}.so", f"lib{name}.so.1", package=packages.get(name))
         for name in libraries
-    ]  # fmt: skip
+    ]
     final = make_wheel(objects, name="My_demo-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl")
-    content = write_sbom(final, listed, {"wheelfix": "1", "auditwheel": "6.8.2"})
-    assert write_sbom(final, listed[::-1], {"auditwheel": "6.8.2", "wheelfix": "1"}) == content
+    content = write_sbom(final, Bundled(libraries=listed), {"wheelfix": "1", "auditwheel": "6.8.2"})
+    again = Bundled(libraries=listed[::-1])
+    assert write_sbom(final, again, {"auditwheel": "6.8.2", "wheelfix": "1"}) == content
     document: dict[str, Any] = json.loads(content)
     return document
 
@@ -111,15 +119,15 @@ def test_package_urls_are_written_as_their_types_say(package: Package, purl: str
 
 
 @pytest.mark.parametrize(
-    ("licence", "said"),
+    ("text", "said"),
     [
         ("mit", {"license": {"id": "MIT", "acknowledgement": "declared"}}),
         ("MIT OR Zlib", {"expression": "MIT OR Zlib", "acknowledgement": "declared"}),
         ("GPLv2+", {"license": {"name": "GPLv2+", "acknowledgement": "declared"}}),
     ],
 )
-def test_a_licence_is_an_id_an_expression_or_a_name(licence: str, said: Mapping[str, Any]) -> None:
-    (component,) = _written({"a": ()}, a=_package("a", licence=licence))["components"]
+def test_a_license_is_an_id_an_expression_or_a_name(text: str, said: Mapping[str, Any]) -> None:
+    (component,) = _written({"a": ()}, a=_package("a", license=text))["components"]
     assert component["licenses"] == [said]
 
 
@@ -130,17 +138,29 @@ def _validate(document: Mapping[str, Any], *, valid: bool = True) -> None:
     assert (problem is None) is valid, problem
 
 
-def test_the_list_is_valid_cyclonedx() -> None:
-    licences = (None, "MIT", "MIT OR Zlib", "GPLv2+ and so on")
-    packages = {f"p{n}": _package("p", licence=text) for n, text in enumerate(licences)}
+def _provided(requirement: str, library: str, **fields: Any) -> Provided:
+    folders = (Folder(Key.PLATLIB, "lib", (library,)),)
+    return Provided(requirement=requirement, folders=folders, **fields)
+
+
+def test_the_list_is_valid_cyclonedx(tmp_path: Path) -> None:
+    licenses = (None, "MIT", "MIT OR Zlib", "GPLv2+ and so on")
+    packages = {f"p{n}": _package("p", license=text) for n, text in enumerate(licenses)}
     document = _written({"unowned": (), "p0": ("p1",), "p1": (), "p2": (), "p3": ()}, **packages)
     _validate(document)
-    subject = make_wheel({"p/x.so": make_elf("libp.so")})
-    known = Expected(name="p", requirements=("p>=1", "p; extra == 'x'"), libraries=("libp.so",),
-                     version="1", file="p-1-py3-none-any.whl", sha256="0" * 64, licence="X",
-                     )  # fmt: skip
-    bare = Expected(name="q", requirements=("q",), libraries=("libq.so",), optional=True)
-    _validate(json.loads(write_sbom(subject, (), {"wheelfix": "1"}, expected=[known, bare])))
+    metadata = Metadata(requires_dist=("p>=1", "p; extra == 'x'", "q; extra == 'x'"))
+    subject = make_wheel({"p/x.so": make_elf("libp.so", "libq.so")}, metadata=metadata)
+    file = tmp_path / "p-1-py3-none-any.whl"
+    file.write_bytes(b"")
+    stated = Metadata(fields=(("license", "X"),))
+    known = _provided("p>=1", "libp.so", version="1", wheel=str(file), metadata=stated)
+    providers = (known, _provided("q", "libq.so"))
+    listed = json.loads(write_sbom(subject, Bundled(), {"wheelfix": "1"}, providers=providers))
+    _validate(listed)
+    names = {entry["name"] for part in listed["components"] for entry in part["properties"]}
+    assert names == {"wheelfix:external", "wheelfix:requirement", "wheelfix:library"}
+    first = listed["components"][0]
+    assert first.keys() >= {"licenses", "hashes"}
     document["components"][0]["type"] = "nonsense"
     _validate(document, valid=False)
 
@@ -259,7 +279,7 @@ def _user(folder: Path, pro: Path, requires: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "licences"),
+    ("metadata", "licenses"),
     [
         ("License-Expression: MIT\n", [{"license": {"id": "MIT", "acknowledgement": "declared"}}]),
         (
@@ -267,21 +287,21 @@ def _user(folder: Path, pro: Path, requires: str) -> Path:
             [{"license": {"name": "NVIDIA Proprietary", "acknowledgement": "declared"}}],
         ),
         (
-            f"License: {'word ' * 99}\nClassifier: License :: OSI Approved :: Apache Licence\n",
-            [{"license": {"name": "Apache Licence", "acknowledgement": "declared"}}],
+            f"License: {'word ' * 99}\nClassifier: License :: OSI Approved :: Apache License\n",
+            [{"license": {"name": "Apache License", "acknowledgement": "declared"}}],
         ),
         ("", None),
     ],
 )
 def test_a_provider_is_listed_with_what_is_asked_of_it_and_what_is_at_hand(
-    tmp_path: Path, metadata: str, licences: list[Any] | None
+    tmp_path: Path, metadata: str, licenses: list[Any] | None
 ) -> None:
     library = build.shared_object(
         tmp_path / "sdk/libpro.so.3", "int pro(void) { return 1; }", soname="libpro.so.3"
     )
     provider = _provider(tmp_path, "2.0", library, metadata)
     wheel = _user(tmp_path, library, "pro<3,>=2")
-    output = _repaired(wheel, tmp_path / "out", provider=(Provider(source=str(provider)),))
+    output = _repaired(wheel, tmp_path / "out", provider=(ProviderSetting(source=str(provider)),))
     document = _read(output)
     grafted, expected = document["components"]
     purl = f"pkg:pypi/pro@2.0?file_name={provider.name}"
@@ -289,7 +309,7 @@ def test_a_provider_is_listed_with_what_is_asked_of_it_and_what_is_at_hand(
     assert (expected["version"], expected["scope"]) == ("2.0", "required")
     digest = hashlib.sha256(provider.read_bytes()).hexdigest()
     assert expected["hashes"] == [{"alg": "SHA-256", "content": digest}]
-    assert expected.get("licenses") == licences
+    assert expected.get("licenses") == licenses
     assert [(entry["name"], entry["value"]) for entry in expected["properties"]] == [
         ("wheelfix:external", "true"),
         ("wheelfix:requirement", "pro<3,>=2"),
@@ -298,23 +318,21 @@ def test_a_provider_is_listed_with_what_is_asked_of_it_and_what_is_at_hand(
     depends = {row["ref"]: row["dependsOn"] for row in document["dependencies"]}
     assert depends[grafted["bom-ref"]] == [purl]
     assert depends[document["metadata"]["component"]["bom-ref"]] == [grafted["bom-ref"], purl]
-    again = _repaired(wheel, tmp_path / "again", provider=(Provider(source=str(provider)),))
+    again = _repaired(wheel, tmp_path / "again", provider=(ProviderSetting(source=str(provider)),))
     assert again.read_bytes() == output.read_bytes()
     third = repair(
-        output, Settings(wheel_dir=tmp_path / "3", provider=(Provider(source=str(provider)),)), {}
+        output,
+        Settings(wheel_dir=tmp_path / "3", provider=(ProviderSetting(source=str(provider)),)),
+        {},
     )
     assert third.status is Status.UNCHANGED
 
 
 def test_a_provider_that_is_known_by_name_only_and_an_optional_one_are_listed_as_such() -> None:
-    subject = make_wheel({"p/x.so": make_elf("libcublas.so.12", "libo.so")})
-    expected = (
-        Expected(name="nvidia-cublas-cu12", requirements=("nvidia-cublas-cu12>=12",),
-                 libraries=("libcublas.so.12",)),
-        Expected(name="o", requirements=("o; extra == 'gpu'",), libraries=("libo.so",),
-                 optional=True),
-    )  # fmt: skip
-    document = json.loads(write_sbom(subject, (), {"wheelfix": "1"}, expected=expected))
+    metadata = Metadata(requires_dist=("nvidia-cublas-cu12>=12", "o; extra == 'gpu'"))
+    subject = make_wheel({"p/x.so": make_elf("libcublas.so.12", "libo.so")}, metadata=metadata)
+    providers = (_provided("nvidia-cublas-cu12", "libcublas.so.12"), _provided("o", "libo.so"))
+    document = json.loads(write_sbom(subject, Bundled(), {"wheelfix": "1"}, providers=providers))
     cublas, optional = document["components"]
     assert cublas["purl"] == "pkg:pypi/nvidia-cublas-cu12"
     assert not {"version", "hashes", "licenses"} & cublas.keys()
@@ -331,36 +349,34 @@ def _earlier(text: str) -> Earlier | None:
 def test_of_an_earlier_list_all_stays_that_is_still_in_the_wheel() -> None:
     kept, gone = "demo.libs/liba.so", "demo.libs/libgone.so"
     objects = {kept: make_elf(soname="liba.so"), gone: make_elf("liba.so", soname="libgone.so")}
-    listed = [
-        Library(file="x", sha256="0" * 64, package=None, members=(member,)) for member in objects
-    ]
+    listed = Bundled(libraries=[_grafted(member, "x") for member in objects])
     first = write_sbom(make_wheel(objects), listed, {"wheelfix": "1", "auditwheel": "6.1"})
     earlier = _earlier(first.decode())
     assert earlier is not None
     added = "demo.libs/libb.so"
     second = make_wheel({kept: make_elf(), added: make_elf("liba.so", soname="libb.so")})
-    new = Library(file="b", sha256="1" * 64, package=None, members=(added,))
-    document = json.loads(write_sbom(second, [new], {"wheelfix": "2"}, earlier=earlier))
+    new = Bundled(libraries=[_grafted(added, "b", "1")])
+    document = json.loads(write_sbom(second, new, {"wheelfix": "2"}, earlier=earlier))
     assert [component["bom-ref"] for component in document["components"]] == [kept, added]
     tools = [(e["name"], e["version"]) for e in document["metadata"]["tools"]["components"]]
     assert tools == [("auditwheel", "6.1"), ("wheelfix", "1"), ("wheelfix", "2")]
-    renewed = Library(file="a", sha256="2" * 64, package=None, members=(kept,))
-    document = json.loads(write_sbom(second, [renewed], {"wheelfix": "2"}, earlier=earlier))
+    renewed = Bundled(libraries=[_grafted(kept, "a", "2")])
+    document = json.loads(write_sbom(second, renewed, {"wheelfix": "2"}, earlier=earlier))
     assert [component["name"] for component in document["components"]] == ["a"]
 
 
 def test_an_expected_provider_is_renewed_and_removed_with_its_last_library() -> None:
-    def expected(version: str) -> Expected:
-        return Expected(name="p", requirements=("p",), libraries=("libp.so",), version=version)
+    def provided(version: str) -> Provided:
+        return _provided("p", "libp.so", version=version)
 
     user = make_wheel({"p/x.so": make_elf("libp.so")})
-    earlier = _earlier(write_sbom(user, (), {}, expected=[expected("1")]).decode())
+    earlier = _earlier(write_sbom(user, Bundled(), {}, providers=(provided("1"),)).decode())
     assert earlier is not None
-    for again, versions in (((expected("2"),), ["2"]), ((), ["1"])):
-        text = write_sbom(user, (), {}, expected=again, earlier=earlier)
+    for again, versions in (((provided("2"),), ["2"]), ((), ["1"])):
+        text = write_sbom(user, Bundled(), {}, providers=again, earlier=earlier)
         assert [component["version"] for component in json.loads(text)["components"]] == versions
     other = make_wheel({"p/x.so": make_elf()})
-    assert json.loads(write_sbom(other, (), {}, earlier=earlier))["components"] == []
+    assert json.loads(write_sbom(other, Bundled(), {}, earlier=earlier))["components"] == []
 
 
 @pytest.mark.parametrize(
@@ -379,10 +395,61 @@ def test_what_is_no_such_list_is_left_alone(text: str) -> None:
     assert _earlier(f"{own}[]}}") == Earlier()
 
 
+ODD: list[Any] = [None, 0, 1.5, True, "x", "\ud800", [], {}, [7], {"a": []}, [[]], [{}], [None]]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "bom-ref", "name", "version", "purl", "hashes", "hash", "alg", "content", "properties",
+        "property", "evidence", "occurrences", "location", "licenses", "dependencies", "row", "ref",
+        "dependsOn", "metadata", "component", "tools", "tool", "components", "externalReferences",
+    ],
+)  # fmt: skip
+def test_a_list_with_an_odd_value_is_read_or_left_alone(field: str) -> None:
+    """Two components of one package are put together, with the hashes of both."""
+    wheel = make_wheel({"p/x.so": make_elf()})
+    for odd in ODD:
+        value: dict[str, Any] = {field: odd}
+        occurrence = {"location": value.get("location", "p/x.so")}
+        component = {
+            "bom-ref": "r", "name": "n", "version": "1", "purl": "pkg:x/n@1",
+            "hashes": [value.get("hash", {"alg": value.get("alg", "SHA-256"),
+                                          "content": value.get("content", "00")})],
+            "properties": [value.get("property", {"name": "a", "value": "b"})],
+            "evidence": {"occurrences": value.get("occurrences", [occurrence])},
+            "licenses": [], "externalReferences": [],
+        }  # fmt: skip
+        component |= {key: odd for key in component if key == field}
+        row = value.get("row", {"ref": value.get("ref", "r"), "dependsOn": ["s"]})
+        if field == "dependsOn":
+            row = {"ref": "r", "dependsOn": odd}
+        document = {
+            "components": [component, {**component, "bom-ref": "s"}],
+            "metadata": {
+                "component": value.get("component", {"bom-ref": "own"}),
+                "tools": value.get("tools", [value.get("tool", {"name": "t", "version": "1"})]),
+            },
+            "dependencies": [row],
+        }
+        document |= {key: odd for key in document if key == field}
+        earlier = read_sbom(json.dumps(document), lambda member: (member,))
+        if earlier is not None:
+            text = write_sbom(wheel, Bundled(), {}, earlier=earlier)
+            assert json.loads(text)["bomFormat"] == "CycloneDX"
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "[" * 960 + "]" * 960])
+def test_a_list_that_cannot_be_written_again_is_left_alone(text: str) -> None:
+    component = f'{{"bom-ref": "r", "name": "n", "licenses": {text}}}'
+    own = '{"metadata": {"component": {"bom-ref": "a"}}, "components": '
+    assert _earlier(f"{own}[{component}]}}") is None
+
+
 def test_two_lists_are_one() -> None:
     one = Earlier(components={"a": {"n": 1}, "b": {}}, depends={"a": ("b",)})
     two = Earlier(components={"a": {"n": 2}}, tools=frozenset({("x", "1")}))
-    both = joined([one, two])
+    both = join_lists([one, two])
     assert both.components == {"a": {"n": 2}, "b": {}}
     assert (both.depends, both.tools) == ({"a": ("b",)}, two.tools)
 
@@ -405,7 +472,7 @@ def test_the_list_of_a_first_repair_is_in_that_of_the_second(tmp_path: Path, too
     x = build.extension(tmp_path / "x.so", "x", needed=[owned], calls=[function])
     wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
     if tool == "auditwheel":
-        command = [sys.executable, "-m", "auditwheel", "repair", "-w", str(tmp_path / "1")]
+        command = [warm_program("auditwheel"), "repair", "-w", str(tmp_path / "1")]
         command.append(str(wheel))
         scripts = sysconfig.get_path("scripts")
         path = f"{scripts}:{os.environ['PATH']}"

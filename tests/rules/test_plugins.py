@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import wheelfix
 from tests.support.build import make_wheel
-from tests.support.values import wheel
+from tests.support.values import elf, wheel
+from wheelfix import WheelView, rule
 from wheelfix.errors import RuleError
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Severity
@@ -47,12 +49,12 @@ def run(
 def test_an_installed_plugin_takes_part(installed: Path, tmp_path: Path) -> None:
     built = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
     done = run(installed, "check", built)
-    assert "warning[ACME101] acme-licence-file: has no licence file" in done.stdout
+    assert "warning[ACME101] acme-license-file: has no license file" in done.stdout
     assert done.returncode == 0
     assert run(installed, "check", "--strict", built).returncode == 1
     assert run(installed, "check", "--strict", "--ignore", "ACME", built).returncode == 0
     assert "acme" not in run(installed, "check", "--select", "WF", built).stdout
-    assert run(installed, "rule", "ACME101").stdout.startswith("# acme-licence-file (ACME101, ")
+    assert run(installed, "rule", "ACME101").stdout.startswith("# acme-license-file (ACME101, ")
     assert "ACME102" in run(installed, "rule", "--all").stdout
 
 
@@ -87,6 +89,28 @@ def brought(code: str = "ACME101", name: str = "acme-rule") -> Rule:
 def test_codes_and_names_must_be_new(rule: Rule, message: str) -> None:
     with pytest.raises(RuleError, match=message):
         with_plugins(RULES, [rule])
+
+
+def lone_libraries(view: WheelView) -> Iterator[Hit]:
+    """An object does not find its libraries in the wheel."""
+    for member in view.wheel.elfs:
+        for request in view.world.load(member).missing:
+            yield Hit(message=f"lacks `{request.name}`", member=member, entry=view.settings.plat)
+
+
+def test_a_plugin_asks_what_an_object_loads() -> None:
+    subject = wheel({"p/a.so": elf("libb.so", runpath="$ORIGIN"), "p/libb.so": elf("libz.so")})
+    asked = rule("ACME103", "acme-lone-library", Severity.ERROR)(lone_libraries)
+    found = find(Context(wheel=subject, settings=Settings()), [asked])
+    lacking = {(finding.member, finding.message) for finding in found}
+    assert ("p/libb.so", "lacks `libz.so`") in lacking
+    assert ("p/a.so", "lacks `libb.so`") not in lacking
+
+
+def test_plugins_get_a_view_and_not_the_analyses_of_wheelfix_s_own_rules() -> None:
+    assert "Context" not in wheelfix.__all__
+    public = {name for name in vars(WheelView) if not name.startswith("_")}
+    assert public == {"wheel", "settings", "world"}
 
 
 def test_a_rule_that_crashes_is_blamed_on_its_distribution() -> None:

@@ -22,24 +22,30 @@ from tests.support.providers import (
 )
 from tests.support.values import elf, findings, wheel
 from wheelfix.errors import SettingsError
-from wheelfix.host.available_libraries import GivenLibraries
-from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.provider_lookup import find_providers
 from wheelfix.pipelines.repair_result import Status
+from wheelfix.providers.model import Provided
 from wheelfix.rules import provider_contents, provider_requirements
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.run_rules import run_rules
-from wheelfix.settings import Provider, Settings
-from wheelfix.wheel.reader import open_wheel
+from wheelfix.settings import ProviderSetting, Settings
+from wheelfix.wheel.reader import Archive, open_wheel
 
 
 def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
-    given = Settings(provider=tuple(Provider(source=source) for source in providers), **settings)
+    given = tuple(ProviderSetting(source=source) for source in providers)
     with open_wheel(path) as archive:
-        asked_for = with_providers(given, path.parent, archive.wheel)
-        definitions = GivenLibraries(archive=archive, settings=asked_for, environ={})
-        context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
-        return list(run_rules(context, PROVIDER_RULES))
+        found = find_providers(given, archive.wheel)
+        return list(run_rules(context_of(archive, found, Settings(**settings)), PROVIDER_RULES))
+
+
+def context_of(archive: Archive, providers: tuple[Provided, ...], settings: Settings) -> Context:
+    definitions = GivenLibraries(archive=archive, library_path=()).beside(providers)
+    return Context(
+        wheel=archive.wheel, settings=settings, providers=providers, definitions=definitions
+    )
 
 
 def test_a_symbol_that_the_provider_lacks_is_named_as_the_loader_names_it(tmp_path: Path) -> None:
@@ -96,13 +102,11 @@ def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path)
     other = shared_object(tmp_path / "o" / "libpro.so.4", soname="libpro.so.4")
     available = provider_wheel(tmp_path, "", library=other)
     path = dependent_wheel(tmp_path, pro)
-    known = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
-    settings = with_providers(
-        Settings(provider=(known, Provider(source=str(available)))), path.parent
-    )
+    known = ProviderSetting(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (known, ProviderSetting(source=str(available)))
     with open_wheel(path) as archive:
-        definitions = GivenLibraries(archive=archive, settings=settings, environ={})
-        context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
+        providers = find_providers(given, archive.wheel)
+        context = context_of(archive, providers, Settings())
         (found,) = run_rules(context, [provider_contents.provider_lacks_library])
     assert found.entry == "libpro.so.3"
 
@@ -131,11 +135,10 @@ def test_the_highest_and_the_lowest_version_that_metadata_allows_are_judged(
         other_provider(tmp_path / "links", version, "py3-none-any")
     make_wheel(tmp_path / "links", "nolibs", "1", "py3-none-any", {"nolibs.py": ""})
     subject = wheel({DEPENDENT: elf("libpro.so.3")}, metadata=asked(*requires))
-    given = Settings(provider=(Provider(source="links"),))
-    settings = with_providers(given, tmp_path, subject)
-    assert tuple(provider.version for provider in settings.provider) == judged
-    assert {tuple(sorted(provider.refused)) for provider in settings.provider} == {refused}
-    assert [Path(place).name.split("-")[1] for place in settings.library_path] == list(judged)
+    providers = find_providers((ProviderSetting(source=str(tmp_path / "links")),), subject)
+    assert tuple(provider.version for provider in providers) == judged
+    assert {tuple(sorted(provider.refused)) for provider in providers} == {refused}
+    assert [Path(provider.wheel).name.split("-")[1] for provider in providers] == list(judged)
 
 
 def test_versions_that_metadata_does_not_allow_are_listed_as_not_checked(
@@ -157,18 +160,15 @@ def test_versions_that_metadata_does_not_allow_are_listed_as_not_checked(
 
 def test_a_table_of_a_provider_applies_to_its_wheels(tmp_path: Path) -> None:
     wheels = [other_provider(tmp_path, version, "py3-none-any") for version in ("1.0", "3.0")]
-    known = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
-    given = (known, *(Provider(source=str(wheel_path)) for wheel_path in wheels))
+    known = ProviderSetting(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (known, *(ProviderSetting(source=str(wheel_path)) for wheel_path in wheels))
     for requires, version, refused in (("pro", "3.0", ()), ("pro==2.*", "3.0", ("1.0", "3.0"))):
         subject = wheel({DEPENDENT: elf("libpro.so.3")}, metadata=asked(requires))
-        settings = with_providers(Settings(provider=given), tmp_path, subject)
-        assert settings.provider[0].libraries == known.libraries
-        assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
-        assert bool(settings.provider[0].path) is not bool(refused)
-        assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
-        found = findings(
-            provider_requirements.provider_loosely_required, subject, provider=settings.provider
-        )
+        first = find_providers(given, subject)[0]
+        assert first.folders[0].libraries == known.libraries
+        assert (first.version, first.refused) == (version, refused)
+        assert bool(first.places) is not bool(refused)
+        found = findings(provider_requirements.provider_loosely_required, subject, provider=given)
         assert any("was not checked" in finding.message for finding in found) is bool(refused)
 
 
@@ -257,10 +257,10 @@ def test_a_provider_that_is_never_installed_beside_the_wheel_is_refused(
     subject = wheel(
         {DEPENDENT: elf("libpro.so.3")}, name="d-1-cp311-cp311-manylinux_2_28_x86_64.whl"
     )
-    misfit = Provider(source=str(other_provider(tmp_path / "bad", "1.0", tag)))
+    misfit = ProviderSetting(source=str(other_provider(tmp_path / "bad", "1.0", tag)))
     with pytest.raises(SettingsError, match=re.escape(words)):
-        with_providers(Settings(provider=(misfit,)), tmp_path, subject)
+        find_providers((misfit,), subject)
     for good_tag in ("py3-none-any", "cp39-abi3-manylinux1_x86_64", "cp311-cp311-linux_x86_64"):
-        good = Provider(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
-        settings = with_providers(Settings(provider=(misfit, good)), tmp_path, subject)
-        assert {provider.path for provider in settings.provider} == {good.source}
+        good = ProviderSetting(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
+        found = find_providers((misfit, good), subject)
+        assert [provider.wheel for provider in found] == [good.source]

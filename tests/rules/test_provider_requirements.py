@@ -7,13 +7,16 @@ import pytest
 
 from tests.support.providers import BLAS, DEPENDENT, asked
 from tests.support.values import apply_fixes, elf, findings, wheel
+from wheelfix.providers.model import Folder, Provided
 from wheelfix.rules import provider_requirements
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.provider_requirements import provider_not_required
-from wheelfix.settings import Provider, Settings
-from wheelfix.wheel.model import Metadata
+from wheelfix.rules.run_rules import run_rules
+from wheelfix.settings import ProviderSetting, Settings
+from wheelfix.wheel.model import Key, Metadata
 
-PRO = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+PRO = ProviderSetting(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
 
 
 def module(name: str, *needed: str, **fields: Any) -> Any:
@@ -43,7 +46,7 @@ def test_a_provider_of_an_extra_stays_optional() -> None:
         {DEPENDENT: elf("libcublas.so.12")}, metadata=asked("nvidia-cublas-cu12; extra == 'gpu'")
     )
     (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
-    assert found.severity is Severity.INFO
+    assert found.severity is Severity.NOTE
 
 
 @pytest.mark.parametrize(
@@ -66,10 +69,41 @@ def test_a_provider_of_an_extra_stays_optional() -> None:
 def test_metadata_must_not_allow_more_than_the_provider(
     required: str, known: str, version: str, *, loose: bool
 ) -> None:
-    provider = Provider(requirement=known, libraries=("libp.so",), directory="p", version=version)
+    folder = Folder(Key.PLATLIB, "p", ("libp.so",))
+    provider = Provided(requirement=known, version=version, folders=(folder,))
     subject = wheel({DEPENDENT: elf("libp.so")}, metadata=asked(required))
-    found = findings(provider_requirements.provider_loosely_required, subject, provider=(provider,))
+    context = Context(wheel=subject, settings=Settings(), providers=(provider,))
+    found = run_rules(context, [provider_requirements.provider_loosely_required])
     assert bool(found) is loose
+
+
+@pytest.mark.parametrize(
+    ("library", "required", "version", "hint"),
+    [
+        ("libp.so", "p", "1.5", "such as `p>=1.5`"),
+        ("libp.so", "p>=2", "1.5", "check with a wheel of p that `p>=2` allows"),
+        ("libp-1a2b3c4d.so", "p>=2", "1.5", "check with a wheel of p that `p>=2` allows"),
+        (
+            "libp-1a2b3c4d.so",
+            "p>=1",
+            "1.5",
+            (
+                'repair both wheels with `keep-names = ["libp.so"]`; or, only if both are always '
+                "released together, require `p==1.5`"
+            ),
+        ),
+    ],
+)
+def test_no_version_is_advised_that_makes_things_worse(
+    library: str, required: str, version: str, hint: str
+) -> None:
+    """None that METADATA excludes; and an exact one is the second choice."""
+    folder = Folder(Key.PLATLIB, "p", (library,))
+    provider = Provided(requirement="p", version=version, folders=(folder,))
+    subject = wheel({DEPENDENT: elf(library)}, metadata=asked(required))
+    context = Context(wheel=subject, settings=Settings(), providers=(provider,))
+    (found,) = run_rules(context, [provider_requirements.provider_loosely_required])
+    assert found.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -78,7 +112,7 @@ def test_metadata_must_not_allow_more_than_the_provider(
         (TWO, b"from . import _core", (), Severity.ERROR, False),
         (TWO, b"from . import _gpu", (), Severity.ERROR, True),
         ({"demo/_gpu.so": TWO["demo/_gpu.so"]}, b"", (), Severity.ERROR, True),
-        (TWO, b"from . import _core", ("pro>=2; extra == 'gpu'",), Severity.INFO, False),
+        (TWO, b"from . import _core", ("pro>=2; extra == 'gpu'",), Severity.NOTE, False),
         (TWO, b"from . import _gpu", ("pro>=2; extra == 'gpu'",), Severity.WARNING, False),
         (TWO, b"", ("pro>=2",), None, False),
     ],

@@ -1,5 +1,6 @@
 """Search paths that lead to providers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from wheelfix.rules.findings import Severity
 from wheelfix.rules.provider_search_paths import provider_beside, provider_not_searched
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
-from wheelfix.settings import DataLibraries, Provider, Settings
+from wheelfix.settings import DataLibraries, ProviderSetting, Settings
 from wheelfix.wheel.model import Wheel
 
 
@@ -42,9 +43,11 @@ def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, en
 
 def test_an_entry_to_a_provider_is_neither_dead_nor_escaping_though_the_wheel_lacks_it() -> None:
     subject = dependent_on_blas("_core.so", rpath="$ORIGIN/nvidia/cublas/lib")
-    assert findings(dead_entry, subject)
+    assert findings(dead_entry, replace(subject, metadata=asked()))
     assert not findings(dead_entry, subject, provider=(BLAS,))
-    outside = Provider(requirement="far", libraries=("libfar.so",), directory="lib", scheme="data")
+    outside = ProviderSetting(
+        requirement="far", libraries=("libfar.so",), directory="lib", scheme="data"
+    )
     far = wheel({"far.so": elf("libfar.so", rpath="$ORIGIN/../../../../../lib")})
     assert findings(escaping_entry, far, provider=(outside,))
 
@@ -73,7 +76,9 @@ def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> 
 
 
 def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
-    mkl = Provider(requirement="mkl", libraries=("libmkl_*",), directory="lib", scheme="data")
+    mkl = ProviderSetting(
+        requirement="mkl", libraries=("libmkl_*",), directory="lib", scheme="data"
+    )
     subject = wheel({DEPENDENT: elf("libmkl_rt.so.3")})
     settings = Settings(provider=(mkl,), data_libraries=DataLibraries.SEARCH)
     after, _ = apply_fixes(subject, RULES, settings)
@@ -81,7 +86,7 @@ def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
 
 
 def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_two() -> None:
-    pure = Provider(
+    pure = ProviderSetting(
         requirement="p", libraries=("libcublas.so.*",), directory="p/lib", scheme="purelib"
     )
     settings = Settings(provider=(pure,), data_libraries=DataLibraries.SEARCH)
@@ -93,7 +98,9 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
 
 
 def test_a_note_lists_the_installations_that_are_not_covered() -> None:
-    pure = Provider(requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib")
+    pure = ProviderSetting(
+        requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib"
+    )
     (found,) = findings(provider_beside, dependent_on_blas(), provider=(pure,))
     assert "editable" in found.notes[0]
     assert "lib64" in found.notes[1]

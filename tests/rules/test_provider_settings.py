@@ -4,14 +4,15 @@ from tests.support.providers import BLAS, DEPENDENT
 from tests.support.values import elf, findings, wheel
 from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Provider
+from wheelfix.settings import ProviderSetting
 
 
 def test_an_unused_provider_is_a_warning_if_an_asterisk_is_missing() -> None:
     subject = wheel({DEPENDENT: elf("libcublas.so.12")})
-    (found,) = findings(rules.provider_unused, subject, provider=(Provider(source="x"),))
-    assert found.severity is Severity.INFO
-    bare = Provider(requirement="b", libraries=("libcublas.so",), directory="b")
+    unused = ProviderSetting(requirement="x", libraries=("libx.so.1",), directory="x")
+    (found,) = findings(rules.provider_unused, subject, provider=(unused,))
+    assert found.severity is Severity.NOTE
+    bare = ProviderSetting(requirement="b", libraries=("libcublas.so",), directory="b")
     (found,) = findings(rules.provider_unused, subject, provider=(bare,))
     assert (found.severity, found.hint) == (Severity.WARNING, "did you mean `libcublas.so*`?")
     assert not findings(rules.provider_unused, subject, provider=(BLAS,))
@@ -19,12 +20,16 @@ def test_an_unused_provider_is_a_warning_if_an_asterisk_is_missing() -> None:
 
 def test_a_pattern_that_lacks_its_asterisk_beside_one_that_serves_is_reported() -> None:
     subject = wheel({DEPENDENT: elf("libcublas.so.12", "libcublasLt.so.12")})
-    half = Provider(requirement="b", libraries=("libcublas.so.*", "libcublasLt.so"), directory="b")
+    half = ProviderSetting(
+        requirement="b", libraries=("libcublas.so.*", "libcublasLt.so"), directory="b"
+    )
     (found,) = findings(rules.provider_unused, subject, provider=(half,))
     assert (found.severity, found.hint) == (Severity.WARNING, "did you mean `libcublasLt.so*`?")
     assert "matches no library" in found.message
     grafted = wheel({DEPENDENT: elf("libcublas.so.12", "libcublasLt-1a2b3c4d.so.12.4")})
     (found,) = findings(rules.provider_unused, grafted, provider=(half,))
     assert "`libcublasLt.so` does not match `libcublasLt.so.12.4`" in found.notes
-    whole = Provider(requirement="b", libraries=("libcublas*.so.*", "libno.so"), directory="b")
+    whole = ProviderSetting(
+        requirement="b", libraries=("libcublas*.so.*", "libno.so"), directory="b"
+    )
     assert not findings(rules.provider_unused, subject, provider=(whole,))

@@ -26,7 +26,7 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
         (opening("lib/libx.so", LookupPlace.SOURCE), []),
         (opening("libx.so", LookupPlace.SOURCE), [Severity.ERROR]),
         (opening("libx.so", LookupPlace.SOURCE, on_import=False), [Severity.WARNING]),
-        (opening("libx.so", LookupPlace.SOURCE, sure=False), [Severity.INFO]),
+        (opening("libx.so", LookupPlace.SOURCE, sure=False), [Severity.NOTE]),
         (opening("x.dll", LookupPlace.SOURCE), []),
         (opening("../other/libx.so", LookupPlace.SOURCE), []),
         (opening("lib/libx", LookupPlace.SOURCE, suffixes=(".so",)), []),
@@ -35,7 +35,7 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
         (opening("libc.so.6"), []),
         (opening("libcuda.so.1"), []),
         (opening("x", LookupPlace.FIND), [Severity.WARNING]),
-        (opening("x", LookupPlace.FIND, sure=False), [Severity.INFO]),
+        (opening("x", LookupPlace.FIND, sure=False), [Severity.NOTE]),
         (opening("m", LookupPlace.FIND), []),
         (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
     ],
@@ -46,10 +46,20 @@ def test_what_is_opened_is_looked_for_where_it_will_be(
     assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
 
 
+def test_code_that_tries_several_places_may_find_the_library_in_any() -> None:
+    there = opening("lib/libx.so", LookupPlace.SOURCE, sure=False)
+    beside = opening("libx.so", LookupPlace.SOURCE, sure=False)
+    rule = python_openings.opened_library_missing
+    assert severities(rule, opening_wheel(beside, there)) == []
+    assert severities(rule, opening_wheel(beside._replace(sure=True), there)) == [Severity.ERROR]
+    other = opening("liby.so", LookupPlace.SOURCE, sure=False)
+    assert severities(rule, opening_wheel(other, there)) == [Severity.NOTE]
+
+
 def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
     objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
     subject = opening_wheel(opening("libx.so"), objects=objects)
-    assert severities(python_openings.opened_library_missing, subject) == [Severity.INFO]
+    assert severities(python_openings.opened_library_missing, subject) == [Severity.NOTE]
     preloaded = opening_wheel(
         opening("libx.so", LookupPlace.SOURCE), opening("libx.so"), objects=objects
     )
@@ -103,6 +113,15 @@ def two_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CODE = "import pkg; print(pkg.value(), pkg.lib.count())"
+
+
+def test_a_driver_is_not_grafted_and_so_not_renamed() -> None:
+    objects = {"pkg/m.so": elf("libcuda.so.1", "libwfx.so.1")}
+    driver = opening_wheel(opening("libcuda.so.1"), objects=objects)
+    assert severities(python_openings.opened_library_renamed, driver) == []
+    assert severities(python_openings.opened_library_renamed, driver, graft_drivers=True) != []
+    other = opening_wheel(opening("libwfx.so.1"), objects=objects)
+    assert severities(python_openings.opened_library_renamed, other) == [Severity.WARNING]
 
 
 def test_a_rename_that_breaks_code_is_refused_and_the_stage_named(
@@ -181,7 +200,7 @@ def test_sources_that_are_too_complex_are_reported(sources: dict[str, str], tmp_
     files: dict[str, Any] = {"pkg/libx.so": library, "pkg/__init__.py": OPENS, **sources}
     subject = read(make_wheel(tmp_path, files=files))
     [found] = findings(python_openings.openings_not_judged, subject)
-    assert found.severity is Severity.INFO
+    assert found.severity is Severity.NOTE
     assert found.member in sources
     assert set(subject.unfollowed) <= set(sources)
     assert "not evaluated completely" in found.message

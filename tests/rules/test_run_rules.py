@@ -10,7 +10,7 @@ from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
-from wheelfix.rules.fix_plan import plan, planned
+from wheelfix.rules.fix_plan import plan, plan_edit, plan_in_order, without_cancelled
 from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.rules.run_rules import attribute_to_stage, broken, run_rules
@@ -58,11 +58,29 @@ def test_rules_that_agree_are_planned_once() -> None:
     assert (step.old, step.new) == ("DT_RPATH entry `/x`", "dropped")
 
 
-def test_rules_that_contradict_are_refused_by_name() -> None:
-    subject = wheel({A: elf()})
+def test_of_rules_that_contradict_the_first_decides_and_the_other_waits() -> None:
+    """The next round has another wheel: what the other asks for may have gone."""
+    subject = wheel({A: elf(rpath="/x")})
     one, other = SetSoname(member=A, soname="x"), SetSoname(member=A, soname="y")
-    with pytest.raises(PlanConflictError, match=r"some-rule asks for .*`x`.* but other-rule"):
-        plan(subject, [asking(one), asking(other, name="other-rule")], Settings())
+    both = asking(other, DropEntry(member=A, entry="/x"), name="other-rule")
+    steps = plan(subject, [asking(one), both], Settings())
+    assert [step.edit for step in steps] == [one], "a fix is applied whole, or not at all"
+
+
+def test_edits_that_cancel_each_other_are_none() -> None:
+    before = wheel({A: elf(rpath="$ORIGIN"), "demo/b.so": elf(rpath="$ORIGIN")})
+    edits: list[Edit] = [
+        PrependEntry(member=A, entry="$ORIGIN/x"),
+        DropEntry(member="demo/b.so", entry="$ORIGIN"),
+        DropEntry(member=A, entry="$ORIGIN/x"),
+    ]
+    after, steps = plan_in_order(before, edits, "graft", "")
+    assert [step.edit for step in without_cancelled(steps, before, after)] == [edits[1]]
+
+
+def test_a_fix_that_changes_nothing_is_none() -> None:
+    subject = wheel({A: elf(rpath="$ORIGIN")})
+    assert plan(subject, [asking(AddEntry(member=A, entry="$ORIGIN"))], Settings()) == ()
 
 
 def test_unsafe_fixes_wait_to_be_asked_for() -> None:
@@ -176,20 +194,20 @@ def test_every_edit_says_what_it_changes() -> None:
         SetRootIsPurelib(value=True),
     ]
     for edit in edits:
-        step = planned(Draft(subject), edit, "WF1", "n", "t")
+        step = plan_edit(Draft(subject), edit, "WF1", "n", "t")
         assert step.member
         assert step.old != step.new
 
 
 def test_a_hit_may_be_worse_than_its_rule() -> None:
-    @rule("WF998", "mixed", Severity.INFO)
+    @rule("WF998", "mixed", Severity.NOTE)
     def mixed(_context: Context) -> Iterator[Hit]:
         """Yield two."""
         yield Hit(message="mild")
         yield Hit(message="grave", severity=Severity.ERROR)
 
     found = run_rules(Context(wheel=_demo(), settings=Settings()), [mixed])
-    assert [finding.severity for finding in found] == [Severity.INFO, Severity.ERROR]
+    assert [finding.severity for finding in found] == [Severity.NOTE, Severity.ERROR]
     assert {finding.code for finding in found} == {"WF998"}
 
 
@@ -198,7 +216,7 @@ def _demo() -> Wheel:
 
 
 def test_a_rule_is_named_by_code_prefix_or_name() -> None:
-    @rule("WF123", "some-name", Severity.INFO)
+    @rule("WF123", "some-name", Severity.NOTE)
     def some(_context: Context) -> Iterator[Hit]:
         """Find nothing."""
         yield from ()
@@ -216,6 +234,20 @@ def test_a_finding_names_the_stage_of_the_repair_that_caused_it() -> None:
         "broken by this repair's stage: graft",
     )
     assert attribute_to_stage(found, {("WF313", "a.so", "c"): "graft"}) == found
+
+
+def test_the_linking_is_not_blamed_for_an_entry_that_the_repair_dropped() -> None:
+    found = Finding(
+        code="WF301",
+        name="x",
+        severity=Severity.ERROR,
+        message="",
+        member="a.so",
+        entry="f",
+        hint="link with the library that defines it",
+    )
+    hint = attribute_to_stage(found, {("WF301", "a.so", "f"): "prune"}).hint
+    assert hint == "`--prune-needed off` keeps every DT_NEEDED entry"
 
 
 def test_only_errors_count_as_broken_names() -> None:

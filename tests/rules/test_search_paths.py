@@ -13,13 +13,13 @@ from wheelfix.rules.search_paths import (
     dead_entry,
     empty_entry,
     escaping_entry,
-    fixed,
     malformed_entry,
     relative_entry,
     repeated_entry,
     sacrificial_entry,
     search_path_tag,
     two_path_tags,
+    unquote_entry,
 )
 from wheelfix.settings import SacrificialEntry, SearchPathTag, Settings
 
@@ -148,5 +148,5 @@ def test_without_the_policy_there_is_no_sacrificial_entry() -> None:
 
 
 def test_mending_leaves_what_is_right() -> None:
-    assert fixed("$ORIGIN/../demo.libs") == "$ORIGIN/../demo.libs"
-    assert fixed("$(ORIGIN)/x") == "${ORIGIN}/x"
+    assert unquote_entry("$ORIGIN/../demo.libs") == "$ORIGIN/../demo.libs"
+    assert unquote_entry("$(ORIGIN)/x") == "${ORIGIN}/x"

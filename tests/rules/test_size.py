@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def weighing(member: str, packed: int, **fields: int) -> Wheel:
 def test_debug_sections_are_told_where_they_weigh() -> None:
     heavy = weighing("pkg/a.so", 1_000_000, debug_size=5_000_000)
     [finding] = findings(size.debug_sections, heavy)
-    assert finding.severity is Severity.INFO, "the wheel works, and its maker may want them"
+    assert finding.severity is Severity.NOTE, "the wheel works, and its maker may want them"
     assert "in 1 object: 5 MB, about 500 kB of the zip" in finding.message
     assert not findings(size.debug_sections, weighing("pkg/a.so", 1000, debug_size=5000))
     assert not findings(size.debug_sections, weighing("pkg/a.so", 1000))
@@ -66,7 +67,7 @@ def test_debug_sections_are_told_where_they_weigh() -> None:
 
 def test_symbol_tables_are_told_where_they_weigh() -> None:
     heavy = weighing("pkg/a.so", 1_000_000, symtab_size=5_000_000)
-    assert [f.severity for f in findings(size.symbol_tables, heavy)] == [Severity.INFO]
+    assert [f.severity for f in findings(size.symbol_tables, heavy)] == [Severity.NOTE]
     assert not findings(size.symbol_tables, weighing("pkg/a.so", 1000, symtab_size=5000))
 
 
@@ -76,7 +77,7 @@ def test_duplicates_are_found_by_their_bytes(tmp_path: Path) -> None:
     with open_wheel(make_wheel(tmp_path, files=files)) as archive:
         context = Context(wheel=archive.wheel, settings=Settings())
         [finding] = run_rules(context, [size.duplicate_files])
-    assert (finding.member, finding.severity) == ("a/x.bin", Severity.INFO)
+    assert (finding.member, finding.severity) == ("a/x.bin", Severity.NOTE)
     assert "`b/y.bin`" in finding.notes[0]
     assert "z.bin" not in finding.notes[0]
 
@@ -237,11 +238,9 @@ def test_requirements_that_stand_out() -> None:
 
 
 def test_many_wheels_are_compared_in_no_time() -> None:
-    import time
-
     objects = {f"demo.libs/lib{n}-11111111.so": elf(soname=f"lib{n}.so") for n in range(200)}
     wheels = release([objects] * 80)
-    began = time.perf_counter()
+    began = time.process_time()
     for rule in RELEASE_RULES:
         assert not stands_out(rule, wheels)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

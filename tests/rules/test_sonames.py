@@ -115,7 +115,7 @@ def test_the_first_copy_in_a_process_is_used_by_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
-        ("libgomp-1a2b3c4d.so.1.0.0", Severity.INFO),
+        ("libgomp-1a2b3c4d.so.1.0.0", Severity.NOTE),
         ("libstdc++.so.6", Severity.WARNING),
         ("libgcc_s-1a2b3c4d.so.1", Severity.WARNING),
     ],

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
-from wheelfix.cli.config.values import settings_from
-from wheelfix.errors import SettingsError
-from wheelfix.host.available_libraries import GivenLibraries, HostLibraries
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context
@@ -22,7 +20,7 @@ from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
-from wheelfix.settings import Requirement, Settings
+from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -44,7 +42,7 @@ def found(path: Path, **settings: Any) -> list[Finding]:
     """What the rules of symbols say of a wheel."""
     asked = Settings(**settings)
     with open_wheel(path) as archive:
-        definitions = LIBRARIES(archive=archive, settings=asked, environ={})
+        definitions = LIBRARIES(archive=archive, library_path=asked.library_path)
         context = Context(wheel=archive.wheel, settings=asked, definitions=definitions)
         return list(run_rules(context, rules_in(Rule, symbols)))
 
@@ -161,8 +159,9 @@ def test_symbols_of_an_unavailable_library_are_not_judged_until_it_is_given(tmp_
     )
     path = packed(tmp_path, {f"pkg/m{SUFFIX}": built})
     [finding] = found(path)
-    assert (finding.code, finding.severity) == ("WF302", Severity.INFO)
+    assert (finding.code, finding.severity) == ("WF302", Severity.NOTE)
     assert "libother9.so.1" in finding.message
+    assert finding.message.startswith("2 symbols of ")
     handed = said(path, library_path=(str(library.parent),))
     assert [(code, entry) for code, _, entry in handed] == [("WF301", "another")]
 
@@ -190,6 +189,10 @@ def python_module(path: Path, *names: str) -> Path:
         ("cp38-abi3", "PyBuffer_FillInfo", [("WF303", Severity.WARNING)]),
         ("cp311-abi3", "PyBuffer_FillInfo", []),
         ("cp38-abi3", "PyType_GetModuleByDef", [("WF303", Severity.ERROR)]),
+        ("cp315-abi3t", "PyList_New", []),
+        ("cp315-abi3t", "PyModule_Create2", [("WF303", Severity.WARNING)]),
+        ("cp315-abi3.abi3t", "PyModuleDef_Init", [("WF303", Severity.WARNING)]),
+        ("cp315-abi3", "PyModule_Create2", []),
         ("cp314-cp314", "PyUnicode_AsUnicode", []),
         ("cp313-cp313t", "_Py_DecRefShared", []),
         ("pp310-pypy310_pp73", "PyPyList_New", []),
@@ -230,7 +233,7 @@ def test_the_list_of_names_is_that_of_this_interpreter() -> None:
     """The running Python is one of those in the list: what ctypes finds in it is there."""
     import ctypes
 
-    if MINOR not in python_api.known_minors() or os.environ.get("PYTHON_GIL"):
+    if MINOR not in python_api.minor_versions() or os.environ.get("PYTHON_GIL"):
         pytest.skip("this Python is too new to be known")
     python = f"python3.{MINOR}"
     listed = [name for name in python_api.names() if python_api.exports(python, name)]
@@ -240,7 +243,7 @@ def test_the_list_of_names_is_that_of_this_interpreter() -> None:
 
 
 def test_nothing_is_said_of_pythons_that_are_not_known() -> None:
-    newest = max(python_api.known_minors())
+    newest = max(python_api.minor_versions())
     assert python_api.exports(f"python3.{newest + 1}", "PyList_New") is True
     assert python_api.exports(f"python3.{newest + 1}", "_PyNever") is None
     assert python_api.exports("pypy3.10", "PyList_New") is None
@@ -268,37 +271,3 @@ def test_a_version_that_the_wheels_library_lacks_is_reported(tmp_path: Path) -> 
     bad = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libv.so.1": old})
     assert ("WF304", Severity.ERROR, "V_2") in said(bad)
     assert "version `V_2' not found" in run(bad, "import pkg.m").stderr
-
-
-# --- WF305: what the project demands --------------------------------------------------------------
-
-
-def test_demanded_symbols_must_be_defined(tmp_path: Path) -> None:
-    source = "int codec_open(void) { return 1; } static int codec_hidden(void) { return 2; }"
-    library = shared_object(tmp_path / "libcodec.so.1", source, soname="libcodec.so.1")
-    path = packed(tmp_path, {"pkg/libcodec-1a2b3c4d.so.1": library})
-    demand = Requirement(library="libcodec.so.*", symbols=("codec_*", "codec_hidden"))
-    assert said(path, require=(demand,)) == [("WF305", Severity.ERROR, "codec_hidden")]
-    absent = Requirement(library="libother.so")
-    assert said(path, require=(absent,)) == [("WF305", Severity.ERROR, "libother.so")]
-    assert said(path) == []
-
-
-def test_demands_are_read_from_the_configuration() -> None:
-    expected = (
-        Requirement(library="libx.so", symbols=("x_*", "y")),
-        Requirement(library="liby.so"),
-    )
-    tables = [{"library": "libx.so", "symbols": ["x_*", "y"]}, {"library": "liby.so"}]
-    assert settings_from({"require": tables}, Settings(), "test").require == expected
-    texts = ["libx.so=x_*,y", "liby.so"]
-    assert settings_from({"require": texts}, Settings(), "test").require == expected
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["libx.so", [1], ["=x"], [{}], [{"library": 1}], [{"library": "x", "symbol": []}]],
-)
-def test_other_demands_are_refused(value: object) -> None:
-    with pytest.raises(SettingsError):
-        settings_from({"require": value}, Settings(), "test")

@@ -1,8 +1,6 @@
 """The documentation site: what is generated, what is linked, and that it builds."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +11,14 @@ import yaml
 import wheelfix
 from documentation.links import dead_links
 from documentation.markup import attributes, with_linked_rules
-from documentation.pages import site_pages
-from documentation.parts import EVERY_RULE, ROOT
-from wheelfix.cli.app import COMMANDS
+from documentation.pages import shown_on_code_host, site_pages, with_committed_parts
+from documentation.parts import COMMITTED, EVERY_RULE, ROOT
+from documentation.search import with_page_names
+from tests.support.documents import DOCUMENTS
+from wheelfix.cli.app import COMMANDS, run
+from wheelfix.cli.examples import examples_of
 from wheelfix.errors import ExitCode
-from wheelfix.loader.target_machines import names
+from wheelfix.loader.targets import names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import rule_address
 from wheelfix.settings import SETTING_FIELDS
@@ -61,11 +62,12 @@ def test_the_pages_on_the_action_have_its_inputs_and_outputs() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_each_of_its_options(command: str) -> None:
-    asked = [sys.executable, "-m", "wheelfix", command, "--help"]
-    help_text = subprocess.run(
-        asked, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"}
-    ).stdout
+def test_a_command_has_each_of_its_options(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run([command, "--help"]) == 0
+    help_text = capsys.readouterr().out
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE))
     assert len(options) > 1
     page = PAGES[f"reference/commands/{command}.md"]
@@ -84,6 +86,25 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_no_mark_is_left() -> None:
     assert [path for path, text in PAGES.items() if "<!-- generated" in text] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_page_on_the_code_host_is_complete(document: str) -> None:
+    """Where the site has a generated part, it has that, too, or says where to look."""
+    page = (ROOT / document).read_text(encoding="utf-8")
+    marks = dict(shown_on_code_host(page))
+    assert len(marks) == page.count("<!-- generated: ") == page.count("<!-- end -->")
+    assert with_committed_parts(page) == page, "`python -m documentation.pages` writes it anew"
+    for name, text in marks.items():
+        assert name in COMMITTED or re.search(r"`(wheelfix|python) |\]\(", text), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_links_of_a_page_lead_to_files_of_the_repository(document: str) -> None:
+    page = re.sub("```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)\s#]+)", page)
+    files = [link for link in links if "://" not in link]
+    assert [link for link in files if not (ROOT / document).parent.joinpath(link).exists()] == []
 
 
 def test_codes_of_rules_become_links_in_prose_only() -> None:
@@ -106,6 +127,32 @@ def test_docstrings_belong_to_the_attribute_above() -> None:
     assert found["OK"].text == "No errors, or all repaired."
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_page_of_a_command_shows_what_its_help_shows(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run([command, "--help"]) == 0
+    titles = re.findall(r"^(\S[^:\n]*):$", capsys.readouterr().out, re.MULTILINE)
+    shown = chapters(f"reference/commands/{command}.md")
+    assert sorted({*shown} - {"Settings"}) == sorted(titles)
+    page = PAGES[f"reference/commands/{command}.md"]
+    for example in examples_of(command):
+        assert f"\n{example.command}  # {example.purpose}\n" in page
+    assert not re.search(r"\\[<>|$]", page), "Markdown shows these backslashes"
+
+
+def test_search_results_have_the_name_of_their_page() -> None:
+    items = [
+        {"location": "rules/x/", "title": "x (WF1)"},
+        {"location": "rules/x/#why", "title": "Why?"},
+        {"location": "rules/x/#x", "title": "x (WF1)"},
+    ]
+    assert [item["title"] for item in with_page_names(items)] == [
+        "x (WF1)", "x (WF1): Why?", "x (WF1)"
+    ]  # fmt: skip
+
+
 def test_dead_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "rules" / "one").mkdir(parents=True)
     (tmp_path / "picture.svg").touch()
@@ -118,6 +165,7 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     assert found == [*bad, "no.png"]
 
 
+@pytest.mark.large
 def test_the_site_builds_without_dead_links() -> None:
     done = subprocess.run([ROOT / "scripts" / "docs"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -131,8 +179,10 @@ def test_the_site_builds_without_dead_links() -> None:
 
 @pytest.mark.parametrize("link", ["[x](none.md)", "[x](rules/index.md#none)"])
 def test_a_dead_link_fails_the_build(tmp_path: Path, link: str) -> None:
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    for path, text in {**PAGES, "index.md": f"# Home\n\n{link}\n", "site.css": ""}.items():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[0]
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    pages = {"index.md": f"# Home\n\n{link}\n", "rules/index.md": "# Rules\n", "site.css": ""}
+    for path, text in pages.items():
         file = tmp_path / "build" / "docs" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

@@ -1,17 +1,18 @@
 """Builders for tests: ELF objects from a few lines of C, wheels from a mapping of names to bytes.
 
-One compiler call an object, and no C library where none is wanted: most of them link in 50 ms.
+`compiled` keeps the objects, so that each is linked once for all tests and runs.
 """
 
 # ruff: noqa: PLR0913 -- keyword arguments are the point of a builder
 
 import base64
 import hashlib
-import subprocess
 import sysconfig
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.support.compiled import compile_c
 
 GCC = "gcc"
 ONE_FUNCTION = "int f(void) { return 1; }"
@@ -211,11 +212,6 @@ def _search_path(rpath: str | None, runpath: str | None) -> list[str]:
 def _compile(
     path: Path, source: str, arguments: Sequence[str], needed: Sequence[Path], *, as_needed: bool
 ) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    libraries = _linker("--as-needed" if as_needed else "--no-as-needed")
-    for library in needed:
-        libraries += ["-L", str(library.parent), f"-l:{library.name}"]
-    command = [GCC, "-xc", "-", "-o", str(path), *arguments, *libraries]
-    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    linking = _linker("--as-needed" if as_needed else "--no-as-needed")
+    compile_c(GCC, path, source, [*arguments, *linking], needed)
     return path

@@ -57,9 +57,9 @@ def example_wheels(folder: Path) -> None:
     used.parent.mkdir(parents=True)
     shutil.copy(cufft, used)
     _wheel(folder / "linked", "gpu._fft", used, "fft", requires)
-    _wheel(dist / "product", "core._core", foo, "foo")
-    pinned = "Requires-Dist: core==1.0\n"
-    _wheel(dist / "product", "plugin._core", foo, "foo", pinned)
+    core = _package(dist / "product", "core._core", foo, "foo")
+    make_wheel(dist / "product", "core", "1.0", TAG, {**core, f"core/lib/{foo.name}": foo})
+    _wheel(dist / "product", "plugin._core", foo, "foo", "Requires-Dist: core>=1.0\n")
     solver = shared_object(
         folder / "build" / "libsolver.so",
         "int foo(void); int solve(void) { return foo(); }",
@@ -80,8 +80,18 @@ def example_wheels(folder: Path) -> None:
     _environment(folder / ".venv", foo)
 
 
+def second_wheel(folder: Path) -> None:
+    """Write another wheel beside the one in `dist`."""
+    _wheel(folder / "dist", "other._core", folder / "vendor" / "lib" / "libfoo.so.1", "foo")
+
+
 def _wheel(dist: Path, module: str, library: Path, function: str, metadata: str = "") -> None:
     """Write a wheel whose module calls `function`, and searches the build machine's folder."""
+    files = _package(dist, module, library, function)
+    make_wheel(dist, module.partition(".")[0], "1.0", TAG, files, metadata=metadata)
+
+
+def _package(dist: Path, module: str, library: Path, function: str) -> dict[str, Path | str]:
     name, _, stem = module.partition(".")
     built = extension(
         dist.parent / "build" / name / f"{stem}{SUFFIX}",
@@ -91,8 +101,7 @@ def _wheel(dist: Path, module: str, library: Path, function: str, metadata: str 
         runpath=str(library.parent),
         flags=NOW,
     )
-    files: dict[str, Path | str] = {f"{name}/__init__.py": "", f"{name}/{built.name}": built}
-    make_wheel(dist, name, "1.0", TAG, files, metadata=metadata)
+    return {f"{name}/__init__.py": "", f"{name}/{built.name}": built}
 
 
 def _environment(folder: Path, library: Path) -> None:

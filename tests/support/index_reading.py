@@ -196,7 +196,7 @@ def _contents(  # noqa: PLR0911 - one check after another
     if metadata.version != parsed_version:
         return "version"
     if any(f"{info}/licenses/{path}" not in names for path in metadata.license_files or ()):
-        return "licence file"
+        return "license file"
     if any(parse_email(f"{key}: x")[0] for key in unparsed):
         return "field twice"
     return _fields(metadata)

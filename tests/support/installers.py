@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from wheelfix.rules import installed_files as contents
+from tests.support.forked import forked
+from wheelfix.rules import file_placement as contents
 from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding
@@ -15,6 +19,7 @@ from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
 PURE = "py3-none-any"
+UV = [sys.executable, "-m", "uv"]
 
 
 def found(path: Path) -> dict[str, Finding]:
@@ -25,10 +30,20 @@ def found(path: Path) -> dict[str, Finding]:
         return {finding.code: finding for finding in run_rules(context, rules)}
 
 
-def pip(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def pip(
+    *arguments: str | Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    import_module("pip._internal.commands.install")  # once, not in each fork
+    main: Any = import_module("pip._internal.cli.main").main  # it has no types
+    return forked(main, ["--disable-pip-version-check", *arguments], env=env)
 
 
 def install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    """Install by pip, without dependencies, for `PYTHONPATH`."""
     return pip("install", "--no-deps", "--no-index", "--target", target, path)
+
+
+def uv_install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    command = [*UV, "pip", "install", "--no-index", "--no-deps"]
+    command += ["--python", sys.executable, "--target", str(target), str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

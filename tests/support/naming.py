@@ -8,8 +8,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from tests.support import repairing
 from tests.support.values import elf, findings, wheel
-from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import Rule

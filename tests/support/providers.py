@@ -10,20 +10,20 @@ from typing import Any
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
-from wheelfix.pipelines.repair import repair
+from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules import provider_contents, provider_requirements, provider_search_paths
 from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
-from wheelfix.settings import Provider, Settings
+from wheelfix.settings import ProviderSetting, Settings
 from wheelfix.wheel.model import Metadata
 
 MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}"
-BLAS = Provider(
+BLAS = ProviderSetting(
     requirement="nvidia-cublas-cu12>=12.4",
     libraries=("libcublas*.so.*",),
     directory="nvidia/cublas/lib",
@@ -72,9 +72,9 @@ def unpacked(site: Path, *wheels: Path) -> Path:
 
 
 def repaired(path: Path, to: Path, *providers: str, **settings: Any) -> Outcome:
-    given = tuple(Provider(source=source) for source in providers)
+    given = tuple(ProviderSetting(source=source) for source in providers)
     chosen = Settings(wheel_dir=to, provider=given, **settings)
-    return repair(path, chosen, {**ENVIRON, "PWD": str(path.parent)})
+    return repair(path, chosen, ENVIRON, folder=path.parent)
 
 
 def pro_library(tmp_path: Path) -> Path:

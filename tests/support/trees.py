@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pip
+
 BASE_PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 """The interpreter below the virtual environment: `--user` is refused inside one."""
 
@@ -242,11 +244,12 @@ def _with_interpreter(content: bytes) -> bytes:
 
 
 def _pip(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    # What `pip --python` starts, without the process that starts it (pip's main_parser.py).
+    command: list[str | Path] = [python, Path(pip.__file__).with_name("__pip-runner__.py"), "-q"]
     options = ["--no-deps", "--no-index", "--no-warn-script-location", "--no-compile"]
     # Debian's Python is marked as externally managed (PEP 668), also against a prefix.
     extra = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **environment}
-    command += ["--python", str(python), "install", "--ignore-installed"]
+    command += ["--disable-pip-version-check", "install", "--ignore-installed"]
     _call([*command, *options, *arguments], extra)
 
 

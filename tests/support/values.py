@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wheelfix.analysis.world import Installed, World
 from wheelfix.elf.model import Elf, ElfType, Machine
+from wheelfix.host.provider_lookup import find_providers
+from wheelfix.loader.targets import Target, find
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.rules.fix_plan import apply_fixes_until_stable
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import Member, Wheel, WheelName
+from wheelfix.wheel.model import DistInfo, Member, Wheel, WheelName
 
 GLIBC = "libc.so.6"
 
@@ -37,7 +40,7 @@ def wheel(
 ) -> Wheel:
     """A wheel with these objects and other files."""
     parsed = WheelName.parse(name)
-    dist_info = f"{parsed.distribution}-{parsed.version}.dist-info"
+    dist_info = DistInfo(f"{parsed.distribution}-{parsed.version}.dist-info")
     names = [*objects, *files, f"{dist_info}/WHEEL", f"{dist_info}/RECORD"]
     values: dict[str, Any] = {
         "name": parsed,
@@ -55,18 +58,35 @@ def wheel(
     return Wheel(**{**values, **fields})
 
 
+def world_on(
+    subject: Wheel,
+    target: str | Target = "glibc:2.28",
+    scheme: str | None = None,
+    library_path: tuple[str, ...] = (),
+    **beside: Any,
+) -> World:
+    """The world of a wheel on a target."""
+    machine = find(target, subject) if isinstance(target, str) else target
+    return Installed(wheel=subject, **beside).on(machine, scheme, library_path)
+
+
+def context_of(subject: Wheel, settings: Settings, stage: Stage = Stage.AFTER) -> Context:
+    """Return the context of a wheel with the providers of the settings."""
+    providers = find_providers(settings.provider, subject)
+    return Context(wheel=subject, settings=settings, providers=providers, stage=stage)
+
+
 def findings(
     rule: Rule, subject: Wheel, stage: Stage = Stage.AFTER, **settings: Any
 ) -> tuple[Finding, ...]:
     """Return the findings of one rule for a wheel."""
-    context = Context(wheel=subject, settings=Settings(**settings), stage=stage)
-    return run_rules(context, [rule])
+    return run_rules(context_of(subject, Settings(**settings), stage), [rule])
 
 
 def apply_fixes(
     subject: Wheel, rules: Sequence[Rule], settings: Settings, stage: Stage = Stage.AFTER
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
     """Return the wheel that the fixes of `rules` make of `subject`, and their edits."""
-    context = Context(wheel=subject, settings=settings).at_stage(stage)
+    context = context_of(subject, settings).at_stage(stage)
     after, steps = apply_fixes_until_stable(context, rules)
     return after.wheel, steps

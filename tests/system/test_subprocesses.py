@@ -1,11 +1,11 @@
 """Programs: input, output, limits, and the end of all that they have started."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
 from wheelfix.errors import ToolError
 from wheelfix.system import subprocesses as module
 from wheelfix.system.subprocesses import run
@@ -30,11 +30,9 @@ def test_input_of_any_size_is_written_while_output_is_read(reads: str) -> None:
 
 @pytest.mark.parametrize("stream", [1, 2])
 def test_a_program_that_prints_without_end_is_killed(stream: int) -> None:
-    began = time.monotonic()
     code = f"import os\nwhile True: os.write({stream}, b'for ever' * 99 + b'and a day')"
     with pytest.raises(ToolError, match=r"`python.*` printed more than 32 MiB") as caught:
         run([*PYTHON, code])
-    assert time.monotonic() - began < 20
     assert "and a day" in caught.value.message
     assert len(caught.value.message) < 3 * module.TAIL
     assert caught.value.hint
@@ -52,33 +50,28 @@ def test_all_that_a_program_has_started_is_killed_with_it(ending: str, tmp_path:
     """Also in a session of its own, with the pipes open."""
     note = tmp_path / "pid"
     code = f"""if True:
-        import pathlib, subprocess, sys, time
-        far = subprocess.Popen(['sleep', '99'], start_new_session=True)
-        pathlib.Path({str(note)!r}).write_text(str(far.pid))
+        import os, sys, time
+        far = os.posix_spawn('/bin/sleep', ['sleep', '99'], {{}}, setsid=True)
+        os.write(os.open({str(note)!r}, os.O_WRONLY | os.O_CREAT), str(far).encode())
         {ending}
     """
     with pytest.raises(ToolError):
-        run([*PYTHON, code], timeout=2)
-    assert not _runs(int(note.read_text()))
+        run([*PYTHON, code], timeout=4)
+    pid = int(note.read_text())
+    wait_until(lambda: not _runs(pid))
 
 
 def _runs(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state in "ZX":
-            return False
-        time.sleep(0.01)
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 def test_an_error_quotes_what_was_printed_before_the_time_limit() -> None:
-    code = "import os, time; os.write(2, b'so far'); time.sleep(99)"
-    with pytest.raises(ToolError, match=r"did not end within 1 seconds\nstderr:\nso far"):
-        run([*PYTHON, code], timeout=1)
+    with pytest.raises(ToolError, match=r"did not end within 1 seconds?\nstderr:\nso far"):
+        run(["sh", "-c", "echo so far >&2; exec sleep 99"], timeout=1)
 
 
 def test_no_descriptor_stays_open() -> None:

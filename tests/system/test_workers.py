@@ -1,5 +1,6 @@
 """Results in the order of the items, a bounded number of calls, and workers that die or hang."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Lock
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import make_wheel
+from tests.support.waiting import wait_until
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.system.workers import (
     InExecutor,
@@ -54,12 +57,17 @@ def die_or_hang(item: int) -> Any:
     if item % 10 == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if item % 10 == 4:
-        sum(iter(int, 1))  # one call in C that never ends, and that no signal interrupts
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        ctypes.PyDLL(None).pause()  # it never ends, and keeps the interpreter
     return double(item)
 
 
 def lock_for_one(item: int) -> Any:
     return Lock() if item == 1 else item
+
+
+def wait_for(file: Path) -> Any:
+    wait_until(file.exists)
 
 
 def own_id(_: int) -> Any:
@@ -108,7 +116,7 @@ def test_an_error_of_the_whole_run_is_raised(
 
 
 def test_a_worker_that_dies_or_hangs_loses_only_its_item() -> None:
-    with processes(timeout=0.5) as workers:
+    with processes(timeout=2) as workers:
         results = list(outcomes(workers.map_in_order(die_or_hang, range(20))))
     expected = {7: "7: ValueError"}
     expected |= {item: f"{item}: WorkerDiedError" for item in (3, 13)}
@@ -132,6 +140,12 @@ def test_a_worker_that_dies_while_idle_loses_nothing() -> None:
         os.kill(first, signal.SIGKILL)
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         assert isinstance(next(found), int)
+
+
+def test_a_worker_that_nobody_ends_does_not_keep_the_program_alive() -> None:
+    program = "from wheelfix.system.workers import WorkerProcess\nkept = WorkerProcess()\n"
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -248,11 +262,17 @@ def test_nothing_of_the_current_directory_is_imported(
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_tick_comes_again_and_again_while_a_call_runs() -> None:
+def test_a_tick_comes_again_and_again_while_a_call_runs(tmp_path: Path) -> None:
+    """It waits between two of them: the call sees the third after a moment."""
     ticks: list[float] = []
-    with WorkerProcesses(1, timeout=0, memory=None, tick=lambda: ticks.append(1)) as workers:
-        assert list(workers.map_in_order(time.sleep, [1.5])) == [(1.5, None)]
-    assert 2 <= len(ticks) <= 8
+
+    def tick() -> None:
+        ticks.append(time.monotonic())
+        (tmp_path / str(len(ticks))).touch()
+
+    with WorkerProcesses(1, timeout=0, memory=None, tick=tick) as workers:
+        assert list(workers.map_in_order(wait_for, [tmp_path / "3"])) == [(tmp_path / "3", None)]
+    assert all(after - before > 0.1 for before, after in pairwise(ticks))
 
 
 def test_a_tick_does_not_keep_a_call_from_its_time_limit() -> None:

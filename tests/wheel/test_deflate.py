@@ -114,7 +114,6 @@ def test_a_codec_that_is_not_installed_is_named_with_a_remedy(
     [
         ("x86_64", "CPython", ["deflate", "zlib-ng"]),
         ("aarch64", "CPython", ["deflate", "zlib-ng"]),
-        ("x86_64", "PyPy", ["deflate"]),
         ("ppc64le", "CPython", []),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.wheel.grafted_name import original_name, unhashed
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from wheelfix.wheel.grafted_name import original_name, unhashed
     ],
 )
 def test_the_hash_of_a_graft_is_removed(name: str, original: str) -> None:
-    assert unhashed(name) == original
+    assert remove_hash(name) == original
     assert original_name(name) == original
 
 
@@ -33,5 +33,5 @@ def test_the_hash_of_a_graft_is_removed(name: str, original: str) -> None:
     ],
 )
 def test_other_names_stay(name: str) -> None:
-    assert unhashed(name) is None
+    assert remove_hash(name) is None
     assert original_name(name) == name

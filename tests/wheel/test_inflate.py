@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.zip_headers import Entry, fresh_entry
-from wheelfix.wheel.zip_reader import crc32, inflated_pieces
+from wheelfix.wheel.zip_reader import crc32, inflate_pieces
 
 CONTENT = b"".join(b"%d is a number, and so is %d.\n" % (n, n * n) for n in range(3000))
 
@@ -34,7 +34,7 @@ def an_entry(size: int) -> Entry:
 def inflated(stream: bytes, size: int, library: ModuleType, piece: int = 2**20) -> bytes | str:
     raw = (stream[at : at + piece] for at in range(0, len(stream), piece))
     try:
-        return b"".join(inflated_pieces(an_entry(size), raw, library))
+        return b"".join(inflate_pieces(an_entry(size), raw, library))
     except BadWheelError as error:
         return error.message
 
@@ -57,7 +57,7 @@ def test_what_comes_out_is_what_went_in(library: ModuleType, level: int, piece: 
 @pytest.mark.parametrize(
     ("stream", "size", "said"),
     [
-        (packed(CONTENT), len(CONTENT) - 1, "inflates past the 108426 bytes that the zip states"),
+        (packed(CONTENT), len(CONTENT) - 1, "inflates past the 108,426 bytes that the zip states"),
         (packed(CONTENT) + b"x", len(CONTENT), "does not end where its compressed data should"),
         (packed(CONTENT)[:-1], len(CONTENT), "does not end where its compressed data should"),
         (b"", 0, "does not end where its compressed data should"),
@@ -76,7 +76,7 @@ def test_what_is_refused_is_refused_in_the_same_words(
 
 
 def test_a_bomb_is_left_after_a_piece_too_many(library: ModuleType) -> None:
-    pieces = inflated_pieces(an_entry(10), [packed(bytes(2**28), 1)], library)
+    pieces = inflate_pieces(an_entry(10), [packed(bytes(2**28), 1)], library)
     with pytest.raises(BadWheelError, match="inflates past the 10 bytes"):
         next(pieces)
 
@@ -90,7 +90,7 @@ def test_a_bomb_is_left_after_a_piece_too_many(library: ModuleType) -> None:
 def test_damaged_streams_are_judged_alike(
     strategy: int, flips: list[tuple[int, int]], size: int
 ) -> None:
-    """`scripts/fuzz.py stream` tries a million."""
+    """`python -m tests.oracles.fuzzing.fuzz stream -n 1000000` tries more."""
     faster = pytest.importorskip("zlib_ng.zlib_ng", reason="it has no wheel for this machine")
     stream = bytearray(packed(CONTENT, strategy=strategy))
     for at, byte in flips:

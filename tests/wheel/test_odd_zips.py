@@ -4,14 +4,13 @@ Or as one reader takes them for something else than another.
 """
 
 import struct
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.installers import pip
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.reader import open_wheel
@@ -105,13 +104,7 @@ def _sha256(data: bytes) -> bytes:
 
 def pip_says(wheel: Path, target: Path) -> str:
     """Install a wheel by pip; return what it complains of."""
-    options = ["--no-deps", "--no-index", "--disable-pip-version-check", "--target", str(target)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", *options, str(wheel)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = pip("install", "-q", "--no-deps", "--no-index", "--target", target, wheel)
     return done.stderr if done.returncode else ""
 
 
@@ -192,7 +185,7 @@ LIES: Mapping[str, tuple[Callable[[Liar], object], str]] = {
         lambda z: z.add(
             "demo/odd.txt", TEXT, central={"size": 0xFFFFFFFF}, extra=field(1, b"\x7f" * 8)
         ),
-        "`demo/odd.txt` states 9187201950435737471 bytes",
+        "`demo/odd.txt` states 9,187,201,950,435,737,471 bytes",
     ),
     "a descriptor that lies": (
         lambda z: z.add(

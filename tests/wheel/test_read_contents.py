@@ -13,7 +13,7 @@ from tests.support.exports import read_exports
 from wheelfix.elf.exports import lazy_exports
 from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel import read_contents as contents
-from wheelfix.wheel.content_scan import Strings
+from wheelfix.wheel.content_scan import Strings, strings_among
 from wheelfix.wheel.reader import open_wheel
 
 # --- Strings -------------------------------------------------------------------------------------
@@ -43,6 +43,23 @@ def test_random_cuts_find_what_one_piece_finds() -> None:
         data = bytes(source.choices(b"\0/'\".so", k=source.randrange(2000)))
         whole = set(strings(data, len(data) + 1).found)
         assert set(strings(data, source.randrange(1, 400)).found) == whole
+
+
+def test_many_texts_are_found_where_each_is_found_alone() -> None:
+    source = random.Random(2)  # noqa: S311 - no secret
+    texts = {b"a.so", b"b.so", b"ab", b"a", b"so" * 9}
+    for _ in range(300):
+        words = source.choices([*texts, b"x", b"y" * 40, b"/", b"\0"], k=60)
+        data = b"".join(source.choices([b"\0", b"/", b"'", b"x", b""])[0] + word for word in words)
+        expected = {
+            (text, at)
+            for text in texts
+            for at, found in strings(data, len(data) + 1, text).found
+            if found == text
+        }
+        step = source.randrange(1, 90)
+        cut = [data[at : at + step] for at in range(0, len(data), step)]
+        assert set(strings_among(cut, texts)) == expected
 
 
 def test_a_file_of_nothing_but_names_is_given_up() -> None:

@@ -70,9 +70,9 @@ def test_both_line_ends_are_read(end: str) -> None:
         ("a.py", "a.py", "row 1 of RECORD is not `name,hash,size`"),
         (",sha256=x,3", RECORD, "row 1 of RECORD is not `name,hash,size`"),
         ("a.py,sha256=x,3,4", "a.py", "row 1 of RECORD is not `name,hash,size`"),
-        ("a.py,sha256=x,three", "a.py", "a size that is no number: `three`"),
-        ("a.py,sha256=x,٣", "a.py", "a size that is no number"),
-        ("a.py,sha256=x,-3", "a.py", "a size that is no number"),
+        ("a.py,sha256=x,three", "a.py", "a size that is not a number: `three`"),
+        ("a.py,sha256=x,٣", "a.py", "a size that is not a number"),
+        ("a.py,sha256=x,-3", "a.py", "a size that is not a number"),
     ],
 )
 def test_unreadable_rows_are_problems(line: str, name: str, message: str) -> None:

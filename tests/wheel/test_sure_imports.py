@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.wheel.sure_imports import surely_imported
+from wheelfix.wheel.sure_imports import sure_imports
 
 IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"from . import _core", {"demo._core"}),
@@ -21,7 +21,7 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
 @pytest.mark.parametrize(("source", "imported"), IMPORTS)
 def test_modules_that_importing_a_package_always_imports(source: bytes, imported: set[str]) -> None:
     packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
-    found = surely_imported(packages)
+    found = sure_imports(packages)
     assert imported <= found
     assert ("demo._core" in found) is ("demo._core" in imported)
     assert "x" not in found

@@ -4,14 +4,13 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wheelfix.analysis.installation import Installation, Installations, loads_of
-from wheelfix.analysis.load_conditions import Alternative, alternatives, scheme_alternatives
+from wheelfix.analysis.environment_remedies import remedies
+from wheelfix.analysis.load_alternatives import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.analysis.missing_library_advice import remedies
+from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.target_machines import versions_too_new
 from wheelfix.wheel.python_library_searches import LibrarySearch, SearchedPlace
 
 
@@ -68,75 +67,60 @@ class Explanation:
         return not self.missing and not self.problems
 
 
-def explain(installation: Installation, root: str, after: Sequence[str] = ()) -> Explanation:
+def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded."""
-    loads = loads_of(installation, root, after)
-    steps = tuple(tree_of(installation, loads))
+    loads = world.process(root, after)
+    steps = tuple(tree_of(world, loads))
     return Explanation(
         root=root,
-        name=installation.label(root),
-        target=installation.name,
-        where=installation.where,
+        name=world.label(root),
+        target=world.name,
+        where=world.where,
         steps=steps,
         objects=loads[-1].objects,
-        alternatives=alternatives(installation, root, after, loads[-1], steps),
-        problems=tuple(_version_problems(installation, loads[-1])),
-        choices=tuple(python_choices(installation, root)),
+        alternatives=alternatives(world, root, after, loads[-1], steps),
+        problems=tuple(_version_problems(world, loads[-1])),
+        choices=tuple(python_choices(world, root)),
     )
 
 
-def explain_installed(
-    installation: Installation, root: str, after: Sequence[str] = ()
-) -> Explanation:
+def explain_installed(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root` in an installed environment, with remedies."""
-    found = explain(installation, root, after)
-    return replace(found, remedies=tuple(remedies(installation, found.missing)))
+    found = explain(world, root, after)
+    return replace(found, remedies=tuple(remedies(world, found.missing)))
 
 
-def explain_everywhere(
-    installations: Installations, root: str, after: Sequence[str] = ()
-) -> Explanation:
-    """Explain the load of the file `root`, with the differences in other install schemes."""
-    found = explain(installations.here, root, after)
-    elsewhere = tuple(scheme_alternatives(installations, root))
-    return replace(found, alternatives=(*found.alternatives, *elsewhere))
-
-
-def _version_problems(installation: Installation, load: Load) -> Iterator[str]:
+def _version_problems(world: World, load: Load) -> Iterator[str]:
     """Yield the symbol versions that objects need and that are newer than the platform's."""
-    for file in load.objects:
-        elf = installation.environment.files.get(file)
-        too_new = versions_too_new(elf, installation.versions) if elf else ()
-        for library, version, newest in too_new:
+    for lacking in world.lacking_versions([load]):
+        if lacking.is_missing:
             yield (
-                f"`{installation.label(file)}` needs {version} of {library}; "
-                f"{installation.name} has {newest}"
+                f"`{world.label(lacking.path)}` needs {lacking.version} of {lacking.library}; "
+                f"{world.name} has {lacking.newest}"
             )
 
 
-def python_choices(installation: Installation, root: str) -> Iterator[PythonChoice]:
+def python_choices(world: World, root: str) -> Iterator[PythonChoice]:
     """Yield what Python sources open for the library `root`, if they read variables."""
-    member = installation.members.get(root)
+    member = world.members.get(root)
     if member is None:
         return
     name = posixpath.basename(root)
-    for search in installation.searches.found:
+    for search in world.searches.found:
         if search.concerns(member) and search.variables:
-            yield _choice(installation, search, root, name)
+            yield _choice(world, search, root, name)
 
 
-def _choice(
-    installation: Installation, search: LibrarySearch, root: str, name: str
-) -> PythonChoice:
-    files = FileSystem(installation.environment, installation.budget)
+def _choice(world: World, search: LibrarySearch, root: str, name: str) -> PythonChoice:
+    files = FileSystem(world.environment, world.budget)
     chosen = PythonChoice(search=search, name=name, path=root, stop=None)
     for stop in search.stops:
         if stop.variable is None:
             break
-        for directory in installation.variables.get(stop.variable, "").split(":"):
+        for directory in world.variables.get(stop.variable, "").split(":"):
             folder = directory.strip()
             found, there = files.file(f"{folder}/{name}")
-            if directory and (isinstance(there, Elf) or found in installation.environment.broken):
+            if directory and (isinstance(there, Elf) or found in world.environment.broken):
                 elsewhere = replace(chosen, path=found, stop=stop, directory=folder)
                 return chosen if found == root else elsewhere
     return chosen

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from wheelfix.analysis.graph import Graph, Node
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, short_names
 
 
-def nodes_called(graph: Graph, name: str) -> tuple[Node, ...]:
+def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
     """Return the nodes that `name` means.
 
     That is a member, a file name, a SONAME, any of them without the hash of a graft, or a name
@@ -24,8 +24,7 @@ def _names(node: Node) -> set[str]:
 
 
 def _stems(node: Node) -> set[str]:
-    stems = {known.partition(".so")[0] for known in _names(node)}
-    return stems | {stem.removeprefix("lib") for stem in stems}
+    return {short for known in _names(node) for short in short_names(known)}
 
 
 def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:

@@ -3,10 +3,12 @@
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any, cast
 
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import split
-from wheelfix.wheel.grafted_name import unhashed
+from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, LookupPlace, PythonOpening, Wheel
 
 
@@ -34,16 +36,7 @@ def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, st
     return None if path.startswith("..") else (origin[0], path)
 
 
-def opened_by_path(wheel: Wheel, library: str) -> bool:
-    """Return whether a source opens `library` by its path, which makes its SONAME known."""
-    place = split(library, wheel)
-    return place is not None and any(
-        opening.where is LookupPlace.SOURCE and place_of(wheel, source, opening) == place
-        for source, opening in openings(wheel)
-    )
-
-
-def noted_names(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
+def names_in_note(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield alternative names of a library in a `.note.dlopen`, with the priority.
 
     Malformed entries are left out.
@@ -61,19 +54,39 @@ def noted_names(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
                 yield shown, str(table.get("priority", "recommended"))
 
 
-def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the libraries that the loader knows as `name` once they are loaded."""
-    return tuple(
-        member
-        for member, elf in wheel.elfs.items()
-        if elf.dynamic and name in {elf.soname, member.rpartition("/")[2]}
-    )
+class NamedLibraries:
+    """The libraries of a wheel by the names that code may open them by."""
 
+    def __init__(self, wheel: Wheel) -> None:
+        self._wheel = wheel
+        names = [
+            (member, {member.rpartition("/")[2], elf.soname or ""} - {""})
+            for member, elf in wheel.elfs.items()
+            if elf.dynamic
+        ]
+        self._known = values_by_key((name, member) for member, own in names for name in own)
+        self._grafts = values_by_key(
+            (name, member) for member, own in names for name in set(map(remove_hash, own))
+        )
 
-def grafted_as(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the libraries of the wheel that were called `name` before the graft."""
-    return tuple(
-        member
-        for member, elf in wheel.elfs.items()
-        if elf.dynamic and name in {unhashed(member.rpartition("/")[2]), unhashed(elf.soname or "")}
-    )
+    def called(self, name: str) -> tuple[str, ...]:
+        """Return the libraries that the loader knows as `name` once they are loaded."""
+        return tuple(self._known.get(name, ()))
+
+    def grafts_of(self, name: str) -> tuple[str, ...]:
+        """Return the libraries that were called `name` before the graft."""
+        return tuple(self._grafts.get(name, ()))
+
+    def is_opened_by_path(self, library: str) -> bool:
+        """Return whether a source opens `library` by its path, which makes its SONAME known."""
+        return split(library, self._wheel) in self._opened
+
+    @cached_property
+    def _opened(self) -> set[tuple[Key, str] | None]:
+        """The places that sources open by their paths."""
+        places = (
+            place_of(self._wheel, source, opening)
+            for source, opening in openings(self._wheel)
+            if opening.where is LookupPlace.SOURCE
+        )
+        return {*places} - {None}

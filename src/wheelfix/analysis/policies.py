@@ -35,14 +35,14 @@ NARROW_UNICODE = "PyUnicodeUCS2_"
 """Part of the symbols of a narrow Python 2 build."""
 
 
-def judged_symbols(policies: Iterable[Policy]) -> Callable[[str], bool]:
+def symbol_filter(policies: Iterable[Policy]) -> Callable[[str], bool]:
     """Return whether auditwheel compares an undefined symbol by its name under `policies`."""
     listed = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
     names = listed | FPECTL_SYMBOLS
     return lambda name: name in names or NARROW_UNICODE in name
 
 
-def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:
+def blacklisted_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     """Return the libraries with private symbols under `policies`."""
     return frozenset(library for policy in policies for library in policy.blacklist)
 
@@ -67,9 +67,21 @@ def too_new(elf: Elf, policy: Policy | None, arch: str) -> Iterator[tuple[str, s
     Versions with an unlisted prefix are allowed. auditwheel does not look at those of the loader
     (elfutils.py).
     """
-    known = (policy.symbol_versions.get(arch) if policy is not None else None) or {}
+    if policy is not None:
+        for file, version in needed_versions(elf):
+            if lacks(policy, version, arch):
+                yield file, version
+
+
+def needed_versions(elf: Elf) -> Iterator[tuple[str, str]]:
+    """Yield the symbol versions that auditwheel looks at, each after its library."""
     for need in elf.verneed:
         for version in need.versions if not is_glibc_loader(need.file) else ():
-            prefix, _, number = version.partition("_")
-            if prefix in known and number not in known[prefix]:
-                yield need.file, version
+            yield need.file, version
+
+
+def lacks(policy: Policy, version: str, arch: str) -> bool:
+    """Return whether `policy` has versions of that prefix and not this one."""
+    known = policy.symbol_versions.get(arch, {})
+    prefix, _, number = version.partition("_")
+    return prefix in known and number not in known[prefix]

@@ -4,25 +4,31 @@ auditwheel or `policy_verdict` decides on the tag. Their `Judgement` names neith
 the symbols; this module finds them in the objects and the policy tables.
 """
 
+import re
+import shlex
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from operator import itemgetter
 from typing import NamedTuple, assert_never
 
 from wheelfix.analysis.policies import Policy, policy_of, too_new
-from wheelfix.analysis.providers import provider_options
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.machines import X86_64_LEVELS
+from wheelfix.providers.well_known import well_known_provider
 from wheelfix.settings import Settings
-from wheelfix.text import join_some
+from wheelfix.text import FEW, first_of, join_some
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import FAMILIES, Family, PlatformTag, parse_platform_tag
+from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
+from wheelfix.wheel.requirements import requirements_on
+from wheelfix.wheel.variant import promised_isa
 
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
-_ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
+_ISA_LEVELS = {2 << index: name for index, name in enumerate(X86_64_LEVELS)}
 _NEAR = 8
 """The most symbols that may forbid a tag that is reported as nearly met."""
 
@@ -112,34 +118,61 @@ def near_miss(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> NearMis
     Symbols of libraries to graft do not count yet.
     """
     best = parse_platform_tag(overall)
-    if best.libc is None:
-        return None
-    better = [
-        (parsed.version, policy.name)
-        for policy in policies
-        if policy.name in images(best.arch)
-        and (parsed := parse_platform_tag(f"{policy.name}_{best.arch}")).libc is best.libc
-        and parsed.version < best.version
-    ]
+    better = _older_policies(best, [p for p in policies if p.name in images(best.arch)])
     if not better:
         return None
-    _, name = max(better)
+    version, name = better[-1]
     tag = f"{name}_{best.arch}"
-    symbols = _forbidding(wheel, tag, policies)
-    image = f"{'manylinux2014' if name == 'manylinux_2_17' else name}_{best.arch}"
+    symbols = _newer_symbols(wheel, tag, policies)
+    older = (old for old, oldest in LEGACY.items() if oldest == version)
+    image = f"{next(older, name)}_{best.arch}"
     return NearMiss(tag, image, tuple(symbols)) if 0 < len(symbols) <= _NEAR else None
 
 
-def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
+def _older_policies(
+    best: PlatformTag, policies: Iterable[Policy]
+) -> list[tuple[tuple[int, ...], str]]:
+    """Return versions and names of the policies of older platforms than `best`, that last."""
+    tags = ((parse_platform_tag(f"{policy.name}_{best.arch}"), policy) for policy in policies)
+    return sorted(
+        (tag.version, policy.name)
+        for tag, policy in tags
+        if tag.libc is best.libc is not None and tag.version < best.version
+    )
+
+
+def newest_symbol(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> str:
+    """Return a symbol that the next older tag than `overall` does not allow, and its members."""
+    best = parse_platform_tag(overall)
+    older = _older_policies(best, policies)[-1:]
+    newer = [
+        use
+        for _, name in older
+        for use in _versions_too_new(wheel, f"{name}_{best.arch}", policies)
+    ]
+    newest = max((_numbers(version) for _, _, version, _ in newer), default=())
+    dependents = values_by_key(
+        (f"`{demangle(name)}@{version}` of `{file}`", member)
+        for member, file, version, names in newer
+        for name in names
+        if _numbers(version) == newest
+    )
+    symbols = [f"{name} in {join_some(members, 1)}" for name, members in dependents.items()]
+    return "; ".join(first_of(symbols, 1, " symbols"))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a symbol version: 2 and 34 of `GLIBC_2.34`."""
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
     """Return each symbol that is newer than `tag` allows, with the members that use it."""
-    dependents: dict[str, list[str]] = {}
-    policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
-    for member, elf in wheel.elfs.items():
-        names = _names_by_version(elf)
-        for file, version in too_new(elf, policy, arch):
-            for name in names.get((file, version)) or ["no symbol that is used"]:
-                symbol = f"`{demangle(name)}@{version}` of `{file}`"
-                dependents.setdefault(symbol, []).append(member)
+    dependents = values_by_key(
+        (f"`{demangle(name)}@{version}` of `{file}`", member)
+        for member, file, version, names in _versions_too_new(wheel, tag, policies)
+        for name in names or ["no symbol that is used"]
+    )
     return [f"{symbol} in {join_some(members)}" for symbol, members in dependents.items()]
 
 
@@ -155,16 +188,16 @@ def target_tag(
     tags = map(parse_platform_tag, (*wheel.name.platforms, settings.plat))
     best = parse_platform_tag(overall)
     if promising := [tag for tag in tags if tag.libc is not None]:
-        wanted = min(promising, key=lambda tag: tag.version)
+        promised = min(promising, key=lambda tag: tag.version)
     elif best.family is Family.LINUX:
         musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
         libc = Libc.MUSL if musl else Libc.GLIBC
-        wanted = PlatformTag(FAMILIES[libc], (99, 0), best.arch)
+        promised = PlatformTag(FAMILIES[libc], (99, 0), best.arch)
     else:
         return None
-    fitting = [tag.version for tag in known if tag.libc is wanted.libc]
-    version = max((v for v in fitting if v <= wanted.version), default=wanted.version)
-    return str(replace(wanted, version=version))
+    fitting = [tag.version for tag in known if tag.libc is promised.libc]
+    version = max((v for v in fitting if v <= promised.version), default=promised.version)
+    return str(replace(promised, version=version))
 
 
 def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfall:
@@ -186,26 +219,27 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
 
 
 def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
-    policy, arch = policy_of(target, policies), parse_platform_tag(target).arch
-    missing: dict[tuple[str, str], list[str]] = {}
-    used: dict[tuple[str, str], set[str]] = {}
-    for member, elf in wheel.elfs.items():
-        names = _names_by_version(elf)
-        for pair in too_new(elf, policy, arch):
-            missing.setdefault(pair, []).append(member)
-            used.setdefault(pair, set()).update(names.get(pair, ()))
-    for (file, version), members in missing.items():
-        symbols = used[file, version]
-        of = f" ({join_some(sorted(symbols))})" if symbols else ""
+    versions = grouped(_versions_too_new(wheel, target, policies), itemgetter(1, 2))
+    for (file, version), uses in versions.items():
+        symbols = sorted({name for *_, names in uses for name in names})
+        of = f" ({join_some(symbols)})" if symbols else ""
         yield (
             f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
-            f"needed by {join_some(members)}"
+            f"needed by {join_some(member for member, *_ in uses)}"
         )
 
 
-def _names_by_version(elf: Elf) -> Mapping[tuple[str | None, str | None], Sequence[str]]:
-    """Return the undefined symbols of each file and version."""
-    return values_by_key(((symbol.file, symbol.version), symbol.name) for symbol in elf.undefined)
+def _versions_too_new(
+    wheel: Wheel, tag: str, policies: Iterable[Policy]
+) -> Iterator[tuple[str, str, str, Sequence[str]]]:
+    """Yield the symbol versions that `tag` does not allow: member, library, version, symbols."""
+    policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
+    for member, elf in wheel.elfs.items():
+        newer = tuple(too_new(elf, policy, arch))
+        symbols = elf.undefined if newer else ()
+        names = values_by_key(((s.file, s.version), s.name) for s in symbols)
+        for library, version in newer:
+            yield member, library, version, names.get((library, version), ())
 
 
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -222,6 +256,11 @@ def _isa_reasons(wheel: Wheel) -> Iterator[str]:
         level = isa_level(elf)
         if level is not None:
             yield f"`{member}` needs {level}, more than the baseline instruction set"
+
+
+def checks_isa(wheel: Wheel, settings: Settings) -> bool:
+    """Return whether objects may not need more than the baseline: the label may promise more."""
+    return settings.isa_ext_check and promised_isa(wheel) is None
 
 
 def isa_level(elf: Elf) -> str | None:
@@ -254,10 +293,36 @@ class Obstacle(StrEnum):
     MACHINE = "it depends on unsupported ISA extensions"
 
 
-def not_located(libraries: Sequence[str], wheel: Wheel, searched: Sequence[str]) -> ToolError:
+class LibraryPlace(NamedTuple):
+    """A folder that has a library, and in which nothing was looked for."""
+
+    folder: str
+    why: str
+    """How the folder is known, such as whose RUNPATH names it."""
+
+
+class UntrustedLibrary(NamedTuple):
+    """A file of this machine that is not grafted, as another user could change it."""
+
+    name: str
+    """The DT_NEEDED entry."""
+    reason: str
+    """Why, as a sentence that names the file."""
+    remedy: str
+    """A command after which no other user can."""
+
+
+def unlocated_libraries_error(
+    libraries: Sequence[str],
+    wheel: Wheel,
+    searched: Sequence[str],
+    untrusted: Iterable[UntrustedLibrary],
+    places: Mapping[str, LibraryPlace],
+) -> ToolError:
     """Return the error for libraries that are not found; it names the dependents of each.
 
-    `searched` are the directories besides the system's and the objects' own search paths.
+    `searched` are the directories besides the system's and the objects' own search paths; `places`
+    are others that have some of the libraries.
     """
     paths = dict.fromkeys(
         entry
@@ -265,15 +330,47 @@ def not_located(libraries: Sequence[str], wheel: Wheel, searched: Sequence[str])
         if not set(libraries).isdisjoint(elf.needed)
         for entry in elf.entries
     )
-    nor = f" nor in the search path {join_some(list(paths))}" if paths else ""
-    nor += f" nor in {join_some(list(searched))}" if searched else ""
-    needs = "; ".join(f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries)
-    options = dict.fromkeys(provider_options(name) or f"--exclude {name}" for name in libraries)
-    return ToolError(
-        f"{needs}: neither in the wheel nor among this machine's libraries{nor}",
-        hint="set AUDITWHEEL_LD_LIBRARY_PATH to the folder, or, for what is to come from elsewhere "
-        f"once installed, use {' '.join(options)}",
-    )
+    folders = [*(f"`{path}`" for path in paths), *(f"`{path}`" for path in searched)]
+    verb = "is" if len(libraries) == 1 else "are"
+    named = ", ".join(first_of([f"`{name}`" for name in libraries], FEW))
+    needs = [f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries]
+    lines = [
+        f"{named} {verb} neither in the wheel nor among this machine's libraries",
+        *first_of(needs, FEW),
+        *([f"also searched: {', '.join(folders)}"] if folders else []),
+    ]
+    if passed_over := [library for library in untrusted if library.name in libraries]:
+        return ToolError(
+            "\n".join((*lines, *(library.reason for library in passed_over))),
+            hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
+        )
+    return ToolError("\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places)))
+
+
+def _where_to_look(
+    libraries: Sequence[str], wheel: Wheel, places: Mapping[str, LibraryPlace]
+) -> Iterator[str]:
+    """Yield the options with which libraries that are not found are found, or left to others."""
+    for place, names in grouped(places, places.__getitem__).items():
+        yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
+    left = [name for name in libraries if name not in places]
+    if left:
+        options = dict.fromkeys(_leave_option(name, wheel) for name in left[:FEW])
+        glob = " and globs for the others" if len(left) > FEW else ""
+        yield f"name the folder that has {_it(left)} with `--library-path`; or,"
+        yield f"for what comes from elsewhere once installed: `{' '.join(options)}`{glob}"
+
+
+def _leave_option(library: str, wheel: Wheel) -> str:
+    """Return the options with which a repair leaves `library` to others."""
+    name = well_known_provider(library, wheel)
+    if not name:
+        return f"--exclude {shlex.quote(library)}"
+    return f"--provider {name}" + ("" if requirements_on(wheel, name) else " --add-requires")
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:
@@ -281,7 +378,7 @@ def _needed_by(wheel: Wheel, library: str) -> str:
     return f"by {dependents}" if dependents else "by a library that is to be grafted"
 
 
-def not_allowed(
+def unattainable_tag_error(
     target: str, obstacle: Obstacle, wheel: Wheel, policies: Sequence[Policy]
 ) -> BadWheelError:
     """Return the error for a wheel that cannot have the tag `target`; it names the members."""

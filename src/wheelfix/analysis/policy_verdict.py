@@ -5,12 +5,11 @@ There are two verdicts, and both are values of `Verdict`:
 - `policy_verdict` here, which `check` uses. It applies the rules of auditwheel's `wheel_abi.py`,
   `policy/__init__.py` and `lddtree.py` to auditwheel's policy tables, starts no process, and reads
   no libraries of this machine.
-- `pipelines.auditwheel_decisions.verdict`, which `repair` uses: it asks auditwheel itself.
+- `pipelines.auditwheel_question.verdict`, which `repair` uses: it asks auditwheel itself.
 
 Both judge the wheel as it is installed: an object that needs a library of the wheel has it, since
-the WF1xx rules judge search paths. `auditwheel show` searches in the layout of the zip, and knows
-no exclude patterns: `judge_zip` has what it finds. tests/analysis/test_policy_verdict.py and
-scripts/verdicts.py hold that equal. They can differ in two cases:
+the WF1xx rules judge search paths. tests/analysis/test_policy_verdict.py and scripts/verdicts.py
+hold them equal. They can differ in two cases:
 
 - Exclude patterns for paths of this machine count for auditwheel only.
 - For musl, auditwheel searches this machine for `libc.so` and the other names of `_MUSL_OWN`.
@@ -19,14 +18,23 @@ scripts/verdicts.py hold that equal. They can differ in two cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import takewhile
+from operator import not_
 from posixpath import basename
 from typing import NamedTuple, TypeVar
 
-from wheelfix.analysis.policies import FPECTL_SYMBOLS, NARROW_UNICODE, Policy, too_new
+from wheelfix.analysis.policies import (
+    FPECTL_SYMBOLS,
+    NARROW_UNICODE,
+    Policy,
+    lacks,
+    needed_versions,
+)
 from wheelfix.analysis.policy_reasons import (
     Judgement,
     NearMiss,
     Shortfall,
+    checks_isa,
     isa_level,
     library_reasons,
     near_miss,
@@ -34,23 +42,20 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
-from wheelfix.analysis.zip_search import LIBPYTHON, ZipSearch
-from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.glibc_moves import oldest_glibc
-from wheelfix.loader.machines import musl_soname
+from wheelfix.loader.machines import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
-from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 
 _BASELINES = {abi: arch for arch, abi in ARCHITECTURES.items() if arch != "armv6l"}
 _POLICY_ARCHITECTURES = {
     **{arch: arch for arch in _BASELINES.values()},
-    **{f"x86_64_v{level}": "x86_64" for level in (2, 3, 4)},
+    **{name.replace("-", "_"): "x86_64" for name in X86_64_LEVELS},
     "arm64_v8a": "aarch64",
 }
 """Architecture of a platform tag -> that of its policies."""
@@ -59,6 +64,9 @@ _JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
+LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
+"""The names for which auditwheel does not search: a graft removes these entries."""
+_HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
@@ -75,16 +83,19 @@ class Verdict(NamedTuple):
     """The next better tag with an image, if only a few symbols forbid it."""
     libraries_alone: bool = False
     """Whether `external` is the only obstacle: with these libraries, the tag is met."""
-    shown: str = ""
-    """The tag that `auditwheel show` prints for the file."""
-    shown_because: str = ""
-    """Why that tag is not `overall`; empty if it is."""
+    newest: str = ""
+    """A symbol for which an older tag is not possible, and its member; empty if not asked for."""
     unlisted: tuple[str, ...] = ()
     """Tags of the wheel between two policies, such as `manylinux_2_25`, that the objects satisfy:
     those of the next newer policy, with no newer glibc than the tag's (PEP 600)."""
 
+    @property
+    def text(self) -> str:
+        """The tag, and what it is said of."""
+        return f"{self.overall} once installed; `auditwheel show` judges the zip"
 
-class _Subject(NamedTuple):
+
+class Subject(NamedTuple):
     """The objects that are checked, by the checks that apply to them."""
 
     family: Family
@@ -99,152 +110,80 @@ class _Subject(NamedTuple):
 
 
 def policy_verdict(
-    wheel: Wheel, settings: Settings, policies: Sequence[Policy], budget: Budget
+    wheel: Wheel,
+    settings: Settings,
+    policies: Sequence[Policy],
+    elsewhere: Sequence[str] = (),
 ) -> Verdict | None:
     """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
-    Exclude patterns count if they match a name; those for paths of this machine do not. The
-    searches spend `budget`.
+    Exclude patterns count if they match a name; those for paths of this machine do not. So do the
+    patterns of libraries that are `elsewhere`.
     """
-    judgement = judge(wheel, settings, policies)
-    return None if judgement is None else verdict_from(wheel, judgement, settings, policies, budget)
+    judgement = judge(wheel, settings, policies, elsewhere)
+    return None if judgement is None else verdict_from(wheel, judgement, settings, policies)
 
 
 def verdict_from(
-    wheel: Wheel,
-    judgement: Judgement,
-    settings: Settings,
-    policies: Sequence[Policy],
-    budget: Budget,
+    wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
 ) -> Verdict:
     """Return `judgement` with the objects and symbols of `wheel` that it results from."""
     target = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
     others = list(other_reasons(wheel, target, judgement, private, policies))
-    search = ZipSearch(wheel, budget)
-    zipped = judge_zip(wheel, policies, search)
     return Verdict(
         overall=judgement.overall,
         external=external,
         reasons=tuple(sorted((*library_reasons(wheel, external), *others), key=len)),
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
-        shown=judgement.overall if zipped is None else zipped.overall,
-        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped, search),
-        unlisted=tuple(_unlisted(wheel, judgement.overall, policies)),
+        unlisted=tuple(_tags_without_policy(wheel, judgement.overall, policies)),
     )
 
 
-def _unlisted(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
+def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
     """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
     found = parse_platform_tag(overall)
     known = {parse_platform_tag(f"{policy.name}_any").version for policy in policies}
     newest = oldest_glibc(wheel.elfs.values())
     for tag in wheel.name.platforms:
-        own = parse_platform_tag(tag)
-        if own.family is not Family.MANYLINUX or own.arch != found.arch or own.version in known:
+        parsed = parse_platform_tag(tag)
+        if (
+            parsed.family is not Family.MANYLINUX
+            or parsed.arch != found.arch
+            or parsed.version in known
+        ):
             continue
-        policy_above = min((version for version in known if version > own.version), default=None)
-        if found.family is own.family and found.version == policy_above and newest <= own.version:
+        policy_above = min((version for version in known if version > parsed.version), default=None)
+        if (
+            found.family is parsed.family
+            and found.version == policy_above
+            and newest <= parsed.version
+        ):
             yield tag
 
 
-def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judgement | None:
+def judge(
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy], elsewhere: Sequence[str] = ()
+) -> Judgement | None:
     """Return what auditwheel finds in the installed wheel; None if no object counts."""
-    subject = _subject(wheel, settings)
+    subject = subject_of(wheel, (*settings.exclude, *elsewhere))
     if subject is None:
         return None
-    ladder = _ladder(subject, wheel.name.platforms, policies)
-    shipped = _shipped(subject)
-    needed = [name for member in subject.tops for name in subject.needed[member]]
-    external = [
-        tuple(sorted(_walked(subject, allowed, needed, shipped)))
-        for allowed in (_allowed(subject, policy) for policy in ladder)
-    ]
-    return _judgement(wheel, subject, settings, ladder, external)
-
-
-def judge_zip(wheel: Wheel, policies: Sequence[Policy], search: ZipSearch) -> Judgement | None:
-    """Return what `auditwheel show` finds, without options; None if no object counts."""
-    settings = Settings()
-    subject = _subject(wheel, settings)
-    if subject is None:
-        return None
-    ladder = _ladder(subject, wheel.name.platforms, policies)
-    trees = _joined((subject.needed[top], search.tree(top)) for top in subject.tops)
-    external = [
-        tuple(sorted({name for tree in trees for name in _walked(subject, allowed, *tree)}))
-        for allowed in (_allowed(subject, policy) for policy in ladder)
-    ]
-    return _judgement(wheel, subject, settings, ladder, external)
-
-
-def _joined(
-    trees: Iterable[tuple[Sequence[str], Mapping[str, str | None]]],
-) -> list[tuple[list[str], Mapping[str, str | None]]]:
-    """Join the trees that find the same members, as nearly all do: they are walked together."""
-    needed: list[str] = []
-    found: dict[str, str | None] = {}
-    joined: list[tuple[list[str], Mapping[str, str | None]]] = [(needed, found)]
-    for names, tree in trees:
-        if all(found.get(name, member) == member for name, member in tree.items()):
-            needed += names
-            found |= tree
-        else:
-            joined.append((list(names), tree))
-    return joined
-
-
-def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement, search: ZipSearch) -> str:
-    """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
-    if zipped.overall == installed.overall:
-        return ""
-    names = _externals(zipped) - _externals(installed)
-    shipped = {basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
-    lost = [
-        f"`{name}` by the search path of `{member}`"
-        for member, elf in wheel.elfs.items()
-        if not names.isdisjoint(elf.needed)
-        for name, found in search.tree(member).items()
-        if name in names and name in elf.needed and found is None and name in shipped
-    ]
-    if lost:
-        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
-        return f"because in the layout of the zip it does not find {lost[0]}{more}"
-    if names:
-        return f"because it counts libraries that come from elsewhere: {join_some(sorted(names))}"
-    return "because it does not know the options of this run"
-
-
-def _externals(found: Judgement) -> set[str]:
-    return {name for short in found.upgrades.values() for name in short.libraries}
-
-
-def _judgement(
-    wheel: Wheel,
-    subject: _Subject,
-    settings: Settings,
-    ladder: Sequence[Policy],
-    external: Sequence[tuple[str, ...]],
-) -> Judgement:
-    private = _private_symbols(subject, ladder)
-    blacklisted = [_blacklisted(private, policy) for policy in ladder]
-    isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
-    fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
-    symbols = _first(
-        not any(any(too_new(elf, policy, subject.arch)) for elf in subject.elfs.values())
-        for policy in ladder
-    )
+    ladder = ladder_of(subject, wheel.name.platforms, policies)
+    external = _external(subject, ladder)
+    private = private_symbols(subject, ladder)
+    blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
+    isa = checks_isa(wheel, settings) and any(map(isa_level, subject.tops.values()))
+    fpectl, narrow = needs_fpectl(subject), needs_narrow_unicode(subject)
+    symbols = oldest_for(subject.elfs.values(), ladder, subject.arch)
     overall = max(
         symbols,
-        _first(not names for names in external),
-        _first(not names for names in blacklisted),
+        first_met(not names for names in external),
+        first_met(not names for names in blacklisted),
         len(ladder) if isa or fpectl or narrow else 0,
     )
-    # An Android wheel keeps the API level of its own tag.
-    own = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
-    promising = own or tuple(f"{policy.name}_{subject.arch}" for policy in ladder)
-    tags = [*promising, f"linux_{subject.arch}"]
+    tags = [*tags_of_ladder(wheel, subject, ladder), f"linux_{subject.arch}"]
     lacking = map(Shortfall, external, blacklisted)
     return Judgement(
         overall=tags[overall],
@@ -258,13 +197,27 @@ def _judgement(
     )
 
 
-def _first(met: Iterable[bool]) -> int:
+def oldest_for(elfs: Iterable[Elf], ladder: Iterable[Policy], arch: str) -> int:
+    """Return the index of the oldest policy with all symbol versions that `elfs` need."""
+    versions = {version for elf in elfs for _, version in needed_versions(elf)}
+    return first_met(
+        not any(lacks(policy, version, arch) for version in versions) for policy in ladder
+    )
+
+
+def tags_of_ladder(wheel: Wheel, subject: Subject, ladder: Sequence[Policy]) -> tuple[str, ...]:
+    """Return the tag of each policy; an Android wheel keeps the API level of its own tag."""
+    own = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
+    return own or tuple(f"{policy.name}_{subject.arch}" for policy in ladder)
+
+
+def first_met(met: Iterable[bool]) -> int:
     """Return the index of the first True, the length if there is none."""
-    results = list(met)
-    return results.index(True) if True in results else len(results)
+    return sum(1 for _ in takewhile(not_, met))
 
 
-def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
+def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
+    """Return the objects of `wheel` that count; None if none does."""
     machines = {
         member: machine
         for member, elf in wheel.elfs.items()
@@ -283,14 +236,12 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     if not elfs:
         return None
     needed = {
-        member: tuple(
-            name for name in elf.needed if name and not matches_any(name, settings.exclude)
-        )
+        member: tuple(name for name in elf.needed if name and not matches_any(name, exclude))
         for member, elf in elfs.items()
     }
-    extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}
+    extensions = {member: elf for member, elf in elfs.items() if hook_prefix(member, elf)}
     all_needed = {name for names in needed.values() for name in names}
-    return _Subject(
+    return Subject(
         family=family,
         arch=arch,
         elfs=elfs,
@@ -337,15 +288,15 @@ def _family_of(member: str, elf: Elf) -> Family | None:
     return Family.MANYLINUX if _GLIBC_FILE.fullmatch(basename(member)) else None
 
 
-def _hook(member: str, elf: Elf) -> str | None:
-    """Return the hook by which auditwheel recognizes a Python extension."""
+def hook_prefix(member: str, elf: Elf) -> str | None:
+    """Return the prefix of the hook by which auditwheel recognizes a Python extension."""
     stem = basename(member).partition(".")[0]
-    hooks = {f"{prefix}{stem}" for prefix in ("PyInit_", "init", "_cffi_pypyinit_")}
-    return next((hook for hook in elf.module_hooks if hook in hooks), None)
+    hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
+    return next(hooks, None)
 
 
-def _ladder(
-    subject: _Subject, platforms: Sequence[str], policies: Sequence[Policy]
+def ladder_of(
+    subject: Subject, platforms: Sequence[str], policies: Sequence[Policy]
 ) -> list[Policy]:
     """Return the policies for this family and architecture, that of the oldest platform first.
 
@@ -372,7 +323,7 @@ def _ladder(
     return fitting
 
 
-def _shipped(subject: _Subject) -> dict[str, str]:
+def members_by_name(subject: Subject) -> dict[str, str]:
     """Return the members by their file names and SONAMEs."""
     found: dict[str, str] = {}
     for member, elf in subject.elfs.items():
@@ -384,19 +335,29 @@ def _shipped(subject: _Subject) -> dict[str, str]:
     return found
 
 
-def _allowed(subject: _Subject, policy: Policy) -> AbstractSet[str]:
+def allowed_libraries(subject: Subject, policy: Policy) -> AbstractSet[str]:
     """Return the libraries that `policy` lets the wheel expect of the machine."""
     allowed = {_musl_soname(name, subject) for name in policy.whitelist}
     return allowed | _MUSL_OWN if subject.family is Family.MUSLLINUX else allowed
 
 
-def _walked(
-    subject: _Subject,
+def _external(subject: Subject, ladder: Sequence[Policy]) -> list[tuple[str, ...]]:
+    """Return, for each policy, the libraries that neither it nor the wheel provides."""
+    shipped = members_by_name(subject)
+    needed = [name for member in subject.tops for name in subject.needed[member]]
+    return [
+        tuple(sorted(_walk(subject, allowed_libraries(subject, policy), needed, shipped)))
+        for policy in ladder
+    ]
+
+
+def _walk(
+    subject: Subject,
     allowed: AbstractSet[str],
     needed: Iterable[str],
-    found: Mapping[str, str | None],
+    shipped: Mapping[str, str],
 ) -> Iterator[str]:
-    """Walk from the names `needed` through the members `found`, and yield the external names.
+    """Walk from the names `needed` through the members `shipped`, and yield the external names.
 
     Those that are `allowed` are neither yielded nor walked through.
     """
@@ -407,24 +368,23 @@ def _walked(
         if name in seen or name in allowed or is_glibc_loader(name):
             continue
         seen.add(name)
-        member = found.get(name)
         if LIBPYTHON.fullmatch(name):
             if subject.family is not Family.ANDROID:
                 yield name  # not searched for: a graft removes the entry
-        elif member is None:
-            yield name
+        elif name in shipped:
+            waiting += subject.needed.get(shipped[name], ())
         else:
-            waiting += subject.needed.get(member, ())
+            yield name
 
 
-def _musl_soname(name: str, subject: _Subject) -> str:
+def _musl_soname(name: str, subject: Subject) -> str:
     """Return the SONAME of musl's libc for its file name, which auditwheel's table has."""
     if subject.family is not Family.MUSLLINUX or name != "libc.so":
         return name
-    return musl_soname(ARCHITECTURES[subject.arch].machine)
+    return musl_soname(ARCHITECTURES[subject.arch])
 
 
-def _private_symbols(subject: _Subject, ladder: Iterable[Policy]) -> dict[str, set[str]]:
+def private_symbols(subject: Subject, ladder: Iterable[Policy]) -> dict[str, set[str]]:
     """Return the symbols that the dependents of each library with private symbols use.
 
     Those that no policy of `ladder` lists as private are left out.
@@ -442,7 +402,7 @@ def _private_symbols(subject: _Subject, ladder: Iterable[Policy]) -> dict[str, s
     return found
 
 
-def _blacklisted(used: Mapping[str, set[str]], policy: Policy) -> dict[str, list[str]]:
+def blacklisted_symbols(used: Mapping[str, set[str]], policy: Policy) -> dict[str, list[str]]:
     """Return the private symbols among those that are `used`, by library."""
     found = {
         library: used[library].intersection(names)
@@ -452,25 +412,24 @@ def _blacklisted(used: Mapping[str, set[str]], policy: Policy) -> dict[str, list
     return {library: sorted(names) for library, names in sorted(found.items()) if names}
 
 
-def _fpectl(subject: _Subject) -> bool:
+def needs_fpectl(subject: Subject) -> bool:
     """Return whether an extension needs a Python built with fpectl (PEP 513)."""
     return any(
         symbol.name in FPECTL_SYMBOLS and symbol.type in {STT_NOTYPE, STT_FUNC}
-        for symbol in _undefined(subject.extensions.values())
+        for symbol in _undefined_symbols(subject.extensions.values())
     )
 
 
-def _narrow_unicode(subject: _Subject) -> bool:
+def needs_narrow_unicode(subject: Subject) -> bool:
     """Return whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
     old = (
-        elf
-        for member, elf in subject.extensions.items()
-        if not (_hook(member, elf) or "").startswith("PyInit_")
+        elf for member, elf in subject.extensions.items() if hook_prefix(member, elf) != _HOOKS[0]
     )
     return any(
-        NARROW_UNICODE in symbol.name and symbol.type == STT_FUNC for symbol in _undefined(old)
+        NARROW_UNICODE in symbol.name and symbol.type == STT_FUNC
+        for symbol in _undefined_symbols(old)
     )
 
 
-def _undefined(elfs: Iterable[Elf]) -> Iterator[Undefined]:
+def _undefined_symbols(elfs: Iterable[Elf]) -> Iterator[Undefined]:
     return (symbol for elf in elfs for symbol in elf.undefined)

@@ -1,57 +1,32 @@
-"""Preload shims: Python modules that open libraries before a module needs them.
+"""Preload shims: Python modules that open libraries before a source opens them by name.
 
-This module writes and reads their source; `preload_plan` decides which modules need one.
+This module writes and reads their source; `preload_plan` decides which sources need one.
 
-glibc uses a loaded library for every DT_NEEDED entry with its SONAME (`_dl_map_object` in
-elf/dl-load.c), regardless of the path it was loaded from. So a library that was opened where
-Python finds the provider also counts for an object whose search path does not lead there. musl
-compares the names that were searched for (`load_library` in ldso/dynlink.c): there such a library
-does not count.
-
-The same holds for code that opens a library of its own wheel by a bare name.
-
-Python imports a shim, so it covers what Python imports: extension modules below a package with an
-`__init__.py` of the wheel's own. A program, or an object that is opened by its path, needs a
-search path entry instead.
+`ctypes.CDLL("libfoo.so.1")` searches for a bare name on behalf of Python's own module, so never in
+a wheel. But a library that is loaded counts by its SONAME, regardless of the path that it was
+loaded from (`_dl_map_object` in glibc's elf/dl-load.c). musl compares the names that were searched
+for (`load_library` in ldso/dynlink.c): there such a library does not count.
 """
 
 import ast
-import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import PRELOAD
+from wheelfix.wheel.python_source import parse_source
 
-OWN = "package"
-"""The key in place of an install scheme path for a folder relative to the shim's package."""
 _HOOK = f"from . import {PRELOAD}"
 _WHY = "  # noqa: F401 - opens libraries before their use; written by wheelfix"
 _BOM = b"\xef\xbb\xbf"
 _LARGEST = 2**20
 _DOCSTRING = '''\
-"""Opens libraries before the modules that need them, or that open them by name.
+"""Opens libraries before the modules that open them by name.
 
-Written by wheelfix. A library is opened when a module that needs it is imported, and not before:
-without such an import, the distributions with these libraries are not needed. Programs, and objects
-that are opened by their path, are not covered.
+Written by wheelfix. A library is opened when such a module is imported, and not before.
 """
 '''
 _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError)
-
-
-class Source(NamedTuple):
-    """The distribution and folder of a library."""
-
-    distribution: str
-    """The normalized name (PEP 503); empty for a directory, and for the wheel itself."""
-    requirement: str
-    """The requirement to install it with (PEP 508); empty for the wheel itself."""
-    scheme: str
-    """The key of the install scheme path that `folder` is relative to, or `OWN`."""
-    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,41 +35,38 @@ class Shim:
 
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Module -> the libraries that are opened before it, in this order."""
-    libraries: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    libraries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Library -> its folder, relative to that of the shim."""
 
     def opens(self, module: str, libraries: Iterable[str]) -> bool:
         """Return whether the shim opens all of `libraries` before `module`."""
         return set(libraries) <= set(self.modules.get(module, ()))
 
-    def including(self, other: "Shim") -> "Shim":
-        """Return a shim that opens what either opens, the libraries of `other` first."""
-        modules = dict.fromkeys((*self.modules, *other.modules))
+    def union(self, module: str, folders: Mapping[str, str]) -> "Shim":
+        """Return a shim that opens the libraries of `folders` before `module`, and before others.
+
+        `folders` are as those of `libraries`.
+        """
+        opened = dict.fromkeys((*folders, *self.modules.get(module, ())))
         return Shim(
-            modules={
-                name: tuple(
-                    dict.fromkeys((*other.modules.get(name, ()), *self.modules.get(name, ())))
-                )
-                for name in modules
-            },
-            libraries={**self.libraries, **other.libraries},
+            modules={**self.modules, module: tuple(opened)},
+            libraries={**self.libraries, **folders},
         )
 
 
 def shim_source(shim: Shim) -> bytes:
     """Return the source of the Python module for `shim`; it runs on Python 3.6 and later."""
-    modules = {name: list(shim.modules[name]) for name in sorted(shim.modules)}
-    libraries = {name: list(shim.libraries[name]) for name in sorted(shim.libraries)}
     code = read_text("wheelfix.analysis", "preload_shim.txt")
     return (
-        f"{_DOCSTRING}\nMODULES = {_literal(modules)}\n"
-        f"# Library: distribution, requirement, install scheme path, and the folder below it.\n"
-        f"LIBRARIES = {_literal(libraries)}\n\n{code}"
+        f"{_DOCSTRING}\nMODULES = {_literal(shim.modules)}\n"
+        f"# Library: its folder, relative to this one.\n"
+        f"LIBRARIES = {_literal(shim.libraries)}\n\n{code}"
     ).encode()
 
 
 def read_shim(source: bytes) -> Shim | None:
-    """Return the tables of a shim in a wheel, None if the source is no shim."""
-    tree = _parsed(source)
+    """Return the tables of a shim in a wheel, None if the source is not a shim."""
+    tree = parse_source(source)
     if tree is None:
         return None
     try:
@@ -106,31 +78,23 @@ def read_shim(source: bytes) -> Shim | None:
             and isinstance(statement.value, ast.Dict)
         }
         modules = {str(name): tuple(map(str, opened)) for name, opened in tables["MODULES"].items()}
-        libraries = {
-            str(name): Source(*map(str, source)) for name, source in tables["LIBRARIES"].items()
-        }
+        libraries = {str(name): str(folder) for name, folder in tables["LIBRARIES"].items()}
     except (*_UNREADABLE, AttributeError):
         return None
     return Shim(modules=modules, libraries=libraries)
 
 
-def _literal(table: Mapping[str, list[str]]) -> str:
+def _literal(table: Mapping[str, object]) -> str:
     """Return a Python literal for `table`, one key a line."""
-    lines = (
-        f"    {_quoted(key)}: [{', '.join(map(_quoted, value))}],\n" for key, value in table.items()
-    )
+    lines = (f"    {key!a}: {table[key]!a},\n" for key in sorted(table))
     return "{\n" + "".join(lines) + "}"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text) if text.isascii() else ascii(text)
 
 
 def has_hook(source: bytes) -> bool:
     """Return whether the source of an `__init__.py` imports a shim."""
     if PRELOAD.encode() not in source:
         return False
-    tree = _parsed(source)
+    tree = parse_source(source)
     return tree is not None and any(map(_is_hook, tree.body))
 
 
@@ -142,12 +106,12 @@ def with_hook(source: bytes) -> bytes | None:
     distributions share the package (`pkgutil.extend_path`), so that the last one installed
     decides on its `__init__.py`.
     """
-    tree = _parsed(source)
+    tree = parse_source(source) if len(source) <= _LARGEST else None
     if tree is None or b"extend_path" in source or b"declare_namespace" in source:
         return None
     first = _first_statements(tree)
     for candidate in _candidates(source, tree, first):
-        changed = _parsed(candidate)
+        changed = parse_source(candidate)
         if changed is None or len(changed.body) <= first:
             continue
         if _is_hook(changed.body.pop(first)) and _is_same(changed, tree):
@@ -160,16 +124,6 @@ def _is_same(one: ast.Module, other: ast.Module) -> bool:
         return ast.dump(one) == ast.dump(other)
     except RecursionError:
         return False
-
-
-def _parsed(source: bytes) -> ast.Module | None:
-    if len(source) > _LARGEST:
-        return None
-    try:
-        with warnings.catch_warnings(action="ignore"):  # SyntaxWarning for escapes
-            return ast.parse(source)
-    except _UNREADABLE:
-        return None
 
 
 def _is_hook(statement: ast.stmt) -> bool:

@@ -4,12 +4,12 @@ A reference is looked up in the scopes that the loader makes: those of the loads
 modules, programs, and libraries that no other object of the wheel loads.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
-from wheelfix.elf.exports import announce
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
+from wheelfix.elf.exports import SymbolDefinitions, among, announce
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
@@ -18,9 +18,9 @@ from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
     LIBC_SONAMES,
     PYTHON_LIBRARIES,
-    defined_by,
     is_glibc_loader,
     may_come_from_platform,
+    symbols_of,
 )
 from wheelfix.loader.symbol_lookup import binds
 
@@ -46,7 +46,22 @@ def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unre
     The worst load is the one with the fewest libraries that are not found. Names of Python's C API
     are left out; the rules check these against the interpreter.
     """
-    return _Search(loaded, definitions).found()
+    return _Search(loaded, definitions).unresolved()
+
+
+def without_defined(
+    unresolved: Iterable[Unresolved], opened: Mapping[str, Iterable[Library]]
+) -> Iterator[Unresolved]:
+    """Yield `unresolved` without what libraries define that a package opens for all before.
+
+    `opened` has these libraries by the root of the load.
+    """
+    found = tuple(unresolved)
+    wanted = frozenset(name for one in found for name, _ in one.references)
+    for one in found:
+        left = _undefined_by(tuple(opened.get(one.root, ())), one.references, wanted)
+        if left:
+            yield one._replace(references=left)
 
 
 _STEPS_A_LOOKUP = 5
@@ -60,7 +75,7 @@ class _Search:
         self._loaded = loaded
         self._definitions = definitions
 
-    def found(self) -> tuple[Unresolved, ...]:
+    def unresolved(self) -> tuple[Unresolved, ...]:
         alone = {
             member: still
             for member in self._loaded.paths
@@ -112,11 +127,11 @@ class _Search:
         left = references if root == member else self._undefined_in(root, member, references)
         interpreter = self._interpreter(self._loaded.elf(member))
         self._loaded.budget.spend(_STEPS_A_LOOKUP * len(left), "the undefined symbols", member)
-        left = tuple(reference for reference in left if not _define(interpreter, reference))
+        left = _undefined_by(interpreter, left, self._loaded.index.wanted)
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
         if not interpreter:
             absent.setdefault(LIBC_SONAMES[self._loaded.environment.libc])
-        listed = {name: known for name in absent if (known := defined_by(name)) is not None}
+        listed = {name: known for name in absent if (known := symbols_of(name)) is not None}
         return Unresolved(
             member=member,
             root=root,
@@ -158,10 +173,7 @@ class _Search:
         if libc is None:
             return ()
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
-        found = (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
-        for library in found:
-            announce(library.exports, self._loaded.index.wanted)
-        return found
+        return (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
         names = [
@@ -172,8 +184,23 @@ class _Search:
         )
 
 
-def _define(libraries: Iterable[Library], reference: VersionedName) -> bool:
-    """Return whether any of `libraries` has a definition that `reference` binds to."""
-    name, version = reference
-    there = (library.exports.definitions.get(name) for library in libraries)
-    return any(binds(definitions, version) for definitions in there if definitions)
+def _undefined_by(
+    libraries: Sequence[Library], references: tuple[VersionedName, ...], wanted: frozenset[str]
+) -> tuple[VersionedName, ...]:
+    """Return those of `references` that no definition in `libraries` binds.
+
+    `wanted` has the names of these and of all references that will be asked for: a table of
+    symbols is read once for them.
+    """
+    names = {name for name, _ in references}
+    defining: dict[str, list[SymbolDefinitions]] = {}
+    for library in libraries if names else ():
+        announce(library.exports, wanted)
+        there = library.exports.definitions
+        for name in among(there, names):
+            defining.setdefault(name, []).append(there[name])
+    return tuple(
+        (name, version)
+        for name, version in references
+        if not any(binds(definitions, version) for definitions in defining.get(name, ()))
+    )

@@ -8,19 +8,19 @@ otherwise: an object's own symbols or weak references that bind elsewhere, const
 opened at run time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.simulated_loads import ALLOCATOR, Definitions, LoadedWheel, module_hooks
+from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
+from wheelfix.budget import Budget
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.loading import load_each
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
@@ -124,7 +124,8 @@ def _is_requested(name: str, settings: Settings) -> bool:
 _Moved = Mapping[Reference, tuple[str, str | None]]
 
 
-class _Change(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class _Change:
     """A load with and without some entries."""
 
     before: Load
@@ -140,6 +141,31 @@ class _Change(NamedTuple):
     def differs(self) -> bool:
         """Whether other objects are loaded, or in another order."""
         return self.before.objects != self.after.objects
+
+    @cached_property
+    def _dependencies(self) -> Mapping[str | None, Sequence[str]]:
+        """Object -> what it needs, with the entries."""
+        requests = self.before.requests
+        return values_by_key((r.requester, r.result) for r in requests if r.result is not None)
+
+    @cached_property
+    def _closures(self) -> dict[str, frozenset[str]]:
+        """Those that were asked for. Mutable."""
+        return {}
+
+    def closure(self, start: str, budget: Budget) -> frozenset[str]:
+        """Return `start` and its direct and indirect dependencies, with the entries."""
+        if start not in self._closures:
+            budget.spend(len(self.before.requests), "the dependencies", start)
+            found = {start}
+            waiting = [start]
+            while waiting:
+                needed = self._dependencies.get(waiting.pop(), ())
+                new = [path for path in needed if path not in found]
+                found.update(new)
+                waiting += new
+            self._closures[start] = frozenset(found)
+        return self._closures[start]
 
     def involves(self, paths: AbstractSet[str]) -> bool:
         """Return whether one of `paths` is loaded, with the entries or without."""
@@ -170,11 +196,19 @@ class _Trial:
         for candidate in candidates:
             if (hook := self._hook(candidate)) is not None:
                 kept[candidate] = candidate._replace(hazards=(hook,), kept=True, forceable=False)
+        for candidate, redirection in self._redirecting(candidates):
+            kept.setdefault(
+                candidate, candidate._replace(hazards=(redirection,), kept=True, forceable=False)
+            )
+        # An entry that is kept brings back its library, and with it whatever that needs: so each
+        # round loads the objects again with fewer drops, until none of the rest must be kept.
         while True:
             drops = [candidate for candidate in candidates if candidate not in kept]
             changes = self._changes(drops)
             needed = self._rebound(changes)
             null = self._null(changes)
+            # Hazards are judged only once every strong reference binds as before: an entry that is
+            # kept for a reference may also prevent the hazard of another drop.
             hazards = {} if needed else self._hazards(drops, changes, null)
             keeping = needed or {
                 drop: why
@@ -186,13 +220,37 @@ class _Trial:
             for drop, why in keeping.items():
                 kept[drop] = drop._replace(hazards=tuple(why), kept=True, forceable=not needed)
         weak = {
-            drop: _nullings(ref for ref in some if not self._held_up(drop, ref, some[ref]))
+            drop: _nullings(
+                ref for ref in some if not self._keeps_weak_reference(drop, ref, some[ref])
+            )
             for drop, some in null.items()
         }
         return tuple(
             kept.get(drop) or drop._replace(hazards=(*hazards.get(drop, ()), *weak.get(drop, ())))
             for drop in candidates
         )
+
+    def _redirecting(self, candidates: Sequence[Unused]) -> Iterator[tuple[Unused, str]]:
+        """Yield the entries whose library leads to another file for a name that is needed anyway.
+
+        The graft would find that file elsewhere without them: by a search path of the object.
+        """
+        if not any(map(self._may_redirect, candidates)):
+            return
+        before = self._loaded.machine.found
+        after = self._loaded.without_needed((drop.member, drop.name) for drop in candidates)
+        elfs = {path: after.files[path] for path in before}
+        by_path = grouped(candidates, lambda drop: self._loaded.paths[drop.member])
+        for path, libraries in replace(self._loaded.machine, elfs=elfs).found.items():
+            for name, library in libraries.items():
+                if (there := before[path].get(name, library).path) != library.path:
+                    why = f"`{name}` is `{there}` with it, and `{library.path}` without it"
+                    yield from ((drop, why) for drop in by_path.get(path, candidates))
+
+    def _may_redirect(self, candidate: Unused) -> bool:
+        """Return whether other libraries may be found through that of an entry."""
+        library = self._loaded.libraries.get(candidate.library or "")
+        return library is not None and not all(map(may_come_from_platform, library.elf.needed))
 
     def _changes(self, drops: list[Unused]) -> list[_Change]:
         """Load each object again without the entries of `drops`; return the loads that differ.
@@ -201,6 +259,7 @@ class _Trial:
         """
         loaded, tried = self._loaded, self._tried
         dropped = grouped(drops, lambda drop: loaded.paths[drop.member])
+        # A load is repeated only if an object in it, with or without the drops, is one of these.
         others = {
             path
             for path in dropped.keys() | self._dropped.keys()
@@ -208,21 +267,25 @@ class _Trial:
         }
         self._dropped = dropped
         environment = loaded.without_needed((drop.member, drop.name) for drop in drops)
-        unversioned = self._unversioned(dropped, environment)
+        unversioned = self._unversioned_references(dropped, environment)
         roots = [
             root
             for root, load in loaded.loads.items()
             if not dropped.keys().isdisjoint(load.objects)
         ]
-        again = [root for root in roots if root not in tried or tried[root].involves(others)]
-        loads = load_each([loaded.paths[root] for root in again], environment, loaded.budget)
-        for root, after in zip(again, loads, strict=True):
+        paths = [loaded.paths[root] for root in roots]
+        loads = loaded.last.loads.load_each(paths, environment, loaded.budget)
+        for root, after in zip(roots, loads, strict=True):
+            if root in tried and not tried[root].involves(others):
+                continue
             before = loaded.loads[root]
             differs = before.objects != after.objects
             tried[root] = _Change(
                 before=before,
                 after=after,
-                moved=self._moved(loaded.scopes[root], after, unversioned) if differs else {},
+                moved=self._moved_bindings(loaded.scopes[root], after, unversioned)
+                if differs
+                else {},
                 lost=frozenset(before.objects) - frozenset(after.objects),
                 drops=[
                     drop
@@ -233,7 +296,7 @@ class _Trial:
             )
         return [tried[root] for root in roots if tried[root].differs]
 
-    def _moved(
+    def _moved_bindings(
         self, before: Scope, load: Load, unversioned: _Unversioned
     ) -> dict[Reference, tuple[str, str | None]]:
         """Return the references bound in the scope `before` that bind otherwise in `load`."""
@@ -246,7 +309,7 @@ class _Trial:
             and (new := after.first(providers)) != old
         }
         names = frozenset[str]().union(*(loaded.index.referenced[providers] for providers in moved))
-        found: dict[Reference, tuple[str, str | None]] = {}
+        bindings: dict[Reference, tuple[str, str | None]] = {}
         for path in load.objects if moved else ():
             library = loaded.libraries.get(path)
             if library is None or library.names.isdisjoint(names):
@@ -257,17 +320,21 @@ class _Trial:
                     providers = loaded.index.providers(symbol.name, symbol.version)
                     if providers in moved:
                         key = Reference(path, symbol.name, symbol.version, symbol.weak)
-                        found[key] = moved[providers]
+                        bindings[key] = moved[providers]
+        # The version of a weak reference goes with the entry of its library (Verneed), and without
+        # a version it may bind elsewhere: so these are looked up by both of their forms.
         for path in load.objects:
             for reference, symbol in unversioned.get(path, ()):
-                found.pop(reference, None)
+                bindings.pop(reference, None)
                 file = before.lookup(reference.symbol, reference.version)
                 other = after.lookup(symbol.name, symbol.version)
                 if file is not None and other != file:
-                    found[reference] = (file, other)
-        return found
+                    bindings[reference] = (file, other)
+        return bindings
 
-    def _unversioned(self, dropped: Iterable[str], environment: Environment) -> _Unversioned:
+    def _unversioned_references(
+        self, dropped: Iterable[str], environment: Environment
+    ) -> _Unversioned:
         """Return the weak references that lose their version with an entry, before and after.
 
         `environment` has the objects without the entries that are dropped, from those at `dropped`.
@@ -287,40 +354,32 @@ class _Trial:
 
     def _rebound(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""
-        found: _Reasons = {}
-        for change in changes:
-            strong = {
-                reference: files
-                for reference, files in change.moved.items()
-                if not reference.weak and not _is_same_effect(*files)
-            }
-            self._explain(change, strong, found)
-        return found
+        return self._reasons(
+            (change, {ref: files for ref, files in change.moved.items() if not ref.weak})
+            for change in changes
+        )
 
     def _rebound_otherwise(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
-        found: _Reasons = {}
-        for change in changes:
-            weak = {
-                reference: (before, after)
-                for reference, (before, after) in change.moved.items()
-                if reference.weak and after is not None
-            }
-            moved = {**weak, **self._preempted(change)}
-            others = {ref: files for ref, files in moved.items() if not _is_same_effect(*files)}
-            self._explain(change, others, found)
-        return found
+        return self._reasons(
+            (change, {**_weak_elsewhere(change), **self._preempted_references(change)})
+            for change in changes
+        )
 
-    def _explain(self, change: _Change, moved: _Moved, found: _Reasons) -> None:
-        """Add to `found` the first references in `moved` for which each drop is responsible."""
-        for reference, drops in self._responsible(change, moved):
-            self._loaded.budget.spend(1 + len(drops) // 5, _BINDINGS, change.before.root)
-            waiting = [drop for drop in drops if len(found.get(drop, ())) < _MOST_REASONS]
-            if waiting:
-                why = _rebinding(reference, *moved[reference])
-                for drop in waiting:
-                    reasons = found.setdefault(drop, [])
-                    reasons += [why] if why not in reasons else []
+    def _reasons(self, changes: Iterable[tuple[_Change, _Moved]]) -> _Reasons:
+        """Return for each drop the first of the moved references for which it is responsible."""
+        reasons: _Reasons = {}
+        for change, moved in changes:
+            others = {ref: files for ref, files in moved.items() if not _is_same_effect(*files)}
+            for reference, drops in self._responsible(change, others):
+                self._loaded.budget.spend(1 + len(drops) // 5, _BINDINGS, change.before.root)
+                for drop in drops:
+                    some = reasons.setdefault(drop, [])
+                    # A heavy library moves thousands of references: a few of them say enough.
+                    if len(some) < _MOST_REASONS:
+                        why = _describe_rebinding(reference, *others[reference])
+                        some += [why] if why not in some else []
+        return reasons
 
     @cached_property
     def _own(self) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
@@ -328,7 +387,8 @@ class _Trial:
         libraries = self._loaded.libraries
         names = {path: preemptible(library.exports) for path, library in libraries.items()}
         wanted = frozenset[str]().union(*names.values())
-        index = SymbolIndex(libraries, wanted, self._loaded.environment.libc)
+        libc = self._loaded.environment.libc
+        index = self._loaded.last.index("own", libraries, wanted, libc)
         return index, {
             path: [
                 Reference(path, name, definition.version, weak=False)
@@ -339,7 +399,7 @@ class _Trial:
             for path, library in libraries.items()
         }
 
-    def _preempted(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
+    def _preempted_references(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
         """Return the references to own symbols that bind to another file after a change."""
         index, own = self._own
         references = sum(len(own.get(path, ())) for path in change.after.objects)
@@ -368,12 +428,15 @@ class _Trial:
                     found.setdefault(drop, {})[reference] = null[reference][0]
         return found
 
-    def _held_up(self, drop: Unused, reference: Reference, before: str) -> bool:
+    def _keeps_weak_reference(self, drop: Unused, reference: Reference, before: str) -> bool:
         """Return whether an entry must stay for a weak reference that is null without it.
 
-        The linker would have dropped what only the object's own weak references use. Those to
-        libraries of glibc are the exception: before 2.34 they say whether the process has threads.
+        A library of the wheel is there for those who use it, if it is there. Elsewhere, the linker
+        would have dropped what only the object's own weak references use. Those to libraries of
+        glibc are the exception: before 2.34 they say whether the process has threads.
         """
+        if before in self._loaded.members:
+            return True
         if drop.library != before and not self._loaded.elf(drop.member).is_executable:
             return False
         is_own = reference.dependent == self._loaded.paths[drop.member]
@@ -386,32 +449,18 @@ class _Trial:
         found: dict[str, Sequence[Unused]] = {}
         for reference, (before, _) in moved.items():
             if before not in found:
-                found[before] = self._bringing(change, before)
+                found[before] = self._drops_that_lose(change, before)
             yield reference, found[before]
 
-    def _bringing(self, change: _Change, provider: str) -> Sequence[Unused]:
+    def _drops_that_lose(self, change: _Change, provider: str) -> Sequence[Unused]:
         """Return the drops to undo so that `provider` is loaded as before."""
         self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
         direct = [drop for drop in change.drops if drop.library == provider]
         return direct or [
             drop
             for drop in change.drops
-            if drop.library and provider in self._closure(change.before, drop.library)
+            if drop.library and provider in change.closure(drop.library, self._loaded.budget)
         ]
-
-    def _closure(self, load: Load, start: str) -> set[str]:
-        """Return `start` and its direct and indirect dependencies in `load`."""
-        self._loaded.budget.spend(len(load.requests), "the dependencies", start)
-        edges = values_by_key(
-            (r.requester, r.result) for r in load.requests if r.result is not None
-        )
-        found = {start}
-        waiting = [start]
-        while waiting:
-            new = [path for path in edges.get(waiting.pop(), ()) if path not in found]
-            found.update(new)
-            waiting += new
-        return found
 
     def _hook(self, drop: Unused) -> str | None:
         """Return the hazard that the library has the module's entry point, found by dlsym."""
@@ -419,22 +468,28 @@ class _Trial:
         if library is None or self._loaded.elf(drop.member).module_hooks:
             return None
         hooks = [name for name in module_hooks(drop.member) if name in library.exports.definitions]
-        return f"it defines `{hooks[0]}`, which makes the file a module" if hooks else None
+        return f"it defines `{hooks[0]}`, which Python imports" if hooks else None
 
     def _hazards(self, drops: list[Unused], changes: Sequence[_Change], null: _Weak) -> _Reasons:
-        found: dict[Unused, dict[str, None]] = {}
+        hazards_of: dict[Unused, dict[str, None]] = {}
         for drop, why in self._rebound_otherwise(changes).items():
-            found[drop] = dict.fromkeys(why)
+            hazards_of[drop] = dict.fromkeys(why)
         for drop, some in null.items():
-            if why := _nullings(ref for ref in some if self._held_up(drop, ref, some[ref])):
-                found.setdefault(drop, {}).update(dict.fromkeys(why))
+            if why := _nullings(
+                ref for ref in some if self._keeps_weak_reference(drop, ref, some[ref])
+            ):
+                hazards_of.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
             self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
-            registering = dict(self._registering(change))
+            registering = dict(self._registrations(change))
+            incomplete = change.lost & self._incomplete.keys()
             for drop in change.drops:
                 if drop.library in change.lost:
-                    hazards = (*self._effects(drop), *self._left(drop, change, registering))
-                    found.setdefault(drop, {}).update(dict.fromkeys(hazards))
+                    hazards = (
+                        *self._effects(drop),
+                        *self._reasons_to_stay(drop, change, registering, incomplete),
+                    )
+                    hazards_of.setdefault(drop, {}).update(dict.fromkeys(hazards))
         lost = frozenset[str]().union(*(change.lost for change in changes))
         leaving_names = {
             drop.name
@@ -447,8 +502,8 @@ class _Trial:
                 hazard = (
                     f"`{members[0]}` contains the name as a string, and may open it at run time"
                 )
-                found.setdefault(drop, {})[hazard] = None
-        return {drop: list(why) for drop, why in found.items() if why}
+                hazards_of.setdefault(drop, {})[hazard] = None
+        return {drop: list(why) for drop, why in hazards_of.items() if why}
 
     def _effects(self, drop: Unused) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")
@@ -460,18 +515,44 @@ class _Trial:
             if among(library.exports.definitions, ALLOCATOR):
                 yield "it defines memory allocation functions such as `malloc`"
 
-    def _left(self, drop: Unused, change: _Change, registering: Mapping[str, str]) -> Iterator[str]:
-        """Yield what remaining libraries know of those that leave with the library of `drop`."""
-        if not registering or drop.library is None:
-            return
-        for path in sorted(self._closure(change.before, drop.library) - {drop.library}):
-            if path in registering:
-                yield (
-                    f"{_quoted(path)}, which comes with it, has constructors, and calls "
-                    f"{_quoted(registering[path])}, which stays"
-                )
+    def _reasons_to_stay(
+        self,
+        drop: Unused,
+        change: _Change,
+        registering: Mapping[str, str],
+        incomplete: Collection[str],
+    ) -> Iterator[str]:
+        """Yield what remaining libraries know of those that leave with the library of `drop`.
 
-    def _registering(self, change: _Change) -> Iterator[tuple[str, str]]:
+        Also what leaving objects of the wheel, which may be opened later, take from those that load
+        them: by themselves they do not load. Leaving libraries are `registering` with others, or
+        `incomplete`.
+        """
+        if drop.library is None or not (registering or incomplete):
+            return
+        closure = change.closure(drop.library, self._loaded.budget)
+        for path in sorted(closure.intersection(incomplete)):
+            scope = self._loaded.scopes[self._loaded.members[change.before.root]]
+            for symbol in self._incomplete[path]:
+                if (provider := scope.lookup(symbol.name, symbol.version)) is not None:
+                    yield (
+                        f"{_quote(path)} takes `{symbol.name}` from {_quote(provider)}, "
+                        "and does not load by itself"
+                    )
+        for path in sorted((closure - {drop.library}) & registering.keys()):
+            yield (
+                f"{_quote(path)}, which comes with it, has constructors, and calls "
+                f"{_quote(registering[path])}, which stays"
+            )
+
+    @cached_property
+    def _incomplete(self) -> Mapping[str, tuple[Undefined, ...]]:
+        """The objects of the wheel that load only with others -> what they lack by themselves."""
+        loaded = self._loaded
+        lacking = {path: _unbound(loaded, member) for member, path in loaded.paths.items()}
+        return {path: symbols for path, symbols in lacking.items() if symbols}
+
+    def _registrations(self, change: _Change) -> Iterator[tuple[str, str]]:
         """Yield the leaving libraries that register at a remaining one, each with that one."""
         for path in change.lost:
             registry = self._registry(change, path)
@@ -492,10 +573,19 @@ class _Trial:
         return next((other for other in found if not _is_platform(other)), None)
 
 
-def _rebinding(reference: Reference, before: str, after: str | None) -> str:
-    otherwise = f"from {_quoted(after)}" if after is not None else "from none"
+def _weak_elsewhere(change: _Change) -> _Moved:
+    """Return the weak references that bind to another file, and not to none."""
+    return {
+        reference: (before, after)
+        for reference, (before, after) in change.moved.items()
+        if reference.weak and after is not None
+    }
+
+
+def _describe_rebinding(reference: Reference, before: str, after: str | None) -> str:
+    otherwise = f"from {_quote(after)}" if after is not None else "from none"
     return (
-        f"{_quoted(reference.dependent)} takes `{reference.symbol}` from {_quoted(before)} "
+        f"{_quote(reference.dependent)} takes `{reference.symbol}` from {_quote(before)} "
         f"through it, {otherwise} without it"
     )
 
@@ -504,7 +594,7 @@ def _nullings(references: Iterable[Reference]) -> list[str]:
     """Return a sentence for each object whose weak `references` become null."""
     symbols = values_by_key((ref.dependent, ref.symbol) for ref in references)
     return [
-        f"weak references of {_quoted(dependent)} become null: {join_some(dict.fromkeys(names))}"
+        f"weak references of {_quote(dependent)} become null: {join_some(dict.fromkeys(names))}"
         for dependent, names in symbols.items()
     ]
 
@@ -514,7 +604,7 @@ def _is_same_effect(before: str, after: str | None) -> bool:
     return after is not None and _is_platform(before) and _is_platform(after)
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     return f"`{path.rpartition('/')[2]}`"
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wheelfix.analysis.explain import python_choices
-from wheelfix.analysis.installation import Installation, loads_of
-from wheelfix.analysis.load_tree import Step, how_found, tree_of
+from wheelfix.analysis.load_tree import Step, describe_search, tree_of
+from wheelfix.analysis.world import World
 from wheelfix.elf.model import Libc
 from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
 from wheelfix.loader.loading import load, search_directories
@@ -21,98 +21,96 @@ class WhyNot:
     reasons: tuple[str, ...]
 
 
-def why_not(installation: Installation, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
+def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
     """Return why the load of `root` does not use the file at `path`, an absolute path."""
-    steps = tuple(tree_of(installation, loads_of(installation, root, after)))
-    label = installation.label(path)
-    for choice in python_choices(installation, root):
+    steps = tuple(tree_of(world, world.process(root, after)))
+    label = world.label(path)
+    for choice in python_choices(world, root):
         if choice.stop and path in {choice.path, root}:
             reason = (
                 f"{choice.search.source} looks in {choice.stop.variable} {choice.directory} first, "
-                f"and opens `{installation.label(choice.path)}` by its path"
+                f"and opens `{world.label(choice.path)}` by its path"
             )
             return WhyNot(name=label, loaded=path == choice.path, reasons=(reason,))
     step = next((step for step in steps if step.request.result == path), None)
     if step is not None:
-        requester = installation.label(step.request.requester)
+        requester = world.label(step.request.requester)
         reason = f"it is loaded: `{requester}` gets it for `{step.request.name}`"
         return WhyNot(name=label, loaded=True, reasons=(reason,))
-    reasons = tuple(dict.fromkeys(_reasons(installation, steps, path)))
+    reasons = tuple(dict.fromkeys(_reasons(world, steps, path)))
     return WhyNot(
-        name=label, loaded=False, reasons=reasons or (_never_requested(installation, path),)
+        name=label, loaded=False, reasons=reasons or (_reason_not_requested(world, path),)
     )
 
 
-def _names_of(installation: Installation, path: str) -> set[str]:
+def _names_of(world: World, path: str) -> set[str]:
     """Return the names by which the loader can find the file at `path`."""
-    elf = installation.environment.files.get(path)
+    elf = world.environment.files.get(path)
     base = path.rpartition("/")[2]
     links = {
         link.rpartition("/")[2]
-        for link, target in installation.environment.links.items()
+        for link, target in world.environment.links.items()
         if target.rpartition("/")[2] == base
     }
-    soname = elf.soname if elf and installation.environment.libc is Libc.GLIBC else None
+    soname = elf.soname if elf and world.environment.libc is Libc.GLIBC else None
     return {path, base, *links, *([soname] if soname else [])}
 
 
-def _never_requested(installation: Installation, path: str) -> str:
-    names = " or ".join(f"`{name}`" for name in sorted(_names_of(installation, path) - {path}))
+def _reason_not_requested(world: World, path: str) -> str:
+    names = " or ".join(f"`{name}`" for name in sorted(_names_of(world, path) - {path}))
     return f"no object of this load needs {names}"
 
 
-def _reasons(installation: Installation, steps: Iterable[Step], path: str) -> Iterator[str]:
-    names = _names_of(installation, path)
+def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
+    names = _names_of(world, path)
     base = path.rpartition("/")[2]
     for step in steps:
         request = step.request
         if request.name not in names or step.depth == 0:
             continue
-        needs = f"`{installation.label(request.requester)}` needs `{request.name}`"
-        rejected = (
-            candidate for candidate in request.candidates if _is_at(installation, candidate, path)
-        )
+        needs = f"`{world.label(request.requester)}` needs `{request.name}`"
+        rejected = (candidate for candidate in request.candidates if _is_at(world, candidate, path))
         tried = next(rejected, None)
         if tried is not None:
-            yield f"{needs}: the file was tried and rejected: {tried.outcome}"
+            yield f"{needs}: the file was tried and rejected: {tried.verdict}"
         elif request.how is How.LOADED:
             yield (
-                f"{needs}: `{installation.label(request.result)}` has that name and was already "
-                f"loaded by `{installation.label(step.loaded_by)}`, so nothing was searched"
+                f"{needs}: `{world.label(request.result)}` has that name and was already "
+                f"loaded by `{world.label(step.loaded_by)}`, so nothing was searched"
             )
         elif request.name != base and "/" not in request.name:
             yield f"{needs}: the loader searches for a file of that name; this one is `{base}`"
         elif request.result is not None:
-            found = installation.label(request.result)
-            yield f"{needs}: `{found}` is found first ({how_found(installation, step)})"
-            yield _would_follow(installation, request, path)
+            found = world.label(request.result)
+            yield f"{needs}: `{found}` is found first ({describe_search(world, step)})"
+            yield _would_follow(world, request, path)
         elif request.fatal:
             last = request.candidates[-1]
-            yield f"{needs}: the search ended before, at `{last.path}` ({last.outcome})"
+            yield f"{needs}: the search ended before, at `{last.path}` ({last.verdict})"
         else:
             yield f"{needs}: `{posixpath.dirname(path)}` is not among the searched directories"
-            yield from _ineffective_entries(installation, request, path)
+            yield from _ineffective_entries(world, request, path)
 
 
-def _is_at(installation: Installation, candidate: Candidate, path: str) -> bool:
+def _is_at(world: World, candidate: Candidate, path: str) -> bool:
     if candidate.outcome is SearchOutcome.NO_DIRECTORY:
         return False
     spelled = posixpath.normpath(candidate.path)
-    return path in {spelled, installation.environment.links.get(spelled)}
+    return path in {spelled, world.environment.links.get(spelled)}
 
 
-def _would_follow(installation: Installation, request: Request, path: str) -> str:
+def _would_follow(world: World, request: Request, path: str) -> str:
     """Return whether the search would find `path` without the files before it, in words."""
-    files = dict(installation.environment.files)
+    files = dict(world.environment.files)
     result = request.result
     for _ in range(len(files)):
         if result is None or result == path or result not in files:
             break
         del files[result]
-        environment = replace(installation.environment, files=files)
+        environment = replace(world.environment, files=files)
         if request.requester is None or request.requester not in files:
             break
-        without = load(request.requester, environment, installation.budget)
+        without = load(request.requester, environment, world.budget)
         results = (twin.result for twin in without.requests if twin.name == request.name)
         result = next(results, None)
     if result == path:
@@ -120,9 +118,9 @@ def _would_follow(installation: Installation, request: Request, path: str) -> st
     return f"even without that file, `{posixpath.dirname(path)}` is not searched"
 
 
-def _ineffective_entries(installation: Installation, request: Request, path: str) -> Iterator[str]:
+def _ineffective_entries(world: World, request: Request, path: str) -> Iterator[str]:
     """Yield the search path entries for the file's directory that do not count for `request`."""
-    environment, requester = installation.environment, request.requester
+    environment, requester = world.environment, request.requester
     elf = environment.files.get(requester or "")
     if elf is None or environment.libc is Libc.MUSL:
         return
@@ -138,7 +136,7 @@ def _ineffective_entries(installation: Installation, request: Request, path: str
         if other.runpath is not None:
             why = "DT_RUNPATH counts only for the object that has it"
         elif elf.runpath is not None:
-            why = f"the DT_RUNPATH of `{installation.label(requester)}` disables inherited paths"
+            why = f"the DT_RUNPATH of `{world.label(requester)}` disables inherited paths"
         else:
-            why = f"`{installation.label(owner)}` did not load `{installation.label(requester)}`"
-        yield f"`{installation.label(owner)}` has the entry `{entry}` for it, but {why}"
+            why = f"`{world.label(owner)}` did not load `{world.label(requester)}`"
+        yield f"`{world.label(owner)}` has the entry `{entry}` for it, but {why}"

@@ -1,10 +1,8 @@
 """The command line: its commands, and the exit code of a run."""
 
-import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -22,7 +20,15 @@ from typer.core import TyperCommand
 
 from wheelfix import __version__
 from wheelfix.cli import completion
-from wheelfix.cli.console import CHOSEN_COLOUR, Color, ColourChoice, Quiet, Terminal, Verbose
+from wheelfix.cli.console import (
+    CHOSEN_COLOR,
+    Color,
+    ColorChoice,
+    Quiet,
+    SlowProgress,
+    Terminal,
+    Verbose,
+)
 from wheelfix.cli.help import GroupedCommand, GroupedProgram
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
@@ -50,7 +56,7 @@ COMMANDS: Mapping[str, _Entry] = {
     "check": _Entry("Report what is wrong with wheels, and change nothing.", _REPAIR),
     "diff": _Entry("Show what changed between two releases of a wheel.", _REPAIR),
     "verify": _Entry("Install wheels into fresh environments, and load them.", _REPAIR),
-    "show": _Entry("Show what a wheel is and contains.", _EXPLAIN),
+    "show": _Entry("Show what wheels are and contain.", _EXPLAIN),
     "why": _Entry("Say what needs a library, and why it is or would be grafted.", _EXPLAIN),
     "explain": _Entry("Explain which libraries an object loads, and why.", _EXPLAIN),
     "tree": _Entry("Show the dependency graph of a wheel's libraries.", _EXPLAIN),
@@ -79,7 +85,7 @@ class _LazyCommand(TyperCommand):
         **extra: Any,  # noqa: ANN401 - as click declares it
     ) -> Context:
         """Parse `args` with the options of the command itself."""
-        return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
+        return _import_command(self.name or "").make_context(info_name, args, parent, **extra)
 
 
 def _names_of(parameter: Parameter) -> str:
@@ -89,7 +95,7 @@ def _names_of(parameter: Parameter) -> str:
     return f"{flags} (or {', '.join(variables)})" if variables else flags
 
 
-def _loaded(name: str) -> Command:
+def _import_command(name: str) -> Command:
     """Import a command, and return it with its options."""
     module = import_module(f"wheelfix.cli.commands.{name}")
     entry = COMMANDS[name]
@@ -99,26 +105,8 @@ def _loaded(name: str) -> Command:
         cls=GroupedCommand,
         epilog=_EPILOG if any(name in field.setting.commands for field in SETTING_FIELDS) else None,
         context_settings={"allow_interspersed_args": not entry.wraps},
-    )(_with_color(getattr(module, name)))
+    )(getattr(module, name))
     return typer.main.get_command(alone)
-
-
-def _with_color(function: Callable[..., None]) -> Callable[..., None]:
-    """Return `function` with the option `--color`, which every command has."""
-
-    @wraps(function)
-    def command(*values: object, color: None = None, **options: object) -> None:
-        del color  # its callback has read it
-        function(*values, **options)
-
-    signature = inspect.signature(function)
-    color = inspect.Parameter(
-        "color", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Color
-    )
-    command.__dict__["__signature__"] = signature.replace(  # what typer reads
-        parameters=[*signature.parameters.values(), color]
-    )
-    return command
 
 
 app = typer.Typer(
@@ -131,12 +119,14 @@ app = typer.Typer(
 )
 
 
-def _listed() -> None:
+def _list_command() -> None:
     """Stand for a command in the list of commands."""
 
 
 for _name, _entry in COMMANDS.items():
-    app.command(_name, cls=_LazyCommand, help=_entry.summary, rich_help_panel=_entry.group)(_listed)
+    app.command(_name, cls=_LazyCommand, help=_entry.summary, rich_help_panel=_entry.group)(
+        _list_command
+    )
 
 
 def _print_version(wanted: bool) -> None:
@@ -181,25 +171,28 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and return the exit code."""
-    CHOSEN_COLOUR.set(ColourChoice.AUTO)
+    CHOSEN_COLOR.set(ColorChoice.AUTO)
+    is_verbose = any(re.fullmatch("--verbose|-[vq]*v[vq]*", argument) for argument in arguments)
+    terminal = Terminal(verbosity=int(is_verbose))
     try:
         program = typer.main.get_command(app)
         completion.use_bash_words()
-        code = program(arguments, prog_name="wheelfix", standalone_mode=False)
+        with SlowProgress():
+            code = program(arguments, prog_name="wheelfix", standalone_mode=False)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
     except NoArgsIsHelpError as error:
         error.show()
     except ClickException as error:
-        Terminal(verbosity=0).fail(_usage_error(error))
+        terminal.fail(_usage_error(error))
     except WheelfixError as error:
-        Terminal(verbosity=0).fail(error)
+        terminal.fail(error)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
-        if any(re.fullmatch("--verbose|-[vq]*v[vq]*", argument) for argument in arguments):
-            Terminal(verbosity=0).trace(error)
-        Terminal(verbosity=0).fail(unexpected_error(error))
+        if terminal.verbosity > 0:
+            terminal.trace(error)
+        terminal.fail(unexpected_error(error))
     else:
         return code if isinstance(code, int) else ExitCode.OK
     return ExitCode.ERROR

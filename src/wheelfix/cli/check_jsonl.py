@@ -1,29 +1,36 @@
-"""`wheelfix check --output-format jsonl`: the run, its progress, and its output."""
+"""`wheelfix check --output-format jsonl`: records of reports, written as they arrive."""
 
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
 from wheelfix import __version__
-from wheelfix.cli.check_records import Record, Task, records, tasks
-from wheelfix.cli.check_reports import checkout
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
-from wheelfix.reports.check_content import RenderOptions, lowest_failing
+from wheelfix.cli.options import current_folder
+from wheelfix.cli.report_writer import checkout
+from wheelfix.cli.resume_file import ResumeFile, new_file, open_resume_file
+from wheelfix.pipelines.check import CheckTask
+from wheelfix.pipelines.check_digest import digest_of
+from wheelfix.pipelines.check_many import check_many
+from wheelfix.reports.check_content import RenderOptions, lowest_failing, shown_path
+from wheelfix.reports.jsonl_records import Record, record_of
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
+from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.registry import SET_RULES
+from wheelfix.system.wheelfix_metadata import documentation_site
 from wheelfix.system.workers import Workers
+from wheelfix.text import count
 
 SKIPPED = f"cross-wheel rules ({', '.join(sorted(rule.code for rule in SET_RULES))}) were skipped"
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class JsonlProgress:
     """The counts of a run so far."""
 
     wheels: int
@@ -49,7 +56,7 @@ class Progress:
         """`12 of 5,000 wheels, 3 with errors, 31.2 per second`."""
         rate = (self.done - self.kept) / max(monotonic() - self.began, 1e-6)
         limit = self.limit.label if self.limit is not None else "error"
-        parts = [f"{self.done:,} of {self.wheels:,} wheels"]
+        parts = [f"{self.done:,} of {count(self.wheels, 'wheel')}"]
         parts += [f"{self.kept:,} of them kept"] if self.kept else []
         parts += [f"{self.failing:,} with {limit}s" + (" or worse" if limit != "error" else "")]
         parts += [f"{self.unreadable:,} unreadable"] if self.unreadable else []
@@ -57,7 +64,7 @@ class Progress:
 
 
 def write_records(
-    wheels: Sequence[Path],
+    tasks: Sequence[CheckTask],
     configuration: Configuration,
     baseline: Baseline,
     terminal: Terminal,
@@ -65,41 +72,43 @@ def write_records(
     *,
     output: Path | None,
     resume: bool,
-) -> Progress:
-    """Check `wheels`, write the record of each to `output` or stdout, and return the counts."""
-    folder = Path.cwd()
-    options = RenderOptions(version=__version__, folder=folder, root=checkout(os.environ, folder))
-    todo = tasks(wheels, configuration.settings_for, options, baseline)
+) -> JsonlProgress:
+    """Check the wheels, write the record of each to `output` or stdout, and return the counts."""
+    folder, rules = current_folder(), all_rules()
+    options = RenderOptions(
+        version=__version__,
+        folder=folder,
+        root=checkout(os.environ, folder),
+        documentation=documentation_site(),
+    )
+    by_path = {shown_path(task.wheel, options): task for task in tasks}
+    digests = {path: digest_of(task, baseline, rules) for path, task in by_path.items()}
     limit = lowest_failing(configuration.settings.fail_on)
-    progress = Progress(wheels=len(wheels), limit=limit)
-    with _opened(output, todo, resume=resume) as (file, left):
-        for kept in file.kept.values() if file else ():
-            progress.add(kept)
+    progress = JsonlProgress(wheels=len(by_path), limit=limit)
+    with _open_records(output, digests, resume=resume) as file:
+        kept: Mapping[str, Record] = file.kept if file else {}
+        for record in kept.values():
+            progress.add(record)
         progress.kept = progress.done
-        for record in records(left, workers):
+        left = {path: task for path, task in by_path.items() if path not in kept}
+        reports = check_many(left.values(), baseline, workers)
+        for path, report in zip(left, reports, strict=True):
+            record = record_of(report, digests[path], options)
             if file is None:
                 terminal.result(record.text)
             else:
                 file.write(record)
             progress.add(record)
             terminal.show_progress(progress.text)
-    if len(wheels) > 1:
+    if len(by_path) > 1:
         terminal.say(f"{progress.text}; {SKIPPED}")
     return progress
 
 
-@contextmanager
-def _opened(
-    output: Path | None, todo: Iterator[Task], *, resume: bool
-) -> Generator[tuple[ResumeFile | None, Iterator[Task]]]:
-    """Yield the file for the records, None for stdout, and the tasks left to do."""
+def _open_records(
+    output: Path | None, digests: Mapping[str, str], *, resume: bool
+) -> AbstractContextManager[ResumeFile | None]:
+    """Return the file for the records, None for stdout."""
     if output is None:
-        yield None, todo
-    elif not resume:
-        with new_file(output) as file:
-            yield file, todo
-    else:
-        by_path = {task.path: task for task in todo}
-        wanted = {path: task.made_from for path, task in by_path.items()}
-        with resumed_file(output, wanted) as file:
-            yield file, (task for path, task in by_path.items() if path not in file.kept)
+        return nullcontext()
+    return open_resume_file(output, digests) if resume else new_file(output)

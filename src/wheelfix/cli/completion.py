@@ -19,45 +19,48 @@ def rules(incomplete: str) -> list[tuple[str, str]]:
     from wheelfix.rules.plugins import all_rules  # noqa: PLC0415 - takes a quarter of a second
 
     named = [(word, rule.summary) for rule in all_rules() for word in (rule.code, rule.name)]
-    return _listed(incomplete, named)
+    return _complete_list(incomplete, named)
 
 
 def targets(incomplete: str) -> list[tuple[str, str]]:
     """Return the names of target platforms, after those that precede the last comma."""
-    from wheelfix.loader import target_machines  # noqa: PLC0415 - as above
+    from wheelfix.loader import targets  # noqa: PLC0415 - as above
 
-    return _listed(incomplete, [(name, "") for name in target_machines.names()])
+    return _complete_list(incomplete, [(name, "") for name in targets.names()])
 
 
 def schemes(incomplete: str) -> list[tuple[str, str]]:
     """Return the names of install schemes, after those that precede the last comma."""
     from wheelfix.loader.install_schemes import scheme_names  # noqa: PLC0415 - as above
 
-    return _listed(incomplete, [(name, "") for name in scheme_names()])
+    return _complete_list(incomplete, [(name, "") for name in scheme_names()])
 
 
 def providers(incomplete: str) -> list[tuple[str, str]]:
     """Return the names of the well-known providers, with libraries that they have."""
-    from wheelfix.analysis.providers import presets  # noqa: PLC0415 - as above
+    from wheelfix.providers.well_known import well_known_folders  # noqa: PLC0415 - as above
 
     libraries = {
-        name: [library for provider in some for library in provider.libraries]
-        for name, some in presets().items()
+        name: [library for folder in folders for library in folder.libraries]
+        for name, folders in well_known_folders().items()
     }
-    return _listed(incomplete, [(name, ", ".join(some[:3])) for name, some in libraries.items()])
+    return _complete_list(
+        incomplete, [(name, ", ".join(some[:3])) for name, some in libraries.items()]
+    )
 
 
-OF_SETTINGS: Mapping[str, Completer] = {
+OF_OPTIONS: Mapping[str, Completer] = {
     "select": rules,
     "extend_select": rules,
     "ignore": rules,
     "target": targets,
+    "scheme": schemes,
     "provider": providers,
 }
-"""The completion of settings by their field."""
+"""The completion of options by their field."""
 
 
-def _listed(incomplete: str, named: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _complete_list(incomplete: str, named: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return `named` with the complete elements of a comma-separated list before each."""
     before = incomplete[: incomplete.rfind(",") + 1]
     return [(before + word, words) for word, words in named]

@@ -1,4 +1,4 @@
-"""The terminal: results on stdout, everything else on stderr, in colour where wanted."""
+"""The terminal: results on stdout, everything else on stderr, in color where wanted."""
 
 import os
 import shutil
@@ -7,36 +7,38 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 from traceback import format_exception
-from typing import Annotated, NamedTuple, TextIO
+from typing import Annotated, NamedTuple, Self, TextIO
 
 import typer
 
 from wheelfix.errors import WheelfixError
-from wheelfix.reports.printable import error_text, printable
+from wheelfix.reports.printable import error_text, fit, printable
 from wheelfix.system.tempfiles import write_whole
 
 
-class ColourChoice(StrEnum):
-    """When to colour the output."""
+class ColorChoice(StrEnum):
+    """When to color the output."""
 
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
 
 
-CHOSEN_COLOUR = ContextVar("CHOSEN_COLOUR", default=ColourChoice.AUTO)
+CHOSEN_COLOR = ContextVar("CHOSEN_COLOR", default=ColorChoice.AUTO)
 """The value of `--color`, which stands before or after the command."""
 
 
-def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour the output to `stream`: `--color`, the environment, or a terminal.
+def wants_color(stream: TextIO) -> bool:
+    """Whether to color the output to `stream`: `--color`, the environment, or a terminal.
 
     NO_COLOR (no-color.org) counts before FORCE_COLOR (force-color.org) and CLICOLOR_FORCE
     (bixense.com/clicolors).
     """
-    if CHOSEN_COLOUR.get() is not ColourChoice.AUTO:
-        return CHOSEN_COLOUR.get() is ColourChoice.ALWAYS
+    if CHOSEN_COLOR.get() is not ColorChoice.AUTO:
+        return CHOSEN_COLOR.get() is ColorChoice.ALWAYS
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE", "0") != "0":
@@ -44,9 +46,9 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _choose_colour(choice: ColourChoice | None) -> None:
+def _choose_color(choice: ColorChoice | None) -> None:
     if choice is not None:
-        CHOSEN_COLOUR.set(choice)
+        CHOSEN_COLOR.set(choice)
 
 
 def _with_earlier(context: typer.Context, level: int) -> int:
@@ -67,7 +69,7 @@ Verbose = Annotated[
         callback=_with_earlier,
         count=True,
         metavar="",
-        help="Print more details; also before the command.",
+        help="Print more details; `wheelfix -v COMMAND` means the same.",
         show_default=False,
     ),
 ]
@@ -77,16 +79,16 @@ Quiet = Annotated[
         "-q",
         "--quiet",
         callback=_or_earlier,
-        help="Print errors only; also before the command.",
+        help="Print errors only; `wheelfix -q COMMAND` means the same.",
     ),
 ]
 Color = Annotated[
-    ColourChoice | None,
+    ColorChoice | None,
     typer.Option(
         "--color",
-        callback=_choose_colour,
+        callback=_choose_color,
         expose_value=False,
-        help="Colour the output: auto (only on a terminal), always or never; also before the "
+        help="Color the output: auto (only on a terminal), always or never; also before the "
         "command.",
         show_default=False,
     ),
@@ -103,9 +105,13 @@ class Terminal(NamedTuple):
     """Negative: only errors. 0: summaries. Positive: everything."""
 
     def result(self, text: str) -> None:
-        """Write a result."""
+        """Write a result as it is: a path, JSON, a page."""
         self._erase()
         _write(sys.stdout, text)
+
+    def report(self, text: str) -> None:
+        """Write a result for people: without long lines, unless verbose."""
+        self.result(fit(text, verbose=self.verbosity > 0))
 
     def say(self, text: str) -> None:
         """Write a note, unless quiet."""
@@ -113,14 +119,14 @@ class Terminal(NamedTuple):
             self.alert(text)
 
     def alert(self, text: str) -> None:
-        """Write a note even if quiet; an empty one is no note."""
+        """Write a line to stderr even with `--quiet`; an empty text is ignored."""
         if text:
             self._erase()
-            _write(sys.stderr, text)
+            _write(sys.stderr, fit(text, verbose=self.verbosity > 0))
 
     def fail(self, error: WheelfixError) -> None:
         """Write an error."""
-        self.alert(error_text(error, colour=self.colours_notes))
+        self.alert(error_text(error, color=self.colors_notes))
 
     def trace(self, error: BaseException) -> None:
         """Write the traceback of an error; its message may quote the wheel."""
@@ -139,10 +145,12 @@ class Terminal(NamedTuple):
         return show
 
     def show_progress(self, text: str) -> None:
-        """Show `text` in place of the last progress line; only on a terminal."""
+        """Show `text` in place of the last progress line; elsewhere every ten seconds."""
         if self.shows_progress:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
+        elif self.verbosity == 0 and (slow := SLOW_PROGRESS.get()) is not None:
+            slow.show(text)
 
     @property
     def width(self) -> int:
@@ -150,24 +158,24 @@ class Terminal(NamedTuple):
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
     @property
-    def colours_results(self) -> bool:
-        """Whether results are coloured."""
-        return wants_colour(sys.stdout)
+    def colors_results(self) -> bool:
+        """Whether results are colored."""
+        return wants_color(sys.stdout)
 
     @property
-    def colours_notes(self) -> bool:
-        """Whether everything else is coloured."""
-        return wants_colour(sys.stderr)
+    def colors_notes(self) -> bool:
+        """Whether everything else is colored."""
+        return wants_color(sys.stderr)
 
     @property
     def links_results(self) -> bool:
-        """Whether results may have hyperlinks: coloured ones on a terminal."""
-        return self.colours_results and sys.stdout.isatty()
+        """Whether results may have hyperlinks: colored ones on a terminal."""
+        return self.colors_results and sys.stdout.isatty()
 
     @property
     def links_notes(self) -> bool:
         """Whether everything else may have hyperlinks."""
-        return self.colours_notes and sys.stderr.isatty()
+        return self.colors_notes and sys.stderr.isatty()
 
     @property
     def shows_progress(self) -> bool:
@@ -177,6 +185,47 @@ class Terminal(NamedTuple):
     def _erase(self) -> None:
         if self.shows_progress:
             _write(sys.stderr, _ERASE, end="")
+
+
+class SlowProgress:
+    """Writes the last progress text every `INTERVAL` to a stderr on which no line can be replaced.
+
+    A context: the work is within it.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._began = monotonic()
+        self._end = Event()
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Make this the one that `Terminal` uses."""
+        SLOW_PROGRESS.set(self)
+        return self
+
+    def show(self, text: str) -> None:
+        """Show `text` if it is still the last one when the interval ends."""
+        self._text = text
+        if self._thread is None:
+            self._thread = Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.wait(INTERVAL):
+            text = f"{self._text} ({monotonic() - self._began:.0f} s)"
+            _write(sys.stderr, fit(text, verbose=False))
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+INTERVAL = 10.0
+"""Seconds between two lines of progress."""
+SLOW_PROGRESS: ContextVar[SlowProgress | None] = ContextVar("SLOW_PROGRESS", default=None)
 
 
 def write_file(file: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from typer._click.core import Context, Parameter
 from typer._click.formatting import HelpFormatter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from wheelfix.cli.examples import EXAMPLES
+from wheelfix.cli.examples import examples_of, most_used_options
 from wheelfix.grouping import grouped
 from wheelfix.settings import SETTING_FIELDS, Group
 
@@ -70,14 +70,23 @@ class GroupedProgram(TyperGroup):
 
 
 def _write_options(params: Iterable[Parameter], ctx: Context, formatter: HelpFormatter) -> None:
-    """Write the arguments, and the options by `Group`."""
+    for title, rows in option_sections(params, ctx):
+        _write_section(title, rows, formatter)
+
+
+def option_sections(params: Iterable[Parameter], ctx: Context) -> Iterator[tuple[str, list[_Row]]]:
+    """Yield the arguments, the options that most users need, and the others by `Group`."""
     shown = [(param, row) for param in params if (row := param.get_help_record(ctx)) is not None]
-    arguments = [row for param, row in shown if isinstance(param, TyperArgument)]
-    _write_section("Arguments", arguments, formatter)
+    yield "Arguments", [row for param, row in shown if isinstance(param, TyperArgument)]
     options = [(param, row) for param, row in shown if not isinstance(param, TyperArgument)]
+    flags = most_used_options(ctx.info_name or "")
+    yield (
+        "Most used",
+        [row for flag in flags for param, row in options if flag in param.opts],
+    )
+    others = [(param, row) for param, row in options if not set(flags) & set(param.opts)]
     for group in Group:
-        rows = [row for param, row in options if _group_of(param) == group]
-        _write_section(group, rows, formatter)
+        yield group, [row for param, row in others if _group_of(param) == group]
 
 
 def _group_of(param: Parameter) -> str:
@@ -94,7 +103,7 @@ def _write_section(title: str, rows: Iterable[_Row], formatter: HelpFormatter) -
 
 
 def _write_examples(name: str, formatter: HelpFormatter) -> None:
-    if examples := EXAMPLES.get(name):
+    if examples := examples_of(name):
         with formatter.section("Examples"):
             for line in _lines(examples, formatter.width - formatter.current_indent):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")

@@ -1,75 +1,40 @@
 """Options and reading for commands that ask about an installed wheel, on some machine."""
 
-import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, cast
 
 import typer
 
-from wheelfix.analysis.installation import LoadOptions, PlantedLibraries
-from wheelfix.cli import completion
-from wheelfix.cli.options import require_file
+from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
+from wheelfix.cli.options import by_environment
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_environment import read_planted
-from wheelfix.host.provider_objects import provider_files_of
-from wheelfix.loader import target_machines
+from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
-from wheelfix.loader.target_machines import Target
-from wheelfix.settings import Group, Settings
+from wheelfix.loader.targets import Target
+from wheelfix.providers.model import Provided
+from wheelfix.settings import Group, Option, Settings
+from wheelfix.system.input_files import require_file
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
-Site = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Read an installed environment instead: a venv, a prefix, a site-packages folder.",
-        rich_help_panel=Group.WHEELS,
-    ),
-]
-Scheme = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        autocompletion=completion.schemes,
-        help=f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",
-        rich_help_panel=Group.MACHINES,
-    ),
-]
-TargetName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FILE",
-        autocompletion=completion.targets,
-        help="Machine: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
-        "glibc:2.28, musl, conda, pyenv, debian:12+conda, or a description in a file. "
-        "By default the machine that the platform tag promises.",
-        rich_help_panel=Group.MACHINES,
-    ),
-]
-Variables = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
-        "Python code that searches them for libraries. Their directories are read on this machine.",
-        rich_help_panel=Group.MACHINES,
-    ),
-]
-Env = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="LD_LIBRARY_PATH=DIRS",
-        help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
-        rich_help_panel=Group.MACHINES,
-    ),
-]
+SCHEME = Option(
+    f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",
+    group=Group.MACHINES,
+    metavar="NAME",
+)
+TARGET = Option(
+    "Machine: debian:12-slim, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
+    "glibc:2.28, musl, conda, pyenv, debian:12+conda. "
+    "By default the machine that the platform tag promises.",
+    group=Group.MACHINES,
+    metavar="NAME",
+)
 
 
-def parse_library_path(assignments: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the elements of LD_LIBRARY_PATH in the values of `--env`; None if it is not given.
+def parse_library_path(assignments: Sequence[str]) -> tuple[str, ...]:
+    """Return the elements of LD_LIBRARY_PATH in the values of `--env`.
 
     Raises `SettingsError` for another variable: only the loader's are part of the graph.
     """
@@ -103,11 +68,9 @@ def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def library_path(variables: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the elements of LD_LIBRARY_PATH, separated by `:` or `;`; None if it is not set."""
-    value = variables.get("LD_LIBRARY_PATH")
-    if value is None:
-        return None
+def library_path(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the elements of LD_LIBRARY_PATH, separated by `:` or `;`."""
+    value = variables.get("LD_LIBRARY_PATH", "")
     return tuple(value.replace(";", ":").split(":")) if value else ()
 
 
@@ -120,25 +83,31 @@ def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
 def target_of(
     text: str | None, wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()
 ) -> Target:
-    """Return the target that `text` names or, as a TOML or JSON file, describes.
+    """Return the target that `text` names.
 
     Without `text`, it is the target that the platform tags promise, including those `beside`.
     """
-    if text is None:
-        return target_machines.find(target_machines.default_name(wheel, beside), wheel)
-    path = Path(text)
-    if path.suffix not in {".toml", ".json"}:
-        return target_machines.find(text, wheel)
-    try:
-        content = path.read_text(encoding="utf-8")
-        table: object = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
-    except OSError as error:
-        raise SettingsError(f"`{path}` cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"`{path}` is not {path.suffix[1:].upper()}: {error}") from error
-    if not isinstance(table, dict):
-        raise SettingsError(f"`{path}` must be a table with the keys of a target")
-    return target_machines.described(cast("dict[str, object]", table), path.stem)
+    return targets.find(text or targets.default_name(wheel, beside), wheel)
+
+
+def refuse_for_site(context: typer.Context, given: Mapping[str, object], *names: str) -> None:
+    """Raise `SettingsError` for options of wheels where an environment is the subject.
+
+    `names` are those of the command; `given` are the settings.
+    """
+    flags = [f"--{name}" for name in names if context.params.get(name)]
+    for name, flag in (("neighbors", "--with"), ("provider", "--provider"), ("deps", "--deps")):
+        flags += [flag] if given[name] and not by_environment(context, name) else []
+    if flags:
+        raise SettingsError(
+            f"{flags[0]} is for wheels: no wheel is named, so --site is the subject",
+            hint="name a wheel, or leave it out",
+        )
+
+
+def wheels_beside(settings: Settings) -> list[Wheel]:
+    """Return the wheels that `--with` names, whether something needs them or not."""
+    return [read_wheel(Path(text)) for text in settings.neighbors if text.endswith(".whl")]
 
 
 def read_wheel(path: Path) -> Wheel:
@@ -148,31 +117,23 @@ def read_wheel(path: Path) -> Wheel:
         return archive.wheel
 
 
-def question_of(
+def world_of(
     wheel: Wheel,
     *,
     target: str | None,
     scheme: str | None = None,
     others: Sequence[Wheel] = (),
-    library_path: tuple[str, ...] | None = None,
+    library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-    settings: Settings,
-) -> LoadOptions:
-    """Return the installation that the options describe; `directories` are read on this machine.
+    providers: tuple[Provided, ...],
+) -> World:
+    """Return the installed `wheel` that the options describe, beside `others`.
 
-    The providers in `settings` have been looked up (`with_providers`).
+    `directories` are read on this machine.
     """
-    planted = PlantedLibraries()
-    provided = provider_files_of(wheel, settings.provider)
-    tags = (*(other.name.platforms for other in others), *(files.platforms for files in provided))
-    found = target_of(target, wheel, tags)
-    if directories or library_path or found.library_path:
-        planted = read_planted((*(library_path or found.library_path), *directories))
-    return LoadOptions(
-        target=found,
-        scheme=scheme,
-        others=tuple(others),
-        beside=provided,
-        library_path=library_path,
-        planted=planted,
-    )
+    neighbors = (*neighbors_of(wheel, providers), *map(neighbor, others))
+    machine = target_of(target, wheel, [each.platforms for each in neighbors])
+    read = (*library_path, *directories)
+    planted = read_planted(read) if read else PlantedLibraries()
+    installed = Installed(wheel=wheel, neighbors=neighbors, planted=planted)
+    return installed.on(machine, scheme, library_path)

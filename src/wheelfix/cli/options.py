@@ -1,64 +1,125 @@
 """The options of the command line, and the settings that they make.
 
-The flags of settings are derived from the fields of `Settings`. A setting that was not given is
-None, so that the value of the configuration file applies.
+The flags of settings are derived from the fields of `Settings`, the other options of a command from
+those of its dataclass. A setting that was not given is None, so that the value of the configuration
+file applies.
 """
 
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from wheelfix.cli import completion
-from wheelfix.cli.config.configuration import Configuration, Layer, read_configuration
-from wheelfix.cli.config.values import kind_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.config.configuration import (
+    ENVIRONMENT,
+    FLAGS,
+    Configuration,
+    Layer,
+    read_configuration,
+)
+from wheelfix.cli.config.values import FIELDS, kind_of
+from wheelfix.cli.console import Color, Terminal
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
-from wheelfix.settings import SETTING_FIELDS, Group, SettingField, Size
+from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
+from wheelfix.text import in_units
 
 Command = Callable[..., None]
 
 
-def with_settings(command: Command) -> Command:
-    """Replace the `**given` of a command by the flag of each setting that it has."""
+def with_options(command: Command) -> Command:
+    """Return `command` with options in the place of some of its parameters.
+
+    A dataclass stands for the options that are its fields, `**given` for the flag of each setting
+    that the command has. Each command also has `--color`.
+    """
     signature = inspect.signature(command)
-    own = list(signature.parameters.values())[:-1]
-    flags = [_parameter(f) for f in SETTING_FIELDS if command.__name__ in f.setting.commands]
-    given = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *flags)]
-    command.__dict__["__signature__"] = signature.replace(parameters=given)  # what typer reads
-    return command
+    parameters: list[inspect.Parameter] = []
+    dataclasses: dict[str, type[Any]] = {}
+    for parameter in signature.parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            dataclasses[parameter.name] = kind
+            parameters += map(_own_option, fields(kind))
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            settings = (f for f in SETTING_FIELDS if command.__name__ in f.setting.commands)
+            parameters += map(_setting_option, settings)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    parameters.append(_parameter("color", None, Color))
+
+    @wraps(command)
+    def call(*, color: None = None, **values: Any) -> None:  # noqa: ANN401 - of any option
+        del color  # its callback has read it
+        for name, kind in dataclasses.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
+
+    call.__dict__["__signature__"] = signature.replace(parameters=parameters)  # what typer reads
+    return call
 
 
-def _parameter(field: SettingField) -> inspect.Parameter:
-    setting = field.setting
-    is_shown = isinstance(field.default, str | Path | int) and not isinstance(
-        field.default, bool | Size
+def _own_option(field: Field[Any]) -> inspect.Parameter:
+    option: Option = field.metadata[OPTION]
+    flag = option.flag or f"--{field.name.replace('_', '-')}"
+    made = typer.Option(
+        *filter(None, (option.short, flag)),
+        help=option.help,
+        metavar=option.metavar,
+        envvar=option.variable or None,
+        min=option.least,
+        max=option.most,
+        autocompletion=completion.OF_OPTIONS.get(field.name),
+        rich_help_panel=option.group,
     )
-    facts = [f"default: {field.default}"] if is_shown else []
+    default = field.default_factory() if callable(field.default_factory) else None
+    return _parameter(field.name, default, Annotated[field.type, made])
+
+
+def _setting_option(field: SettingField) -> inspect.Parameter:
+    setting = field.setting
+    facts = [f"default: {_default_text(field.default)}"]
     facts += [f"or {setting.variable}"] if setting.variable else []
-    option = typer.Option(
+    made = typer.Option(
         *field.flags,
-        help=setting.help + (f" [{'; '.join(facts)}]" if facts else ""),
+        help=f"{setting.help}  [{'; '.join(facts)}]",
         metavar=setting.metavar,
         envvar=list(field.variables),
         show_envvar=False,  # the epilog says how they are named
         show_default=False,
         min=setting.least,
         max=setting.most,
-        autocompletion=completion.OF_SETTINGS.get(field.name),
+        autocompletion=completion.OF_OPTIONS.get(field.name),
         rich_help_panel=setting.group,
     )
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind_of(field).flag | None, option],
-    )
+    return _parameter(field.name, None, Annotated[kind_of(field).flag | None, made])
+
+
+def _default_text(default: object) -> str:
+    """Return the default of a setting as the help shows it."""
+    match default:
+        case bool():
+            return "on" if default else "off"
+        case Size():
+            return in_units(default) if default else "no limit"
+        case str() | int() | Path() if str(default):
+            return str(default)
+        case tuple():
+            return ", ".join(map(str, cast("tuple[object, ...]", default))) or "none"
+        case _:
+            return "none"
+
+
+def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def configuration_of(
@@ -68,10 +129,11 @@ def configuration_of(
 
     Raises `SettingsError`.
     """
-    found = read_configuration(current_folder(), config)
+    folder = current_folder()
+    found = read_configuration(folder, config)
     quiet = context.params.get("quiet", False)
     announce(found, Terminal(verbosity=-1 if quiet else context.params.get("verbose", 0)))
-    return found.over(layers(context, given))
+    return replace(found.over(layers(context, given)), folder=folder)
 
 
 def announce(configuration: Configuration, terminal: Terminal) -> None:
@@ -110,9 +172,28 @@ def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
         table[field.key] = _table_value(field, value)
     return [
         Layer(source=source, table=table)
-        for source, table in (("the environment", environment), ("the command line", flags))
+        for source, table in ((ENVIRONMENT, environment), (FLAGS, flags))
         if table
     ]
+
+
+def words_for_repair(context: typer.Context, configuration: Configuration) -> tuple[str, ...]:
+    """Return the flags of the command line on which the repair of a wheel depends, too."""
+    words: list[str] = []
+    if context.params.get("config") is not None and not by_environment(context, "config"):
+        words += ["--config", str(context.params["config"])]
+    for layer in configuration.layers:
+        for key, value in layer.table.items() if layer.source == FLAGS else ():
+            field = FIELDS[key]
+            flag, _, off = field.flags[bool(field.setting.short)].partition("/")
+            if "repair" not in field.setting.commands or field.setting.is_run_wide:
+                continue
+            if isinstance(value, bool):
+                words.append(flag if value else off)
+            else:
+                values = cast("list[object]", value) if isinstance(value, list) else [value]
+                words += [word for one in values for word in (flag, str(one))]
+    return tuple(words)
 
 
 def by_environment(context: typer.Context, name: str) -> bool:
@@ -125,9 +206,9 @@ def _table_value(field: SettingField, value: object) -> object:
     """Return `value` as it would stand in the configuration file."""
     if isinstance(value, Path):
         return os.fspath(value)
-    if field.setting.has_commas:
+    if separator := field.setting.separator:
         texts = cast("Sequence[str]", value)
-        return [part.strip() for text in texts for part in text.split(",")]
+        return [part.strip() for text in texts for part in text.split(separator)]
     return value
 
 
@@ -138,30 +219,8 @@ class TextOrJson(StrEnum):
     JSON = "json"
 
 
-OutputFormat = Annotated[
-    TextOrJson,
-    typer.Option(help="text or json.", show_default=True, rich_help_panel=Group.OUTPUT),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the report to this file.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-With = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--with",
-        metavar="WHEEL",
-        help="Another wheel in the same environment, such as a provider; repeatable.",
-        rich_help_panel=Group.PROVIDERS,
-    ),
-]
-Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
+OUTPUT_FORMAT = Option("text or json.", group=Group.OUTPUT)
+OUTPUT = Option("Write the report to this file.", group=Group.OUTPUT, short="-o", metavar="FILE")
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -170,17 +229,3 @@ Config = Annotated[
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
     ),
 ]
-
-
-def require_file(path: Path) -> None:
-    """Raise `SettingsError` if `path` is not a file."""
-    if path.is_dir():
-        raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
-    if not path.is_file():
-        problem = "is not a file" if path.exists() else "cannot be read: No such file"
-        raise SettingsError(f"`{path}` {problem}")
-
-
-def wheels_below(folder: Path) -> list[Path]:
-    """Return what is named like a wheel, but not the directories of unpacked ones."""
-    return sorted(path for path in folder.rglob("*.whl") if not path.is_dir())

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from io import BufferedReader, FileIO
 from pathlib import Path
 
-from wheelfix.cli.check_records import Record, parse_record
 from wheelfix.errors import OutputError, SettingsError
+from wheelfix.reports.jsonl_records import Record, parse_record
 from wheelfix.system.tempfiles import PendingFile
 
 
@@ -40,21 +40,21 @@ class ResumeFile:
 def new_file(path: Path) -> Generator[ResumeFile]:
     """Open an empty file of records. Raises `OutputError`."""
     with ExitStack() as stack:
-        file = _opened(path, stack)
+        file = _open(path, stack)
         if _is_regular(file):
             file.truncate(0)
         yield ResumeFile(path=path, file=file, kept={})
 
 
 @contextmanager
-def resumed_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]:
+def open_resume_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]:
     """Replace the file of records at `path` by one with its valid records, and open that.
 
     `wanted` is the `made_from` of each wheel of this run, by its path. Raises `OutputError`, and
     `SettingsError` for a file that does not hold records.
     """
     with ExitStack() as stack:
-        old = _opened(path, stack)
+        old = _open(path, stack)
         if not _is_regular(old):
             raise SettingsError(
                 f"`{path}` is not a regular file; cannot resume from it",
@@ -62,7 +62,7 @@ def resumed_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]
             )
         kept: dict[str, Record] = {}
         with PendingFile(path.parent, path.name) as pending:
-            new = _opened(path, stack, os.dup(pending.descriptor))
+            new = _open(path, stack, os.dup(pending.descriptor))
             continued = ResumeFile(path=path, file=new, kept=kept)
             for record in _records(old, path):
                 if record.path not in kept and wanted.get(record.path) == record.made_from:
@@ -72,7 +72,7 @@ def resumed_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]
         yield continued
 
 
-def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> FileIO:
+def _open(path: Path, stack: ExitStack, descriptor: int | None = None) -> FileIO:
     """Open and lock `path`, or the file of `descriptor`, until `stack` is closed."""
     try:
         file = stack.enter_context(FileIO(path if descriptor is None else descriptor, "a+"))

@@ -6,21 +6,23 @@ same addresses: code, data, symbols, relocations, constructors.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from itertools import islice
-from typing import cast
+from itertools import accumulate, islice, zip_longest
+from typing import NamedTuple, cast
 
 from wheelfix.elf.compare_sections import Compared, section_differences
 from wheelfix.elf.compare_segments import PADDING, load_name, segment_differences, stack_differences
 from wheelfix.elf.constants import (
     PF_W,
     STB_WEAK,
+    STRING_TAGS,
     TABLE_TAGS,
     VER_NDX_GLOBAL,
+    VERSION_RECORD,
     VERSYM_INDEX,
     Dt,
     Pt,
@@ -29,13 +31,15 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.growth import FILLER, holds_tables_only
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Segment
+from wheelfix.elf.ranges import gaps, merge_ranges
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
+from wheelfix.grouping import grouped
 from wheelfix.system.mapped_pieces import first_difference, pieces
+from wheelfix.text import FEW
 
-_MOST_SHOWN = 3
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
-_STRINGS = {Dt.CONFIG, Dt.DEPAUDIT, Dt.AUDIT}
+_STRINGS = STRING_TAGS - _EDITED - {Dt.FILTER, Dt.AUXILIARY}
 """Tags of strings that no edit changes; those of filters are compared as parts of `Elf`."""
 
 
@@ -50,45 +54,39 @@ def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tup
         actual = read_elf(after, name)
     except BadElfError as error:
         return (f"it cannot be read after the edit: {error.message}",)
-    found = list(_unlike(predicted, actual))
     with memoryview(before) as old_view, memoryview(after) as new_view:
         old, new = Image.parse(old_view, name), Image.parse(new_view, name)
-        try:
-            found += _image_differences(old, new)
-        except BadElfError as error:
-            found.append(f"its tables cannot be compared: {error.message}")
-    return tuple(found)
+        return tuple(dict.fromkeys(_all_differences(predicted, actual, old, new)))
+
+
+def _all_differences(predicted: Elf, actual: Elf, old: Image, new: Image) -> Iterator[str]:
+    yield from _unlike(predicted, actual)
+    try:
+        yield from _image_differences(old, new)
+    except BadElfError as error:
+        yield f"its tables cannot be compared: {error.message}"
 
 
 def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
+    yield from stack_differences(predicted.segments, actual.segments)
     for field in fields(actual):
-        want: object = getattr(predicted, field.name)
-        got: object = getattr(actual, field.name)
-        if field.name == "segments":
-            yield from stack_differences(predicted.segments, actual.segments)
-            continue
-        if want == got:
-            continue
-        if isinstance(want, tuple) and isinstance(got, tuple):
-            rows = cast("tuple[object, ...]", want), cast("tuple[object, ...]", got)
-            yield f"{field.name}: {_unlike_tuples(*rows)}"
-        else:
+        values = (_items(getattr(elf, field.name)) for elf in (predicted, actual))
+        pairs = zip_longest(*values) if field.name != "segments" else ()
+        unlike = ((want, got) for want, got in pairs if want != got)
+        for want, got in islice(unlike, FEW):
             yield f"{field.name}: predicted {want!r}, found {got!r}"
 
 
-def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
-    if len(want) + len(got) <= 2 * _MOST_SHOWN:
-        return f"predicted {want}, found {got}"
-    pairs = [(w, g) for w, g in zip(want, got, strict=False) if w != g][:_MOST_SHOWN]
-    lengths = f"{len(want)} predicted, {len(got)} found; " if len(want) != len(got) else ""
-    return lengths + "; ".join(f"predicted {w}, found {g}" for w, g in pairs)
+def _items(value: object) -> tuple[object, ...]:
+    """Return the items of a field that has several, else the one that it has."""
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
 
 
 def _image_differences(old: Image, new: Image) -> Iterator[str]:
     was, now = Dynamic.parse(old), Dynamic.parse(new)
     if was is None or now is None:
         if (was is None) != (now is None):
-            yield "the dynamic section came or went"
+            yield "the dynamic section was added or removed"
         both = Compared(old=old, new=new, was=was, now=now, moved={})
         rewritten = list(_header_ranges(old, new))
     else:
@@ -135,10 +133,10 @@ def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         if (old is None) != (new is None) or (old != new and tag not in movable):
             yield f"{_tag(tag)} changed from {_hex(old)} to {_hex(new)}"
     counts, new_counts = (Counter(tag for tag, _ in d.entries) for d in (was, now))
-    for tag, count in new_counts.items():
-        if tag != Dt.NEEDED and count > max(counts[tag], 1):
-            yield f"{_tag(tag)} occurs {count} times"
-    kept = {tag for tag, count in counts.items() if count > 1} - _EDITED
+    for tag, times in new_counts.items():
+        if tag != Dt.NEEDED and times > max(counts[tag], 1):
+            yield f"{_tag(tag)} occurs more than once"
+    kept = {tag for tag, times in counts.items() if times > 1} - _EDITED
     had, has = (sorted(e for e in d.entries if e[0] in kept) for d in (was, now))
     if had != has:
         yield f"entries of {_tag(next(iter(kept)))} changed"
@@ -213,7 +211,7 @@ def _symbol_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[
         yield f"the dynamic symbols changed in number from {count} to {now.symbol_count}"
         return
     if count:
-        yield from islice(_unlike_symbols(both, was, now, count), _MOST_SHOWN)
+        yield from islice(_unlike_symbols(both, was, now, count), FEW)
         yield from _version_index_differences(was, now, count)
 
 
@@ -228,7 +226,7 @@ def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterat
     for number in lost:
         ((name, info, _, section, *_),) = was.symbols(number, number + 1)
         if section != 0 or info >> 4 != STB_WEAK:
-            yield f"`{was.string(name, 'a symbol')}` lost its version, but is no weak reference"
+            yield f"`{was.string(name, 'a symbol')}` lost its version although it is not weak"
     expected = list(old or ())
     for number in lost:
         expected[number] = VER_NDX_GLOBAL
@@ -237,24 +235,21 @@ def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterat
 
 
 def _unlike_symbols(both: Compared, was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
-    has_same_strings = now.strings.startswith(was.strings)
+    changed = first_difference(memoryview(was.strings), memoryview(now.strings))
     pairs = zip(was.symbols(0, count), now.symbols(0, count), strict=True)
     for old, new in pairs:
-        if has_same_strings and old == new:
-            continue
+        if old == new and (changed is None or was.strings.find(b"\0", old[0], changed) >= 0):
+            continue  # its name ends before the first change of .dynstr
         name, other = _symbol_name(was, old), _symbol_name(now, new)
         if name != other:
             yield f"symbol `{name}` changed its name to `{other}`"
-        if not both.is_same_section(old[3], new[3]):
-            yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
-        if not both.is_same_value(old, new):
-            yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
-        if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
-            yield (
-                f"symbol `{name}` changed its info, other or size"
-                f" from {old[1]:#x}, {old[2]:#x}, {old[5]:#x}"
-                f" to {new[1]:#x}, {new[2]:#x}, {new[5]:#x}"
-            )
+        if not both.is_same_symbol(old, new):
+            yield f"symbol `{name}` changed from {_symbol(old)} to {_symbol(new)}"
+
+
+def _symbol(entry: tuple[int, ...]) -> str:
+    _, info, other, section, value, size = entry
+    return f"(info {info:#x}, other {other}, section {section:#x}, value {value:#x}, size {size})"
 
 
 def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
@@ -278,7 +273,7 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
             continue
         pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
         unlike = ((a, b) for a, b in pairs if a != b) if old.raw != new.raw else iter(())
-        for a, b in islice(unlike, _MOST_SHOWN):
+        for a, b in islice(unlike, FEW):
             yield (
                 f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
                 f" to {_relocation(now, b)}"
@@ -323,8 +318,8 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
     """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
-    old_sections = (old.section_headers, len(old.sections) * old.structs.shdr.size)
-    for offset, size in ((0, old.header_size), old.program_headers, old_sections):
+    old_sections = (old.header.shoff, len(old.sections) * old.structs.shdr.size)
+    for offset, size in ((0, old.structs.header_size), old.program_headers, old_sections):
         for start in _addresses(old, offset):
             yield start, start + size
     now = {s.vaddr for s in new.segments if s.type in {Pt.INTERP, Pt.NOTE}}
@@ -336,20 +331,13 @@ def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
 def _addresses(image: Image, offset: int) -> Iterator[int]:
     """Yield the addresses that a byte of the file is loaded to."""
     for load in image.segments:
-        if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
+        if load.type == Pt.LOAD and load.has_offset(offset):
             yield load.vaddr + offset - load.offset
 
 
-def _new_header_ranges(
-    old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """Yield the addresses of the new program headers if only `rewritten` or filler was there."""
-    offset, size = new.program_headers
-    known = sorted(_file_ranges(old, rewritten))
-    for start in _addresses(new, offset):
-        for low, high in _file_ranges(old, [(start, start + size)]):
-            if all(set(old.view[a:b]) <= FILLER for a, b in _gaps(low, high, known)):
-                yield start, start + size
+def _is_free(old: Image, low: int, high: int, rewritten: Sequence[tuple[int, int]]) -> bool:
+    """Return whether only `rewritten` or filler was in a range of the file."""
+    return all(set(old.view[a:b]) <= FILLER for a, b in gaps(low, high, rewritten))
 
 
 def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
@@ -367,9 +355,9 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
     count = was.symbol_count
     if count:
         yield tags[Dt.SYMTAB], tags[Dt.SYMTAB] + count * image.structs.sym.size
-    if Dt.VERNEED in tags:  # 16 bytes for each Verneed and Vernaux record
+    if Dt.VERNEED in tags:
         records = sum(1 + len(versions) for _, versions in was.version_needs())
-        yield tags[Dt.VERNEED], tags[Dt.VERNEED] + 16 * records
+        yield tags[Dt.VERNEED], tags[Dt.VERNEED] + VERSION_RECORD * records
     sizes = dict(was.hash_tables())
     if Dt.VERSYM in tags:
         yield tags[Dt.VERSYM], tags[Dt.VERSYM] + 2 * count
@@ -400,18 +388,42 @@ def _memory_differences(
     old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
 ) -> Iterator[str]:
     # By file offset: a byte may be loaded to several addresses.
-    known = list(rewritten)
-    ranges = sorted(_file_ranges(old, [*known, *_new_header_ranges(old, new, known)]))
+    ranges = merge_ranges(_file_ranges(old, rewritten))
+    start, size = new.program_headers
+    headers = set(_file_ranges(old, ((at, at + size) for at in _addresses(new, start))))
+    ranges = merge_ranges([*ranges, *(place for place in headers if _is_free(old, *place, ranges))])
+    loads = _loads_by_flags(new)
     for load in old.segments:
         if load.type != Pt.LOAD:
             continue
-        if load.memsz > load.filesz and not _zeros_kept(load, new):
+        same_flags = loads.get(load.flags, _Loads())
+        if load.memsz > load.filesz and not _keeps_zeros(load, new, same_flags):
             yield f"the zeros at the end of {load_name(load)} are gone"
-        for gap in _gaps(load.offset, load.offset + load.filesz, ranges):
-            text = next(_gap_differences(load, gap, old, new), None)
+        for gap in gaps(load.offset, load.end, ranges):
+            text = next(_gap_differences(load, gap, old, new, loads), None)
             if text is not None:
                 yield text
                 break
+
+
+class _Loads(NamedTuple):
+    """PT_LOAD segments with the same flags."""
+
+    segments: Sequence[Segment] = ()
+    """In the order of their addresses; they may overlap."""
+    ends: Sequence[int] = ()
+    """For each, the last address of the file bytes of it and of those before it."""
+
+
+def _loads_by_flags(image: Image) -> Mapping[int, _Loads]:
+    segments = sorted(
+        (segment for segment in image.segments if segment.type == Pt.LOAD),
+        key=lambda segment: segment.vaddr,
+    )
+    return {
+        flags: _Loads(some, [*accumulate((load.vaddr + load.filesz for load in some), max)])
+        for flags, some in grouped(segments, lambda segment: segment.flags).items()
+    }
 
 
 def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -422,34 +434,55 @@ def _file_ranges(image: Image, addresses: Iterable[tuple[int, int]]) -> Iterator
             yield at, at + min(room, stop - start)
 
 
-def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
+def _gap_differences(
+    load: Segment,
+    gap: tuple[int, int],
+    old: Image,
+    new: Image,
+    loads: Mapping[int, _Loads],
+) -> Iterator[str]:
+    """Compare a part of a segment with what `loads`, the segments of `new`, have there."""
     shift = load.vaddr - load.offset
-    flags = {load.flags}
-    has_only_tables = holds_tables_only(old, load)
-    if has_only_tables:
-        flags.add(load.flags | PF_W)  # it may get .dynamic, which loaders write to
-    for start, stop, segment in _loaded_by(gap[0] + shift, gap[1] + shift, flags, new):
+    for start, stop, segment in _loaded_parts(gap[0] + shift, gap[1] + shift, load, old, loads):
         at, size = start - shift, stop - start
+        before = old.view[at : at + size]
         if segment is not None:
             other = start - segment.vaddr + segment.offset
-            found = first_difference(old.view[at : at + size], new.view[other : other + size])
-            if found is not None:
-                yield f"the byte loaded to {start + found:#x} changed"
-        elif has_only_tables and set(old.view[at : at + size]) <= FILLER:
+            place = first_difference(before, new.view[other : other + size])
+            if place is not None:
+                yield f"the byte loaded to {start + place:#x} changed"
+        elif holds_tables_only(old, load) and set(before) <= FILLER:
             continue  # left from an earlier edit
-        elif size >= PADDING or any(old.view[at : at + size]):
+        elif size >= PADDING or any(before):
             yield (
                 f"{start:#x} to {stop:#x} of {load_name(load)} with flags {load.flags:#x}"
                 " is gone or has other flags"
             )
 
 
-def _loaded_by(
-    start: int, stop: int, flags: AbstractSet[int], new: Image
+def _loaded_parts(
+    start: int, stop: int, load: Segment, old: Image, loads: Mapping[int, _Loads]
 ) -> Iterator[tuple[int, int, Segment | None]]:
-    """Split the addresses by the segment of `new` that loads them; None for a part without one."""
-    segments = [s for s in new.segments if s.type == Pt.LOAD and s.flags in flags]
-    for segment in sorted(segments, key=lambda segment: segment.vaddr):
+    """Split the addresses by the segment that loads them with the flags of `load`.
+
+    Segments with other flags may overlap it. A segment of tables may get .dynamic, which loaders
+    write to.
+    """
+    for low, high, segment in _split_by_segment(start, stop, loads.get(load.flags, _Loads())):
+        if segment is None and holds_tables_only(old, load):
+            yield from _split_by_segment(low, high, loads.get(load.flags | PF_W, _Loads()))
+        else:
+            yield low, high, segment
+
+
+def _split_by_segment(
+    start: int, stop: int, loads: _Loads
+) -> Iterator[tuple[int, int, Segment | None]]:
+    """Split the addresses by the segment that loads them; None for a part without one."""
+    for number in range(bisect_right(loads.ends, start), len(loads.segments)):
+        segment = loads.segments[number]
+        if segment.vaddr >= stop:
+            break
         low, high = max(segment.vaddr, start), min(segment.vaddr + segment.filesz, stop)
         if low < high:
             if start < low:
@@ -460,30 +493,19 @@ def _loaded_by(
         yield start, stop, None
 
 
-def _zeros_kept(load: Segment, new: Image) -> bool:
-    """Return whether a segment of `new` has the same zeros (.bss) where `load` has them.
+def _keeps_zeros(load: Segment, new: Image, loads: _Loads) -> bool:
+    """Return whether one of `loads`, segments of `new`, has the zeros (.bss) of `load`.
 
     They may have come into the file.
     """
     start, stop = load.vaddr + load.filesz, load.vaddr + load.memsz
-    for segment in new.segments:
-        if segment.type != Pt.LOAD or segment.flags != load.flags:
-            continue
-        if segment.vaddr <= start <= segment.vaddr + segment.filesz:
-            at = start - segment.vaddr + segment.offset
-            filled = min(stop, segment.vaddr + segment.filesz) - start
-            is_loaded = stop <= segment.vaddr + segment.memsz
-            return is_loaded and not any(map(any, pieces(new.view[at : at + filled])))
-    return False
-
-
-def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of `start` to `stop` outside of the sorted `ranges`."""
-    for low, high in ranges:
-        if low >= stop:
-            break
-        if low > start:
-            yield start, low
-        start = max(start, high)
-    if start < stop:
-        yield start, stop
+    number = bisect_right(loads.segments, start, key=lambda segment: segment.vaddr) - 1
+    if number < 0:
+        return False
+    segment = loads.segments[number]
+    if start > segment.vaddr + segment.filesz:
+        return False
+    at = start - segment.vaddr + segment.offset
+    filled = min(stop, segment.vaddr + segment.filesz) - start
+    is_loaded = stop <= segment.vaddr + segment.memsz
+    return is_loaded and not any(map(any, pieces(new.view[at : at + filled])))

@@ -12,18 +12,23 @@ from dataclasses import dataclass
 from itertools import islice
 
 from wheelfix.elf.compare_segments import offset_of
-from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, Dt, Pt, Sht
+from wheelfix.elf.constants import (
+    DEBUG_LINK,
+    SHF_ALLOC,
+    SHF_INFO_LINK,
+    VERSION_RECORD,
+    VERSION_TAGS,
+    Dt,
+    Pt,
+    Sht,
+)
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
 from wheelfix.system.mapped_pieces import first_difference
+from wheelfix.text import FEW
 
-_MOST_SHOWN = 3
-_RECORD = 16
-"""Bytes of a Verneed and of a Vernaux record, in both classes."""
 _LINKED = {Sht.REL, Sht.RELA}
 """Sections whose `sh_info` is the number of another."""
-_VERSION_TAGS: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
-"""What may go with the last needed version: for tools, an empty table is a broken one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +81,14 @@ def section_differences(both: Compared) -> Iterator[str]:
     if not both.new.sections:
         yield "the section headers are gone"
         return
-    known = set(_section_faults(both.old))
-    found = (fault for fault in _section_faults(both.new) if fault not in known)
-    yield from islice(found, _MOST_SHOWN)
+    old_faults = set(_section_faults(both.old))
+    faults = (fault for fault in _section_faults(both.new) if fault not in old_faults)
+    yield from islice(faults, FEW)
     was, now = _by_name(both.old), _by_name(both.new)
     stripped = _stripped_sections(both.old, both.new)
     gone = {number for number, section in enumerate(both.old.sections) if section in stripped}
     come = {name for name, _ in now.keys() - was.keys()} - ({DEBUG_LINK} if stripped else set())
-    yield from (f"section {_name(name)} is new" for name in sorted(come)[:_MOST_SHOWN])
+    yield from (f"section {_name(name)} is new" for name in sorted(come)[:FEW])
     for key, section in was.items():
         if section in stripped:
             continue
@@ -102,21 +107,21 @@ def section_differences(both: Compared) -> Iterator[str]:
 def _section_faults(image: Image) -> Iterator[str]:
     """Yield the sections whose address and offset are of different places, by name alone."""
     for section in image.sections:
-        is_loaded = section.flags & SHF_ALLOC and section.type not in {Sht.NULL, Sht.NOBITS}
-        if is_loaded and section.size and offset_of(image, section.addr) != section.offset:
+        is_loaded = section.flags & SHF_ALLOC and section.is_filled
+        if is_loaded and offset_of(image, section.addr) != section.offset:
             name = _name(image.section_name(section))
             yield f"section {name} has an offset that is not loaded to its address"
 
 
 def _by_name(image: Image) -> dict[tuple[bytes, int], Section]:
     """Return the sections by name and number among those of that name."""
-    found: dict[tuple[bytes, int], Section] = {}
+    by_name: dict[tuple[bytes, int], Section] = {}
     count: Counter[bytes] = Counter()
     for section in image.sections:
         name = image.section_name(section)
-        found[name, count[name]] = section
+        by_name[name, count[name]] = section
         count[name] += 1
-    return found
+    return by_name
 
 
 def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
@@ -128,17 +133,19 @@ def _stripped_sections(old: Image, new: Image) -> AbstractSet[Section]:
         [s for s in image.sections if s.type != Sht.NULL and not s.flags & SHF_ALLOC]
         for image in (old, new)
     )
-    found = {section for section in was if old.is_debug_section(section)}
+    stripped = {section for section in was if old.is_debug_section(section)}
     if any(new.is_debug_section(section) for section in now):
         return frozenset()
     tables = {section for section in was if section.type == Sht.SYMTAB}
     if not any(section.type == Sht.SYMTAB for section in now):
-        found |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
-    if not found:
+        stripped |= tables | {old.sections[s.link] for s in tables if old.has(s.link)}
+    if not stripped:
         return frozenset()
     kinds = {Sht.REL, Sht.RELA, Sht.SYMTAB_SHNDX}
-    found |= {s for s in was if s.type in kinds or old.section_name(s) == DEBUG_LINK}
-    return found | {old.sections[old.section_names]} if old.has(old.section_names) else found
+    stripped |= {s for s in was if s.type in kinds or old.section_name(s) == DEBUG_LINK}
+    return (
+        stripped | {old.sections[old.header.shstrndx]} if old.has(old.header.shstrndx) else stripped
+    )
 
 
 def _name(name: bytes) -> str:
@@ -147,7 +154,7 @@ def _name(name: bytes) -> str:
 
 def _header_difference(both: Compared, old: Section, new: Section) -> str:
     """Return the names of the fields of a section header that are not as they must be."""
-    tag = _VERSION_TAGS.get(old.type)
+    tag = VERSION_TAGS.get(old.type)
     if tag is not None and both.was and both.now and tag in both.was.tags.keys() - both.now.tags:
         return "" if new.type == Sht.PROGBITS else "sh_type"
     was, now = _attributes(both.old, old), _attributes(both.new, new)
@@ -197,7 +204,7 @@ def _has_true_size(dynamic: Dynamic | None, section: Section) -> bool:
             return segment is not None and section.size == segment.filesz
         case Sht.GNU_VERNEED if section.addr == tags.get(Dt.VERNEED):
             counts = [1 + len(need.auxiliaries) for need in dynamic.need_records()]
-            return (section.size, section.info) == (_RECORD * sum(counts), len(counts))
+            return (section.size, section.info) == (VERSION_RECORD * sum(counts), len(counts))
         case _:
             return False
 

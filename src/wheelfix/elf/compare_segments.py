@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from wheelfix.elf.constants import PF_R, PF_W, PF_X, Pt
-from wheelfix.elf.image import Image
+from wheelfix.elf.image import Header, Image
 from wheelfix.elf.model import Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.errors import BadElfError
@@ -23,6 +23,7 @@ _PLACED = {
     Pt.GNU_EH_FRAME,
     Pt.GNU_PROPERTY,
     Pt.GNU_RELRO,
+    Pt.GNU_SFRAME,
 }
 """Program headers of what is loaded: address and offset must say the same place."""
 _MOVABLE = {
@@ -41,21 +42,24 @@ def segment_differences(old: Image, new: Image, places: Collection[int]) -> Iter
 
     `places` are the new addresses of what may have moved.
     """
-    if old.entry != new.entry:
-        yield f"the entry point moved from {old.entry:#x} to {new.entry:#x}"
+    if old.header.entry != new.header.entry:
+        yield f"the entry point moved from {old.header.entry:#x} to {new.header.entry:#x}"
     if _fixed_header(old) != _fixed_header(new):
         yield "the ELF header changed"
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
-    known = set(_segment_faults(old, aligned))
-    yield from (fault for fault in _segment_faults(new, aligned) if fault not in known)
-    was, now = _kept_of(old.segment(Pt.GNU_RELRO)), _kept_of(new.segment(Pt.GNU_RELRO))
+    old_faults = set(_segment_faults(old, aligned))
+    yield from (fault for fault in _segment_faults(new, aligned) if fault not in old_faults)
+    was, now = (
+        _compared_fields(old.segment(Pt.GNU_RELRO)),
+        _compared_fields(new.segment(Pt.GNU_RELRO)),
+    )
     if was != now and not _is_relro_without_dynamic(old, new):
         yield f"PT_GNU_RELRO changed from {was} to {now}"
     had, has = _other_segments(old), _other_segments(new)
     for kind in sorted({segment.type for segment in (had - has) + (has - had)}):
         gone = next((s for s in had - has if s.type == kind), None)
         come = next((s for s in has - had if s.type == kind), None)
-        yield f"{_type(kind)} changed from {_kept_of(gone)} to {_kept_of(come)}"
+        yield f"{_type(kind)} changed from {_compared_fields(gone)} to {_compared_fields(come)}"
     yield from _movable_differences(old, new)
     yield from _load_differences(old, new, places)
     if _properties(old) != _properties(new):
@@ -74,7 +78,7 @@ def _properties(image: Image) -> list[bytes]:
 def stack_differences(predicted: Sequence[Segment], actual: Sequence[Segment]) -> Iterator[str]:
     """Compare PT_GNU_STACK, by whose flags loaders make the stack executable."""
     was, now = (
-        _kept_of(next((s for s in reversed(segments) if s.type == Pt.GNU_STACK), None))
+        _compared_fields(next((s for s in reversed(segments) if s.type == Pt.GNU_STACK), None))
         for segments in (predicted, actual)
     )
     if was != now:
@@ -94,12 +98,10 @@ def load_name(segment: Segment) -> str:
     return f"the segment loaded to {segment.vaddr:#x}"
 
 
-def _fixed_header(image: Image) -> tuple[bytes, tuple[int, ...]]:
+def _fixed_header(image: Image) -> tuple[bytes, Header]:
     """Return the ELF header without counts and places of the tables of headers."""
-    fields = image.structs.ehdr.unpack_from(image.view, 16)
-    kind, machine, version, _, _, _, flags, size, entsize, _, section_size, *_ = fields
-    kept = (kind, machine, version, flags, size, entsize, section_size)
-    return bytes(image.view[:16]), kept
+    header = image.header._replace(entry=0, phoff=0, phnum=0, shoff=0, shnum=0, shstrndx=0)
+    return bytes(image.view[:16]), header
 
 
 def _other_segments(image: Image) -> Counter[Segment]:
@@ -115,7 +117,7 @@ def _type(kind: int) -> str:
     return f"PT_{Pt(kind).name}" if kind in set(Pt) else f"the program header of type {kind:#x}"
 
 
-def _kept_of(segment: Segment | None) -> str:
+def _compared_fields(segment: Segment | None) -> str:
     if segment is None:
         return "nothing"
     if segment.type == Pt.GNU_STACK:  # its size is that of threads' stacks, with musl
@@ -123,7 +125,7 @@ def _kept_of(segment: Segment | None) -> str:
         return f"flags {segment.flags:#x}{size}"
     return (
         f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x},"
-        f" {segment.filesz:#x} bytes of the file, alignment {segment.align:#x}"
+        f" size in the file {segment.filesz:#x}, alignment {segment.align:#x}"
     )
 
 
@@ -167,8 +169,8 @@ def _load_differences(old: Image, new: Image, places: Collection[int]) -> Iterat
         for first, last in _outside(start, stop, within) if load.flags & PF_X else ():
             if not any(first <= place < last for place in places):
                 yield f"{load_name(load)} has the new addresses {first:#x} to {last:#x}"
-        known = {s.flags | more for s in within for more in (0, PF_W)} or {PF_R, PF_R | PF_W}
-        if load.flags not in known:
+        allowed = {s.flags | more for s in within for more in (0, PF_W)} or {PF_R, PF_R | PF_W}
+        if load.flags not in allowed:
             yield f"{load_name(load)} has the new flags {load.flags:#x}"
         zeros = load.vaddr + load.filesz
         filled = [s._replace(vaddr=s.vaddr + s.filesz, memsz=s.memsz - s.filesz) for s in had]
@@ -196,7 +198,7 @@ def _outside(start: int, stop: int, segments: Sequence[Segment]) -> Iterator[tup
 def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
     """Yield what a loader may reject; `aligned` is the least p_align before the edit."""
     loads = [s for s in image.segments if s.type == Pt.LOAD]
-    sizes = PAGE_SIZES.get(image.machine)
+    sizes = PAGE_SIZES.get(image.header.machine)
     page = min(sizes.kernels[-1] if sizes else SMALLEST_PAGE, aligned)
     for load in loads:
         if load.align > 1 and (load.vaddr - load.offset) % load.align:
@@ -204,7 +206,7 @@ def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
         if load.align < page:
             yield f"{load_name(load)} is aligned to {load.align:#x}, and {page:#x} is needed"
         if load.align & (load.align - 1):
-            yield f"{load_name(load)} is aligned to {load.align:#x}, which is no power of two"
+            yield f"{load_name(load)} is aligned to {load.align:#x}, not a power of two"
         if load.memsz < load.filesz:
             yield f"{load_name(load)} has more bytes in the file than in memory"
         if load.flags & PF_W and load.flags & PF_X:
@@ -242,7 +244,7 @@ def _place_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
 def _table_faults(image: Image, loads: Sequence[Segment]) -> Iterator[str]:
     """Yield what keeps loaders from finding the program headers."""
     start, size = image.program_headers
-    if not any(s.offset <= start and start + size <= s.offset + s.filesz for s in loads):
+    if not any(s.offset <= start and start + size <= s.end for s in loads):
         yield "no segment holds the whole table of program headers, which musl's loader needs"
     if any((s.offset, s.filesz) != (start, size) for s in image.segments if s.type == Pt.PHDR):
         yield "PT_PHDR is not the place of the program headers"

@@ -29,6 +29,7 @@ class Pt(IntEnum):
     GNU_STACK = 0x6474E551
     GNU_RELRO = 0x6474E552
     GNU_PROPERTY = 0x6474E553
+    GNU_SFRAME = 0x6474E554
 
 
 class Sht(IntEnum):
@@ -46,7 +47,6 @@ class Sht(IntEnum):
     REL = 9
     DYNSYM = 11
     SYMTAB_SHNDX = 18
-    X86_64_UNWIND = 0x70000001
     GNU_HASH = 0x6FFFFFF6
     GNU_VERDEF = 0x6FFFFFFD
     GNU_VERNEED = 0x6FFFFFFE
@@ -119,6 +119,26 @@ TABLE_TAGS = frozenset(
 )
 """Tags whose values are addresses of tables that only `.dynamic` refers to: these may move."""
 
+STRING_TAGS = frozenset(
+    {
+        Dt.NEEDED,
+        Dt.SONAME,
+        Dt.RPATH,
+        Dt.RUNPATH,
+        Dt.CONFIG,
+        Dt.DEPAUDIT,
+        Dt.AUDIT,
+        Dt.AUXILIARY,
+        Dt.FILTER,
+    }
+)
+"""Tags whose values are offsets into .dynstr."""
+
+VERSION_TAGS: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
+"""The tag of each table that may go with the last needed version, by section type."""
+VERSION_RECORD = 16
+"""Bytes of an Elf_Verneed and of an Elf_Vernaux record, in both classes (LSB core, 10.7.2)."""
+
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
 SHF_INFO_LINK = 1 << 6
@@ -139,7 +159,6 @@ STB_GNU_UNIQUE = 10
 STT_NOTYPE = 0
 STT_OBJECT = 1
 STT_FUNC = 2
-STT_SECTION = 3
 STT_COMMON = 5
 STT_TLS = 6
 STT_GNU_IFUNC = 10
@@ -160,7 +179,6 @@ DF_BIND_NOW = 8
 DF_STATIC_TLS = 0x10
 DF_1_NOW = 1
 DF_1_NODEFLIB = 0x800
-DF_1_PIE = 0x08000000
 
 PF_X = 1
 PF_W = 2

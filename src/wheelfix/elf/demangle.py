@@ -77,19 +77,19 @@ class _Names:
     def name(self) -> str:
         """Return a name, plain or nested, with its template arguments; what follows is ignored."""
         if self._text.startswith("N"):
-            return self._nested()
+            return self._nested_name()
         if self._text.startswith("S"):
             name, is_known = self._substitution()
             if name == "std" and not is_known:
                 name = f"std::{self._part()}"
             if self._text.startswith("I"):
                 if not is_known:
-                    self._remembered(name)
-                return self._remembered(name + self._template())
-            return name if is_known else self._remembered(name)
+                    self._remember(name)
+                return self._remember(name + self._template())
+            return name if is_known else self._remember(name)
         name = self._part()
         if self._text.startswith("I"):
-            self._remembered(name)
+            self._remember(name)
             return name + self._template()
         return name
 
@@ -98,33 +98,33 @@ class _Names:
         self._depth += 1
         if self._depth > _DEPTH:
             raise _UnknownError
-        found, is_new = self._type()
+        text, is_new = self._type()
         self._depth -= 1
-        return self._remembered(found) if is_new else self._spelled(found)
+        return self._remember(text) if is_new else self._check_length(text)
 
     def _type(self) -> tuple[str, bool]:
         """Return a type, and whether a substitution may refer to it."""
         for size in (2, 1):
             if self._text[:size] in _TYPES:
-                return _TYPES[self._taken(size)], False
+                return _TYPES[self._take(size)], False
         first = self._text[0]
         if bounds := re.match(r"A(\d+)_", self._text):
-            self._taken(bounds.end())
-            found = f"{self.type()} [{bounds[1]}]"
+            self._take(bounds.end())
+            text = f"{self.type()} [{bounds[1]}]"
         elif self._text.startswith("Dp"):
-            self._taken(2)
-            found = f"{self.type()}..."
+            self._take(2)
+            text = f"{self.type()}..."
         elif first == "F":
-            self._taken(1)
-            found = "{} ({})".format(self.type(), ", ".join(self._types()))
+            self._take(1)
+            text = "{} ({})".format(self.type(), ", ".join(self._types()))
         elif first == "T":
-            found = self._parameter()
+            text = self._parameter()
         else:
-            found = self._qualified() if first in _QUALIFIERS else self.name()
-        return found, first != "S"
+            text = self._qualified_name() if first in _QUALIFIERS else self.name()
+        return text, first != "S"
 
-    def _qualified(self) -> str:
-        mark = _QUALIFIERS[self._taken(1)]
+    def _qualified_name(self) -> str:
+        mark = _QUALIFIERS[self._take(1)]
         inner = self.type()
         if not inner.endswith((")", "]")):
             return inner + mark
@@ -135,30 +135,30 @@ class _Names:
         return f"{head} ({mark}){opening.lstrip() if inner.endswith(')') else opening}{tail}"
 
     def _parameter(self) -> str:
-        match = re.match(r"T(\d*)_", self._text)
+        match = re.match(r"T(\d{0,9})_", self._text)
         number = -1 if match is None else int(match[1] or -1) + 1
         if match is None or number >= len(self._arguments):
             raise _UnknownError
-        self._taken(match.end())
+        self._take(match.end())
         return self._arguments[number]
 
     def _types(self) -> list[str]:
-        found: list[str] = []
+        types: list[str] = []
         while not self._text.startswith("E"):
-            found.append(self.type())
-        self._taken(1)
-        return [] if found == ["void"] else found
+            types.append(self.type())
+        self._take(1)
+        return [] if types == ["void"] else types
 
-    def _nested(self) -> str:
+    def _nested_name(self) -> str:
         match = re.match(r"N[rVK]*[RO]?", self._text)
-        self._taken(match.end() if match else 1)
+        self._take(match.end() if match else 1)
         name = ""
         while not self._text.startswith("E"):
             if self._text.startswith("S"):
                 name, _ = self._substitution()
                 continue
             if self._text.startswith("T"):
-                name = self._remembered(self._parameter())
+                name = self._remember(self._parameter())
                 continue
             if self._text.startswith("I"):
                 name += self._template()
@@ -166,86 +166,86 @@ class _Names:
                 part = self._part()
                 name = f"{name}::{part}" if name else part
             if not self._text.startswith("E"):
-                self._remembered(name)
-        self._taken(1)
+                self._remember(name)
+        self._take(1)
         if not name:
             raise _UnknownError
-        return self._spelled(name)
+        return self._check_length(name)
 
     def _part(self) -> str:
         """Return one part of a name: an identifier, a constructor, an operator."""
         if match := re.match(r"L?(\d{1,4})", self._text):
-            self._taken(match.end())
-            name = self._taken(int(match[1]))
+            self._take(match.end())
+            name = self._take(int(match[1]))
             if not name.isidentifier() and "." not in name:
                 raise _UnknownError
             name = "(anonymous namespace)" if name.startswith("_GLOBAL__N") else name
         elif match := re.match(r"C[123]|D[0-2]", self._text):
             if not self._last:
                 raise _UnknownError
-            name = self._last if self._taken(2)[0] == "C" else f"~{self._last}"
+            name = self._last if self._take(2)[0] == "C" else f"~{self._last}"
         elif self._text[:2] in _OPERATORS:
-            return f"operator{_OPERATORS[self._taken(2)]}"
+            return f"operator{_OPERATORS[self._take(2)]}"
         elif self._text.startswith("cv"):
-            self._taken(2)
+            self._take(2)
             return f"operator {self.type()}"
         else:
             raise _UnknownError
         while match := re.match(r"B(\d{1,3})", self._text):
-            self._taken(match.end())
-            name += f"[abi:{self._taken(int(match[1]))}]"
+            self._take(match.end())
+            name += f"[abi:{self._take(int(match[1]))}]"
         self._last = name.partition("[")[0].removeprefix("~")
         return name
 
     def _template(self) -> str:
         """Return template arguments with their brackets."""
-        self._taken(1)
-        last, found = self._last, self._template_arguments()
-        self._last, self._arguments = last, found
-        inside = ", ".join(found)
-        return self._spelled(f"<{inside}{' ' if inside.endswith('>') else ''}>")
+        self._take(1)
+        last, arguments = self._last, self._template_arguments()
+        self._last, self._arguments = last, arguments
+        inside = ", ".join(arguments)
+        return self._check_length(f"<{inside}{' ' if inside.endswith('>') else ''}>")
 
     def _template_arguments(self) -> list[str]:
-        found: list[str] = []
+        arguments: list[str] = []
         while not self._text.startswith("E"):
             if self._text.startswith("J"):
-                self._taken(1)
-                found += self._template_arguments()
+                self._take(1)
+                arguments += self._template_arguments()
             elif match := re.match(r"L([a-z])(n?)(\d+)E", self._text):
-                self._taken(match.end())
-                found.append(_literal(match[1], match[2], match[3]))
+                self._take(match.end())
+                arguments.append(_literal(match[1], match[2], match[3]))
             else:
-                found.append(self.type())
-        self._taken(1)
-        return found
+                arguments.append(self.type())
+        self._take(1)
+        return arguments
 
     def _substitution(self) -> tuple[str, bool]:
         """Return what a substitution stands for, and whether it was spelled in this symbol."""
-        if match := re.match(r"S([0-9A-Z]*)_", self._text):
-            self._taken(match.end())
+        if match := re.match(r"S([0-9A-Z]{0,9})_", self._text):
+            self._take(match.end())
             number = int(match[1], 36) + 1 if match[1] else 0
             if number >= len(self._seen):
                 raise _UnknownError
-            found = self._seen[number]
-            self._last = re.sub(r"<.*", "", found).rpartition("::")[2]
-            return self._spelled(found), True
-        found = _STD.get(self._taken(2), "")
-        if not found:
+            text = self._seen[number]
+            self._last = re.sub(r"<.*", "", text).rpartition("::")[2]
+            return self._check_length(text), True
+        text = _STD.get(self._take(2), "")
+        if not text:
             raise _UnknownError
-        self._last = {"Ss": "basic_string"}.get(found, found.rpartition("::")[2])
-        return found, found != "std"
+        self._last = {"Ss": "basic_string"}.get(text, text.rpartition("::")[2])
+        return text, text != "std"
 
-    def _remembered(self, name: str) -> str:
-        self._seen.append(self._spelled(name))
+    def _remember(self, name: str) -> str:
+        self._seen.append(self._check_length(name))
         return name
 
-    def _spelled(self, name: str) -> str:
+    def _check_length(self, name: str) -> str:
         self._size += len(name)
         if len(name) > _MOST or self._size > 100 * _MOST:
             raise _UnknownError
         return name
 
-    def _taken(self, size: int) -> str:
+    def _take(self, size: int) -> str:
         if size > len(self._text):
             raise _UnknownError
         taken, self._text = self._text[:size], self._text[size:]

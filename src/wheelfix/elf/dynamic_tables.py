@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
+from wheelfix.text import count
 
 LONGEST_NAME = 4096
 """Bytes of the name of a file (limits.h: PATH_MAX) or of a version."""
@@ -90,7 +91,7 @@ class Dynamic:
         """Read one string of .dynstr; undecodable bytes become surrogates."""
         end = self.strings.find(b"\0", offset)
         if end < 0:
-            raise self.image.bad(f"{what} is no string of the dynamic string table")
+            raise self.image.bad(f"{what} is not in the dynamic string table")
         size = end - offset
         self.image.spend(1 + (size >> 10), what, memory=_STRING_SIZE + size)
         return self.strings[offset:end].decode("utf-8", "surrogateescape")
@@ -99,7 +100,7 @@ class Dynamic:
         """Read the name of a file or of a version."""
         name = self.string(offset, what)
         if len(name) > LONGEST_NAME:
-            raise self.image.bad(f"{what} is a name of more than {LONGEST_NAME:,} bytes")
+            raise self.image.bad(f"{what} is a name of more than {count(LONGEST_NAME, 'byte')}")
         return name
 
     def tag_string(self, tag: Dt) -> str | None:
@@ -247,7 +248,7 @@ class Dynamic:
     def _sysv_counts(self) -> tuple[int, int, int]:
         """Return DT_HASH's number of buckets, number of chain words, and word size."""
         image = self.image
-        wide = image.structs.bits == 64 and image.machine in {Machine.S390, EM_ALPHA}
+        wide = image.structs.bits == 64 and image.header.machine in {Machine.S390, EM_ALPHA}
         word = image.structs.addr if wide else image.structs.word
         at, _ = image.extent(self.tags[Dt.HASH], "DT_HASH")
         (buckets,) = image.unpack(word, at, "DT_HASH")

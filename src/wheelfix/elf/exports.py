@@ -31,11 +31,10 @@ from wheelfix.elf.constants import (
     VERSYM_HIDDEN,
     VERSYM_INDEX,
     Dt,
-    Pt,
 )
 from wheelfix.elf.dynamic_tables import LONGEST_NAME, Dynamic
 from wheelfix.elf.image import Buffer, Image, Structs
-from wheelfix.elf.model import Definition, ElfType, Exports, Undefined
+from wheelfix.elf.model import Definition, Exports, Undefined
 
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
@@ -45,8 +44,11 @@ _NUMBER_SIZE = 64
 """Bytes in memory of a number in a set."""
 _VISIBLE = {STV_DEFAULT, STV_PROTECTED}
 
-Definitions = tuple[Definition, ...]
+SymbolDefinitions = tuple[Definition, ...]
 Names = frozenset[str] | set[str]
+
+OF_LINKER = frozenset({"_init", "_fini", "_edata", "_end", "__bss_start", "__bss_start__"})
+"""What older linkers export from every object."""
 
 
 class SymbolTables(NamedTuple):
@@ -75,12 +77,12 @@ class SymbolTables(NamedTuple):
         """Bytes of the tables."""
         return len(self.symbols) + len(self.strings) + 4 * len(self.referenced)
 
-    def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
+    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
         strings = self.strings
         self._spend(len(self.symbols) // self.structs.sym.size)
-        shared: dict[tuple[int, int | None], Definitions] = {}
-        found: dict[str, Definitions] = {}
+        shared: dict[tuple[int, int | None], SymbolDefinitions] = {}
+        by_name: dict[str, SymbolDefinitions] = {}
         symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
         for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
             raw = strings[at : strings.find(b"\0", at)]
@@ -97,11 +99,11 @@ class SymbolTables(NamedTuple):
             if definition is None:
                 definition = (definition_of(info, version, self.versions),)
                 shared[info, version] = definition
-            if name in found:
-                self._spend(len(found[name]) >> 6)
-                definition = found[name] + definition
-            found[name] = definition
-        return found
+            if name in by_name:
+                self._spend(len(by_name[name]) >> 6)
+                definition = by_name[name] + definition
+            by_name[name] = definition
+        return by_name
 
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
@@ -131,7 +133,7 @@ def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
     return Exports(definitions=LazyDefinitions(read), copies=read().copies)
 
 
-def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[str]:
+def among(definitions: Mapping[str, SymbolDefinitions], names: Names) -> AbstractSet[str]:
     """Return those of `names` that are defined."""
     if isinstance(definitions, LazyDefinitions):
         definitions = definitions.look_up(names)
@@ -155,16 +157,16 @@ def announce(exports: Exports, names: Names) -> None:
         exports.definitions.look_up(names)
 
 
-class LazyDefinitions(Mapping[str, Definitions]):
+class LazyDefinitions(Mapping[str, SymbolDefinitions]):
     """The definitions of one object, read when they are first looked up."""
 
     def __init__(self, read: Callable[[], SymbolTables]) -> None:
         self._read = read
         self._looked_up: list[frozenset[str]] = []
-        self._found: dict[str, Definitions] = {}
+        self._found: dict[str, SymbolDefinitions] = {}
         self._is_complete = False
 
-    def look_up(self, names: Names) -> Mapping[str, Definitions]:
+    def look_up(self, names: Names) -> Mapping[str, SymbolDefinitions]:
         """Look up `names` at once, and return all definitions that are known."""
         if not self._knows(names):
             self._looked_up.append(frozenset(names))
@@ -175,7 +177,7 @@ class LazyDefinitions(Mapping[str, Definitions]):
         """Return the names as `SymbolTables.preemptible` yields them."""
         return tuple(dict.fromkeys(self._read().preemptible()))
 
-    def __getitem__(self, key: str) -> Definitions:
+    def __getitem__(self, key: str) -> SymbolDefinitions:
         if key not in self._found and not self._has_looked_up(key):
             self._read_all()
         return self._found[key]
@@ -225,7 +227,7 @@ def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
             copies=(),
             referenced=array("I"),
         )
-    start, stop = first_defined(dynamic), dynamic.symbol_count
+    start, stop = first_definition(dynamic), dynamic.symbol_count
     indices = dynamic.version_indices(stop)
     return SymbolTables(
         name=image.name,
@@ -245,14 +247,14 @@ def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
 
     Needed versions are among them: a program's copies of data have their indices.
     """
-    found = {
+    needed = {
         index: version for _, versions in dynamic.version_needs() for index, version in versions
     }
     defined = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
-    return {**found, **defined}
+    return {**needed, **defined}
 
 
-def first_defined(dynamic: Dynamic) -> int:
+def first_definition(dynamic: Dynamic) -> int:
     """Return an index that all defined symbols lie at or above."""
     table = dynamic.gnu_hash
     return table.symoffset if table is not None and not table.is_empty else 0
@@ -282,13 +284,13 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
 
 
 def _numbers(dynamic: Dynamic, start: int, stop: int) -> "array[int]":
-    """Return the entries of `_referenced` in order, each once."""
-    found = {*_referenced(dynamic, start, stop)}
-    dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(found))
-    return array("I", sorted(found))
+    """Return the entries of `_relocated_entries` in order, each once."""
+    numbers = {*_relocated_entries(dynamic, start, stop)}
+    dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(numbers))
+    return array("I", sorted(numbers))
 
 
-def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
+def _relocated_entries(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
     """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1.
 
     An object with DT_SYMBOLIC looks into itself first.
@@ -304,9 +306,9 @@ def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
 def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     """Yield the data that a program has copies of (R_*_COPY)."""
     image = dynamic.image
-    if image.type != ElfType.EXEC and image.segment(Pt.INTERP) is None:
+    if not image.is_program:
         return
-    kind = R_COPY.get(image.machine, -1)
+    kind = R_COPY.get(image.header.machine, -1)
     shift, mask = (32, 0xFFFFFFFF) if image.structs.bits == 64 else (8, 0xFF)
     numbers: set[int] = {
         entry[1] >> shift

@@ -22,26 +22,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.constants import (
-    DF_1_PIE,
     PF_R,
     PF_W,
     PF_X,
     PN_XNUM,
     SHF_ALLOC,
     SHN_LORESERVE,
-    TABLE_TAGS,
     Dt,
     Pt,
     Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
-from wheelfix.elf.model import ElfType, Segment
+from wheelfix.elf.model import DF_1_PIE, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES
-from wheelfix.elf.patch import PatchDraft
 
 _MOVABLE_NOTES = {
     b".note.gnu.build-id",
@@ -64,7 +62,7 @@ _MOVABLE_SECTIONS = {
     Sht.REL,
     Sht.RELA,
 }
-_MOVED_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
+_MOVABLE_HEADERS = {Pt.NOTE, Pt.INTERP, Pt.GNU_PROPERTY}
 """Program headers of what may move."""
 FILLER = {0, *b"XZ"}
 """Bytes without a meaning: patchelf fills the former places of sections with X or Z."""
@@ -78,17 +76,55 @@ _SPARE = 4
 """Entries left empty at the end of a moved .dynamic, as GNU ld does, for the next edit."""
 _LARGEST_BLOCK = 1 << 24
 """Bytes that may move to make room for one program header."""
-# Indices of the fields in the records of `image.Structs`.
-_E_SHOFF, _E_PHNUM = 5, 9
-_SH_ADDR, _SH_OFFSET, _SH_SIZE = 3, 4, 5
 
 
 class NoRoomError(Exception):
-    """Why an object cannot grow, in words that follow "because"."""
+    """Why an edit does not fit into an object, in words that follow "because"."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of an object that an edit changes, as they are to be written."""
+
+    dynamic: Dynamic
+    """The dynamic section as it is."""
+    entries: tuple[tuple[int, int], ...]
+    """(d_tag, d_val), without the final DT_NULL; addresses are those from before the edit."""
+    strings: bytes
+    """.dynstr"""
+    sections: tuple[Section, ...]
+    """The section headers, with the old places."""
+
+    @property
+    def image(self) -> Image:
+        """The object as it is."""
+        return self.dynamic.image
+
+    @property
+    def moves_strings(self) -> bool:
+        """Whether .dynstr has no room in its place."""
+        return len(self.strings) > len(self.dynamic.strings)
+
+    @cached_property
+    def moves_dynamic(self) -> bool:
+        """Whether .dynamic has no room in its place: zeroed entries behind it are room."""
+        image, used = self.image, len(self.dynamic.entries)
+        segment, size = image.segment(Pt.DYNAMIC), image.structs.dyn.size
+        if segment is None or segment.filesz < used * size:
+            return len(self.entries) > used
+        at, mapped = image.extent(segment.vaddr, "the dynamic section")
+        raw = bytes(image.view[at + used * size : at + min(segment.filesz, mapped)])
+        zeros = (len(raw) - len(raw.lstrip(b"\0"))) // size
+        return len(self.entries) > used + max(zeros - 1, 0)  # the last one is the final DT_NULL
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the kernel starts the object, also as a program that relocates itself."""
+        return self.image.is_program or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Move:
+class Move:
     """A range of the loaded image that gets a new place, and perhaps a new size."""
 
     old_offset: int
@@ -100,20 +136,37 @@ class _Move:
     order: int
     """Number of its first section: binutils expect addresses in that order."""
     offset: int = 0
+    """The new place, as a file offset and as an address."""
     vaddr: int = 0
 
+    @property
+    def step(self) -> int:
+        """The new address less the old one."""
+        return self.vaddr - self.old_vaddr
+
     def holds(self, vaddr: int, size: int) -> bool:
+        """Return whether `size` bytes from an address are in the old range."""
         return (
             self.old_vaddr <= vaddr < self.old_vaddr + self.old_size
             and vaddr + size <= self.old_vaddr + self.old_size
         )
 
-    def moved(self, header: Segment) -> Segment:
+    def relocate(self, header: Segment) -> Segment:
         """Return the program header of something in the range, with its new place."""
-        step = header.vaddr - self.old_vaddr
-        return header._replace(
-            offset=self.offset + step, vaddr=self.vaddr + step, paddr=self.vaddr + step
-        )
+        vaddr = header.vaddr + self.step
+        offset = self.offset + header.vaddr - self.old_vaddr
+        return header._replace(offset=offset, vaddr=vaddr, paddr=vaddr)
+
+
+class TableLayout(NamedTuple):
+    """Where the tables of an object go."""
+
+    headers: tuple[Segment, ...]
+    """All program headers of the new object."""
+    moves: tuple[Move, ...] = ()
+    """What gets a new place."""
+    gap: range = range(0)
+    """The bytes that are inserted, as offsets in the new file."""
 
 
 class _Room(NamedTuple):
@@ -126,538 +179,378 @@ class _Room(NamedTuple):
     shift: int
     """The address of each byte less its file offset."""
     headers: tuple[Segment, ...]
-    """All program headers, sizes and places of what moves aside."""
+    """All program headers, but for the size of this segment and for what moves."""
     number: int
-    """The number of its own."""
-    block: _Move | None = None
-    """What moves away for its program header."""
+    """Index of the segment in `headers`."""
+    block: tuple[Move, ...] = ()
+    """What moves away for its program header, if anything does."""
 
 
-def write_dynamic(
-    patch: PatchDraft, dynamic: Dynamic, entries: Sequence[tuple[int, int]], strings: bytes
-) -> tuple[Segment, ...]:
-    """Write .dynamic and .dynstr, in their places or, if one has no room, in a segment for both.
+def lay_out(tables: Tables) -> TableLayout:
+    """Find places for the tables: where they are, or in a segment for those that have no room.
 
-    Return the segments. Raises `NoRoomError` where a segment cannot be had safely; the patch is
-    then of no use.
+    Raises `NoRoomError` where such a segment cannot be had safely.
     """
-    growth = _Growth(
-        patch=patch,
-        dynamic=dynamic,
-        entries=tuple(entries),
-        strings=strings,
-        moves_strings=len(strings) > len(dynamic.strings),
-        moves_dynamic=len(entries) > capacity(dynamic),
+    image = tables.image
+    if not tables.moves_strings and not tables.moves_dynamic:
+        return TableLayout(image.segments)
+    reason = next(_refusals(tables), None)
+    if reason is not None:
+        raise NoRoomError(reason)
+    room = _room(tables)
+    moves = tuple(_places(room, [*room.block, *_moves(tables)]))
+    end = max(move.offset + move.size for move in moves)
+    if max(end, end + room.shift) >= 1 << (image.structs.bits - 1):
+        raise NoRoomError("its addresses are used up")
+    headers = _headers(tables, room, moves, end)
+    return TableLayout(headers, moves, range(room.gap, room.gap + _gap_size(image, room, end)))
+
+
+def _refusals(tables: Tables) -> Iterator[str]:
+    """Yield why an object cannot get a segment, whatever its layout."""
+    image = tables.image
+    if image.header.machine not in PAGE_SIZES:
+        yield f"the page sizes of machine {image.header.machine} are not known"
+    if len(image.segments) >= PN_XNUM - 1 or len(image.sections) >= SHN_LORESERVE:
+        yield "it has too many headers"
+    if Dt.STRTAB not in tables.dynamic.tags:
+        yield "it has no string table"
+    addresses = [segment.vaddr for segment in image.segments if segment.type == Pt.LOAD]
+    if not addresses or addresses != sorted(addresses):
+        yield "its segments are not in the order of their addresses"
+    if tables.moves_dynamic and tables.is_program and image.segment(Pt.INTERP) is None:
+        yield "it relocates itself, from the place of its dynamic section"
+    if image.has_appended:
+        yield "bytes are appended to it, which may be found by their place"
+
+
+# --- The segment ----------------------------------------------------------------------------------
+
+
+def _room(tables: Tables) -> _Room:
+    """Choose the segment for the tables, in the order of the module's description."""
+    last = [segment for segment in tables.image.segments if segment.type == Pt.LOAD][-1]
+    longer = _longer_segment(tables, last)
+    if longer is not None and last.memsz == last.filesz:
+        return longer
+    new = _new_segment(tables, last)
+    if new is not None:
+        return new
+    if longer is not None and last.memsz - last.filesz <= _LARGEST_BSS:
+        return longer
+    raise NoRoomError("its table of program headers cannot grow where it is")
+
+
+def _added_flags(tables: Tables) -> int:
+    """Return PF_W if the segment gets a .dynamic that loaders write to (glibc, l_ld_readonly)."""
+    dynamic = tables.image.segment(Pt.DYNAMIC)
+    return dynamic.flags & PF_W if tables.moves_dynamic and dynamic is not None else 0
+
+
+def _longer_segment(tables: Tables, last: Segment) -> _Room | None:
+    """Return the last segment if it can be made longer, and what is behind it can move."""
+    image = tables.image
+    gap = last.offset + last.filesz
+    flags = last.flags | _added_flags(tables)
+    if last.flags & PF_X or (flags != last.flags and not holds_tables_only(image, last)):
+        return None
+    ends = [
+        sum(image.program_headers),
+        *(segment.offset + segment.filesz for segment in image.segments),
+        *(s.offset + s.size for s in image.sections if s.flags & SHF_ALLOC and s.is_filled),
+    ]
+    if max(ends) > gap:
+        return None
+    size = len(image.view)
+    if last.memsz == last.filesz and image.end_of_content <= gap:
+        gap = size  # what is behind the segment is padding
+    start = _up(max(gap, last.offset + last.memsz), _UNIT)
+    headers = list(image.segments)
+    number = headers.index(last)
+    headers[number] = last._replace(flags=flags)
+    return _Room(gap, start, last.vaddr - last.offset, tuple(headers), number)
+
+
+def _new_segment(tables: Tables, last: Segment) -> _Room | None:
+    """Return a new segment behind all others; None without a place for its program header."""
+    image = tables.image
+    headers = list(image.segments)
+    unused = _unused_header(tables)
+    block = _block_behind_headers(tables) if unused is None else ()
+    if block is None:
+        return None
+    if unused is not None:
+        del headers[unused]
+    page = PAGE_SIZES[image.header.machine].linked
+    size = len(image.view)
+    start = _up(size, _UNIT)
+    # An address in a page of its own, congruent to the file offset as loaders require.
+    vaddr = _up(last.vaddr + last.memsz, page) + start % page
+    header = Segment(Pt.LOAD, PF_R | _added_flags(tables), start, vaddr, vaddr, 0, 0, page)
+    number = 1 + max(n for n, h in enumerate(headers) if h.type == Pt.LOAD)
+    headers.insert(number, header)
+    return _Room(size, start, vaddr - start, tuple(headers), number, block)
+
+
+def _unused_header(tables: Tables) -> int | None:
+    """Return the index of a program header that can be replaced, None without one."""
+    segments = tables.image.segments
+    first = next(segment for segment in segments if segment.type == Pt.LOAD)
+    # Without PT_PHDR, bionic looks for the table behind offset 0 of the first PT_LOAD.
+    kinds = {Pt.NULL} if tables.is_program or first.offset else {Pt.NULL, Pt.PHDR}
+    return next((n for n, segment in enumerate(segments) if segment.type in kinds), None)
+
+
+# --- What moves to make room for one more program header ------------------------------------------
+
+
+def _block_behind_headers(tables: Tables) -> tuple[Move, ...] | None:
+    """Return what moves from behind the program headers, so that one more has room there.
+
+    That may be nothing; None if they cannot be extended.
+    """
+    image = tables.image
+    start = sum(image.program_headers)
+    need = start + image.structs.phdr.size
+    loads = (s for s in image.segments if s.type == Pt.LOAD)
+    # musl needs the whole table in one segment.
+    load = next((load for load in loads if load.has_offset(need - 1)), None)
+    block = None if load is None else _block(tables, start, need, load)
+    if load is None or block is None:
+        return None
+    inside = [n for n, s in enumerate(image.sections) if s.is_filled and s.offset in block]
+    move = Move(
+        old_offset=block.start,
+        old_vaddr=block.start - load.offset + load.vaddr,
+        old_size=len(block),
+        size=len(block),
+        align=64,
+        order=min(inside, default=0),
     )
-    if growth.moves_strings or growth.moves_dynamic:
-        return growth.written()
-    growth.write_tables(())
-    return dynamic.image.segments
+    return (move,) if block else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Growth:
-    patch: PatchDraft
-    dynamic: Dynamic
-    entries: tuple[tuple[int, int], ...]
-    strings: bytes
-    moves_strings: bool
-    moves_dynamic: bool
+def _block(tables: Tables, start: int, need: int, load: Segment) -> range | None:
+    """Return the file offsets that have to be vacated so that `start` to `need` is free.
 
-    @property
-    def image(self) -> Image:
-        return self.dynamic.image
+    The block begins with the first section behind `start`, and takes one section after the other
+    until it ends behind `need`. None if something in it must stay.
+    """
+    image = tables.image
+    sections = sorted((s for s in image.sections if s.is_filled), key=lambda s: s.offset)
+    sections = [section for section in sections if section.end > start]
+    first = stop = free = sections[0].offset if sections else 0
+    # Bytes before the block that are not zero belong to something that no section header names.
+    if first < start or any(image.view[start : min(first, need)]):
+        return None
+    for section in sections:
+        image.spend(1 + (len(image.segments) >> 4), "the sections")
+        # A segment that begins in the block, such as PT_NOTE, must end in it.
+        need = max([need, *(s.end for s in _whole(image) if s.offset < stop < s.end)])
+        if section.offset >= need:
+            free = need  # only padding is left before this section
+            break
+        free = max(free, section.end)
+        if _is_vacated(tables, section):
+            break  # it goes anyway, and is not a part of the block
+        if not _is_movable(tables, section) or not load.has_offset(section.offset):
+            return None
+        stop = free
+    is_cut = any(s.offset < at < s.end for s in _whole(image) for at in {first, stop})
+    end_of_headers = image.header.shoff + len(image.sections) * image.structs.shdr.size
+    # Section header 0 is 64 zeros, and looks free.
+    is_over_headers = image.header.shoff < max(need, stop) and start < end_of_headers
+    is_free = free >= need and not is_cut and not is_over_headers
+    return range(first, stop) if is_free and stop - first <= _LARGEST_BLOCK else None
 
-    @property
-    def is_program(self) -> bool:
-        return (
-            self.image.type == ElfType.EXEC
-            or self.image.segment(Pt.INTERP) is not None
-            or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
+
+def _whole(image: Image) -> Iterator[Segment]:
+    """Yield the segments that move as a whole or not at all, where a part of them moves."""
+    return (s for s in image.segments if s.type not in {Pt.LOAD, Pt.GNU_RELRO})
+
+
+def _is_vacated(tables: Tables, section: Section) -> bool:
+    """Return whether a section is the .dynstr that moves, and no other uses its bytes."""
+    is_moved = (
+        tables.moves_strings
+        and section.type == Sht.STRTAB
+        and section.addr == tables.dynamic.tags.get(Dt.STRTAB)
+    )
+    return is_moved and not any(
+        other.offset < section.end and section.offset < other.end
+        for other in tables.image.sections
+        if other is not section and other.is_filled
+    )
+
+
+def _is_movable(tables: Tables, section: Section) -> bool:
+    """Return whether a section is found by a tag or a program header alone, never by code."""
+    if not section.flags & SHF_ALLOC:
+        return False
+    if section.type in {Sht.REL, Sht.RELA} and tables.is_program:
+        return False  # static programs know its ends by symbols
+    if section.type == Sht.NOTE:
+        return tables.image.section_name(section) in _MOVABLE_NOTES
+    interpreter = tables.image.segment(Pt.INTERP)
+    is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
+    return section.type in _MOVABLE_SECTIONS or is_interpreter
+
+
+# --- Places in the segment ------------------------------------------------------------------------
+
+
+def _moves(tables: Tables) -> Iterator[Move]:
+    """Yield the tables that have no room in their places."""
+    image, vaddr = tables.image, tables.dynamic.tags[Dt.STRTAB]
+    if tables.moves_strings:
+        size = len(tables.dynamic.strings)
+        yield Move(
+            old_offset=image.offset(vaddr, size, "the string table"),
+            old_vaddr=vaddr,
+            old_size=size,
+            size=len(tables.strings),
+            align=16,
+            order=_section_number(image, Sht.STRTAB, vaddr),
+        )
+    segment = image.segment(Pt.DYNAMIC)
+    if tables.moves_dynamic and segment is not None:
+        yield Move(
+            old_offset=segment.offset,
+            old_vaddr=segment.vaddr,
+            old_size=max(segment.memsz, 1),
+            size=(len(tables.entries) + 1 + _SPARE) * image.structs.dyn.size,
+            align=16,
+            order=_section_number(image, Sht.DYNAMIC, segment.vaddr),
         )
 
-    @property
-    def added_flags(self) -> int:
-        """PF_W if the segment gets a .dynamic that loaders write to (glibc, l_ld_readonly)."""
-        dynamic = self.image.segment(Pt.DYNAMIC)
-        return dynamic.flags & PF_W if self.moves_dynamic and dynamic is not None else 0
 
-    def written(self) -> tuple[Segment, ...]:
-        """Write all with a segment for what moves; return the segments."""
-        room = self._room()
-        moves = self._placed(room, [m for m in (room.block, *self._tables()) if m is not None])
-        end = max(move.offset + move.size for move in moves)
-        if max(end, end + room.shift) >= 1 << (self.image.structs.bits - 1):
-            raise NoRoomError("its addresses are used up")
-        headers = self._final_headers(room, moves, end)
-        behind = len(self.patch.view) - room.gap
-        moved = (s for s in self.image.sections if s.offset >= room.gap and _fills(s))
-        unit = _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT
-        size = end - room.gap
-        self.patch.open_gap(room.gap, -(-size // unit) * unit if behind else size)
-        self.write_tables(moves)
-        self._write_sections(moves)
-        self._write_headers(headers)
-        return headers
+def _section_number(image: Image, kind: Sht, vaddr: int) -> int:
+    numbers = (n for n, s in enumerate(image.sections) if s.type == kind and s.addr == vaddr)
+    return next(numbers, len(image.sections))
 
-    def _is_emptied(self, load: Segment, moves: Sequence[_Move]) -> bool:
-        """Return whether all sections of a segment move away, as of one that patchelf made."""
-        inside = [
-            section
-            for section in self.image.sections
-            if section.flags & SHF_ALLOC
-            and section.size
-            and load.vaddr <= section.addr < load.vaddr + load.memsz
-        ]
-        left = (s for s in inside if not any(move.holds(s.addr, s.size) for move in moves))
-        return bool(inside) and next(left, None) is None
 
-    def _is_unused(self, load: Segment, moves: Sequence[_Move], headers: Sequence[Segment]) -> bool:
-        """Return whether only filler is left of a segment of tables, and nothing refers to it."""
-        stop = load.vaddr + load.filesz
-        has_tables = any(_within(at, load) for at in (0, self.image.program_headers[0]))
-        if has_tables or load.memsz != load.filesz:
-            return False
-        if any(
-            header.type not in {Pt.LOAD, Pt.NULL}
-            and header.vaddr < stop
-            and load.vaddr < header.vaddr + header.memsz
-            for header in headers
-        ):
-            return False
-        if not holds_tables_only(self.image, load):
-            return False
-        raw = bytearray(self.patch.view[load.offset : load.offset + load.filesz])
-        for move in moves:
-            start = move.old_vaddr - load.vaddr
-            if 0 <= start < len(raw):
-                raw[start : start + move.old_size] = bytes(move.old_size)
-        return set(raw) <= FILLER
+def _places(room: _Room, moves: Sequence[Move]) -> Iterator[Move]:
+    """Yield the moves with their places in the segment, one behind the other."""
+    at = room.start
+    for move in sorted(moves, key=lambda move: move.order):
+        at += (move.old_vaddr - at - room.shift) % move.align
+        yield replace(move, offset=at, vaddr=at + room.shift)
+        at += move.size
 
-    # --- where -----------------------------------------------------------------------------------
 
-    def _room(self) -> _Room:
-        """Choose the segment for the tables."""
-        pages = PAGE_SIZES.get(self.image.machine)
-        if pages is None:
-            raise NoRoomError(f"the page sizes of machine {self.image.machine} are not known")
-        segments = self.image.segments
-        if len(segments) >= PN_XNUM - 1 or len(self.image.sections) >= SHN_LORESERVE:
-            raise NoRoomError("it has too many headers")
-        if Dt.STRTAB not in self.dynamic.tags:
-            raise NoRoomError("it has no string table")
-        loads = [segment for segment in segments if segment.type == Pt.LOAD]
-        if not loads or [h.vaddr for h in loads] != sorted(h.vaddr for h in loads):
-            raise NoRoomError("its segments are not in the order of their addresses")
-        if self.moves_dynamic and self.is_program and self.image.segment(Pt.INTERP) is None:
-            raise NoRoomError("it relocates itself, from the place of its dynamic section")
-        if self.image.has_appended:
-            raise NoRoomError("bytes are appended to it, which may be found by their place")
-        longer = self._longer(loads[-1])
-        if longer is not None and loads[-1].memsz == loads[-1].filesz:
-            return longer
-        new = self._new(loads[-1], pages.linked)
-        if new is not None:
-            return new
-        if longer is not None and loads[-1].memsz - loads[-1].filesz <= _LARGEST_BSS:
-            return longer
-        raise NoRoomError("its table of program headers cannot grow where it is")
+def _gap_size(image: Image, room: _Room, end: int) -> int:
+    """Return the bytes to insert so that the segment reaches to `end`.
 
-    def _longer(self, last: Segment) -> _Room | None:
-        """Return the last segment if it can be made longer, and what is behind it can move."""
-        gap = last.offset + last.filesz
-        flags = last.flags | self.added_flags
-        if last.flags & PF_X or (flags != last.flags and not holds_tables_only(self.image, last)):
-            return None
-        ends = [
-            sum(self.image.program_headers),
-            *(segment.offset + segment.filesz for segment in self.image.segments),
-            *(s.offset + s.size for s in self.image.sections if s.flags & SHF_ALLOC and _fills(s)),
-        ]
-        if max(ends) > gap:
-            return None
-        size = len(self.patch.view)
-        if last.memsz == last.filesz and self.image.end_of_content <= gap:
-            gap = size  # what is behind the segment is padding
-        start = -(-max(gap, last.offset + last.memsz) // _UNIT) * _UNIT
-        headers = list(self.image.segments)
-        number = headers.index(last)
-        headers[number] = last._replace(flags=flags)
-        return _Room(gap, start, last.vaddr - last.offset, tuple(headers), number)
+    What is behind the gap keeps its alignment.
+    """
+    size = end - room.gap
+    if room.gap == len(image.view):
+        return size
+    moved = (s for s in image.sections if s.offset >= room.gap and s.is_filled)
+    return _up(size, _UNIT if all(section.align <= _UNIT for section in moved) else _LARGE_UNIT)
 
-    def _new(self, last: Segment, page: int) -> _Room | None:
-        """Return a new segment; None without a place for its program header."""
-        headers = list(self.image.segments)
-        first = next(h for h in headers if h.type == Pt.LOAD)
-        # Without PT_PHDR, bionic looks for the table behind offset 0 of the first PT_LOAD.
-        spare = {Pt.NULL} if self.is_program or first.offset else {Pt.NULL, Pt.PHDR}
-        unused = next((n for n, h in enumerate(headers) if h.type in spare), None)
-        block = None
-        if unused is not None:
-            del headers[unused]
-        elif (freed := self._freed()) is not None:
-            block = freed if freed.size else None
-        else:
-            return None
-        size = len(self.patch.view)
-        start = -(-size // _UNIT) * _UNIT
-        end = -(-(last.vaddr + last.memsz) // page) * page
-        shift = end + start % page - start
-        vaddr = start + shift
-        flags = PF_R | self.added_flags
-        header = Segment(Pt.LOAD, flags, start, vaddr, vaddr, 0, 0, page)
-        number = 1 + max(n for n, h in enumerate(headers) if h.type == Pt.LOAD)
-        headers.insert(number, header)
-        return _Room(size, start, shift, tuple(headers), number, block)
 
-    def _freed(self) -> _Move | None:
-        """Return what moves from behind the program headers, so that one more has room there.
+# --- The program headers --------------------------------------------------------------------------
 
-        That may be nothing, a move of size 0; None if they cannot be extended.
-        """
-        offset, size = self.image.program_headers
-        end = offset + size
-        last = end + self.image.structs.phdr.size - 1  # musl needs the whole table in one segment
-        loads = (s for s in self.image.segments if s.type == Pt.LOAD and _within(last, s))
-        load = next(loads, None)
-        if load is None:
-            return None
-        block = self._block(end, end + self.image.structs.phdr.size, load)
-        return None if block is None else self._block_move(*block, load)
 
-    def _block(self, start: int, wanted: int, load: Segment) -> tuple[int, int] | None:
-        """Return the range of file offsets to be vacated, so that `start` to `wanted` is free."""
-        image = self.image
-        sections = sorted(filter(_fills, image.sections), key=lambda section: section.offset)
-        behind = [s for s in sections if s.offset + s.size > start]
-        first = stop = behind[0].offset if behind else 0
-        if first < start or any(self.patch.view[start : min(first, wanted)]):
-            return None
-        free = first
-        for section in behind:
-            image.spend(1 + (len(image.segments) >> 4), "the sections")
-            wanted = max([wanted, *self._cut_segments(first, stop)])
-            if section.offset >= wanted:
-                free = max(free, wanted)
-                break
-            free = max(free, section.offset + section.size)
-            if self._is_vacated(section):
-                break
-            if not self._is_movable(section) or not _within(section.offset, load):
-                return None
-            stop = free
-        is_whole = not any(self._cut_segments(first, stop))
-        end_of_headers = image.section_headers + len(image.sections) * image.structs.shdr.size
-        if image.section_headers < max(wanted, stop) and end_of_headers > start:
-            return None  # section header 0 is 64 zeros, and looks free
-        fits = free >= wanted and stop - first <= _LARGEST_BLOCK
-        return (first, stop) if fits and is_whole else None
+def _headers(tables: Tables, room: _Room, moves: Sequence[Move], end: int) -> tuple[Segment, ...]:
+    """Return the program headers, without those of segments that lose all their sections.
 
-    def _cut_segments(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the ends of the segments that begin before `stop` and end behind it."""
-        for header in self.image.segments:
-            end = header.offset + header.filesz
-            if header.type not in {Pt.LOAD, Pt.GNU_RELRO} and header.offset < stop < end:
-                if header.offset >= start:
-                    yield end
-                else:
-                    yield len(self.patch.view)  # more than can be moved
+    strip and objcopy write a broken segment in the place of one without sections.
+    """
+    image = tables.image
+    loads = [n for n, h in enumerate(room.headers) if h.type == Pt.LOAD and n != room.number]
+    image.spend(len(loads) * len(image.sections) >> 4, "the sections")
+    emptied = {n for n in loads if _is_emptied(image, room.headers[n], moves)}
+    count = len(room.headers) - len(emptied)
+    headers = [_header(tables, header, moves, count) for header in room.headers]
+    if not all(_is_unused(image, room.headers[n], moves, headers) for n in emptied):
+        raise NoRoomError("a segment would be left without sections, which strip breaks")
+    size = end - headers[room.number].offset
+    headers[room.number] = headers[room.number]._replace(filesz=size, memsz=size)
+    return tuple(header for n, header in enumerate(headers) if n not in emptied)
 
-    def _is_vacated(self, section: Section) -> bool:
-        at, end = self.dynamic.tags.get(Dt.STRTAB), section.offset + section.size
-        is_moved = self.moves_strings and section.type == Sht.STRTAB and section.addr == at
-        return is_moved and not any(
-            other.offset < end and section.offset < other.offset + other.size
-            for other in self.image.sections
-            if other is not section and _fills(other)
-        )
 
-    def _is_movable(self, section: Section) -> bool:
-        if not section.flags & SHF_ALLOC:
-            return False
-        if section.type in {Sht.REL, Sht.RELA} and self.is_program:
-            return False
-        if section.type == Sht.NOTE:
-            return self.image.section_name(section) in _MOVABLE_NOTES
-        interpreter = self.image.segment(Pt.INTERP)
-        is_interpreter = interpreter is not None and interpreter.vaddr == section.addr
-        return section.type in _MOVABLE_SECTIONS or is_interpreter
+def _header(tables: Tables, header: Segment, moves: Sequence[Move], count: int) -> Segment:
+    """Return one of `count` program headers as it is after the edit."""
+    if header.type == Pt.PHDR:
+        size = tables.image.structs.phdr.size * count
+        return header._replace(filesz=size, memsz=size)
+    if header.type == Pt.GNU_RELRO and tables.moves_dynamic:
+        return _relro(tables.image, header)
+    if header.type == Pt.DYNAMIC and tables.moves_dynamic:
+        move = next((m for m in reversed(moves) if m.old_vaddr == header.vaddr), None)
+        if move is None:
+            raise NoRoomError("it has two dynamic sections")
+        return move.relocate(header)._replace(filesz=move.size, memsz=move.size)
+    if header.type in _MOVABLE_HEADERS and header.filesz:
+        move = next((m for m in moves if m.holds(header.vaddr, header.filesz)), None)
+        return header if move is None else move.relocate(header)
+    return header
 
-    def _block_move(self, start: int, stop: int, load: Segment) -> _Move:
-        inside = [
-            n for n, s in enumerate(self.image.sections) if _fills(s) and start <= s.offset < stop
-        ]
-        return _Move(
-            old_offset=start,
-            old_vaddr=start - load.offset + load.vaddr,
-            old_size=stop - start,
-            size=stop - start,
-            align=64,
-            order=min(inside, default=0),
-        )
 
-    def _tables(self) -> Iterator[_Move]:
-        tags, image = self.dynamic.tags, self.image
-        if self.moves_strings:
-            at = tags[Dt.STRTAB]
-            yield _Move(
-                old_offset=image.offset(at, len(self.dynamic.strings), "the string table"),
-                old_vaddr=at,
-                old_size=len(self.dynamic.strings),
-                size=len(self.strings),
-                align=16,
-                order=self._section_number(Sht.STRTAB, at),
-            )
-        segment = image.segment(Pt.DYNAMIC)
-        if self.moves_dynamic and segment is not None:
-            size = (len(self.entries) + 1 + _SPARE) * image.structs.dyn.size
-            yield _Move(
-                old_offset=segment.offset,
-                old_vaddr=segment.vaddr,
-                old_size=max(segment.memsz, 1),
-                size=size,
-                align=16,
-                order=self._section_number(Sht.DYNAMIC, segment.vaddr),
-            )
+def _relro(image: Image, header: Segment) -> Segment:
+    """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
 
-    def _section_number(self, kind: Sht, vaddr: int) -> int:
-        found = (n for n, s in enumerate(self.image.sections) if s.type == kind and s.addr == vaddr)
-        return next(found, len(self.image.sections))
-
-    @staticmethod
-    def _placed(room: _Room, moves: Sequence[_Move]) -> list[_Move]:
-        at, placed = room.start, list[_Move]()
-        for move in sorted(moves, key=lambda move: move.order):
-            at += (move.old_vaddr - at - room.shift) % move.align
-            placed.append(replace(move, offset=at, vaddr=at + room.shift))
-            at += move.size
-        return placed
-
-    # --- what is written -------------------------------------------------------------------------
-
-    def _final_headers(self, room: _Room, moves: Sequence[_Move], end: int) -> tuple[Segment, ...]:
-        """Return the program headers, without those of segments that lose all their sections.
-
-        strip and objcopy write a broken segment in the place of one without sections.
-        """
-        loads = [n for n, h in enumerate(room.headers) if h.type == Pt.LOAD and n != room.number]
-        self.image.spend(len(loads) * len(self.image.sections) >> 4, "the sections")
-        emptied = {n for n in loads if self._is_emptied(room.headers[n], moves)}
-        count = len(room.headers) - len(emptied)
-        headers = [self._changed(header, moves, count) for header in room.headers]
-        if not all(self._is_unused(room.headers[n], moves, headers) for n in emptied):
-            raise NoRoomError("a segment would be left without sections, which strip breaks")
-        size = end - room.headers[room.number].offset
-        headers[room.number] = room.headers[room.number]._replace(filesz=size, memsz=size)
-        return tuple(header for n, header in enumerate(headers) if n not in emptied)
-
-    def _changed(self, header: Segment, moves: Sequence[_Move], count: int) -> Segment:
-        """Return one of `count` program headers as it is after the edit."""
-        if header.type == Pt.PHDR:
-            size = self.image.structs.phdr.size * count
-            return header._replace(filesz=size, memsz=size)
-        if header.type == Pt.GNU_RELRO:
-            return self._relro(header)
-        if header.type == Pt.DYNAMIC and self.moves_dynamic:
-            found = [m for m in moves if m.old_vaddr == header.vaddr]
-            if not found:
-                raise NoRoomError("it has two dynamic sections")
-            move = found[-1]
-            return move.moved(header)._replace(filesz=move.size, memsz=move.size)
-        if header.type in _MOVED_HEADERS and header.filesz:
-            into = [m for m in moves if m.holds(header.vaddr, header.filesz)]
-            return into[0].moved(header) if into else header
+    Where .dynamic was the first, they would move the end of the range as far as its start.
+    """
+    dynamic = image.segment(Pt.DYNAMIC)
+    if dynamic is None or header.vaddr != dynamic.vaddr:
         return header
+    after = dynamic.vaddr + dynamic.memsz
+    left = range(after, header.vaddr + header.memsz)
+    inside = [s.addr for s in image.sections if s.flags & SHF_ALLOC and s.size and s.addr in left]
+    step = min(inside, default=header.vaddr) - header.vaddr
+    return header._replace(
+        offset=header.offset + step,
+        vaddr=header.vaddr + step,
+        paddr=header.vaddr + step,
+        filesz=max(header.filesz - step, 0),
+        memsz=header.memsz - step,
+    )
 
-    def _relro(self, header: Segment) -> Segment:
-        """Let PT_GNU_RELRO begin with a section, as strip and objcopy take that for its start.
 
-        Where .dynamic was the first, they would move the end of the range as far as its start.
-        """
-        dynamic = self.image.segment(Pt.DYNAMIC)
-        if not self.moves_dynamic or dynamic is None or header.vaddr != dynamic.vaddr:
-            return header
-        after = dynamic.vaddr + dynamic.memsz
-        inside = [
-            section.addr
-            for section in self.image.sections
-            if section.flags & SHF_ALLOC
-            and section.size
-            and after <= section.addr < header.vaddr + header.memsz
-        ]
-        step = min(inside, default=header.vaddr) - header.vaddr
-        return header._replace(
-            offset=header.offset + step,
-            vaddr=header.vaddr + step,
-            paddr=header.vaddr + step,
-            filesz=max(header.filesz - step, 0),
-            memsz=header.memsz - step,
-        )
+def _is_emptied(image: Image, load: Segment, moves: Sequence[Move]) -> bool:
+    """Return whether all sections of a segment move away, as of one that patchelf made."""
+    addresses = range(load.vaddr, load.vaddr + load.memsz)
+    inside = [s for s in image.sections if s.flags & SHF_ALLOC and s.size and s.addr in addresses]
+    return bool(inside) and all(any(m.holds(s.addr, s.size) for m in moves) for s in inside)
 
-    def write_tables(self, moves: Sequence[_Move]) -> None:
-        """Write the tables, and zeros where those that moved were: a wheel packs these well."""
-        self._move_symbols(moves)
-        raw_of: dict[int, bytes] = {}
-        segment = self.image.segment(Pt.DYNAMIC)
-        at = self.dynamic.tags.get(Dt.STRTAB) if self.moves_strings else None
-        dynamic_at = segment.vaddr if segment is not None else 0
-        for move in moves:
-            if move.old_vaddr == at:
-                raw_of[move.offset] = self.strings
-            elif not (self.moves_dynamic and move.old_vaddr == dynamic_at):
-                raw_of[move.offset] = self.patch.read(move.old_offset, move.old_size)
-            else:
-                self._move_global_offset_table(move)
-                continue
-            if not self._is_shared(move):
-                self.patch.write(move.old_offset, bytes(move.old_size))
-        for offset, raw in raw_of.items():
-            self.patch.write(offset, raw)
-        if not self.moves_strings and self.strings != self.dynamic.strings:
-            start = self.image.offset(
-                self.dynamic.tags[Dt.STRTAB], len(self.strings), "the string table"
-            )
-            self.patch.write(start, self.strings)
-        self._write_dynamic(moves)
 
-    def _is_shared(self, move: _Move) -> bool:
-        """Return whether another section uses bytes of this range."""
-        stop = move.old_offset + move.old_size
-        return any(
-            section.offset < stop
-            and move.old_offset < section.offset + section.size
-            and not move.holds(section.addr, section.size)
-            for section in self.image.sections
-            if _fills(section)
-        )
-
-    def _write_dynamic(self, moves: Sequence[_Move]) -> None:
-        image, dyn = self.image, self.image.structs.dyn
-        segment = image.segment(Pt.DYNAMIC)
-        if segment is None:
-            raise NoRoomError("it has no dynamic section")
-        raw = b"".join(dyn.pack(tag, self._value(tag, value, moves)) for tag, value in self.entries)
-        if self.moves_dynamic:
-            move = next(m for m in moves if m.old_vaddr == segment.vaddr)
-            self.patch.write(move.offset, raw.ljust(move.size, b"\0"))
-        elif self.entries != self.dynamic.entries or self.moves_strings or moves:
-            raw = raw.ljust(len(self.dynamic.entries) * dyn.size, b"\0")
-            self.patch.write(image.offset(segment.vaddr, len(raw), "the dynamic section"), raw)
-
-    def _value(self, tag: int, value: int, moves: Sequence[_Move]) -> int:
-        if tag == Dt.STRSZ:
-            return len(self.strings)
-        if tag not in TABLE_TAGS:
-            return value
-        into = [m for m in moves if m.holds(value, 1)]
-        return value + into[0].vaddr - into[0].old_vaddr if into else value
-
-    def _move_global_offset_table(self, move: _Move) -> None:
-        """Let the first word of the GOT follow .dynamic."""
-        image, word = self.image, self.image.structs.addr
-        got = self.dynamic.tags.get(Dt.PLTGOT)
-        if got is not None and any(
-            m.start <= got and got + word.size <= m.stop for m in image.mapped
-        ):
-            at = image.offset(got, word.size, "DT_PLTGOT")
-            if self.patch.read(at, word.size) == word.pack(move.old_vaddr):
-                self.patch.write(at, word.pack(move.vaddr))
-
-    def _move_symbols(self, moves: Sequence[_Move]) -> None:
-        """Let the symbols of sections that move follow these, and _DYNAMIC follow .dynamic."""
-        for number, section in enumerate(self.image.sections):
-            if not section.flags & SHF_ALLOC or not _fills(section):
-                continue
-            into = next((m for m in moves if m.holds(section.addr, section.size)), None)
-            if into is not None:
-                new = section.addr + into.vaddr - into.old_vaddr
-                self._replace_value(number, section.addr, new)
-
-    def _replace_value(self, number: int, old: int, new: int) -> None:
-        """Change the value of all symbols for the address `old` in section `number`."""
-        image = self.image
-        word, sym = image.structs.addr, image.structs.sym
-        place = 8 if image.structs.bits == 64 else 4  # of st_value
-        index = 6 if image.structs.bits == 64 else 14  # of st_shndx
-        key, own = word.pack(old), image.structs.half.pack(number)
-        for section in image.sections:
-            is_whole = section.offset + section.size <= len(image.view)
-            if section.type not in {Sht.DYNSYM, Sht.SYMTAB} or not is_whole:
-                continue
-            raw = image.read(section.offset, section.size, "the symbols")
-            at = raw.find(key)
-            while at >= 0:
-                image.spend(1, "the symbols")
-                start = at - place
-                if start % sym.size == 0 and raw[start + index : start + index + 2] == own:
-                    self.patch.write(self.patch.place(section.offset) + at, word.pack(new))
-                at = raw.find(key, at + 1)
-
-    def _write_sections(self, moves: Sequence[_Move]) -> None:
-        image, shdr = self.image, self.image.structs.shdr
-        start = self.patch.place(image.section_headers)
-        table = bytearray(self.patch.read(start, len(image.sections) * shdr.size))
-        for number, section in enumerate(image.sections):
-            fields = list(shdr.unpack_from(table, number * shdr.size))
-            into = [m for m in moves if m.holds(section.addr, section.size)]
-            if section.flags & SHF_ALLOC and _fills(section) and into:
-                move = into[0]
-                fields[_SH_ADDR] += move.vaddr - move.old_vaddr
-                fields[_SH_OFFSET] = move.offset + section.addr - move.old_vaddr
-                if move.size != move.old_size:
-                    fields[_SH_SIZE] = move.size
-            elif not section.flags & SHF_ALLOC and section.type != Sht.NULL:
-                fields[_SH_OFFSET] = self.patch.place(section.offset)
-            shdr.pack_into(table, number * shdr.size, *fields)
-        self.patch.write(start, bytes(table))
-
-    def _write_headers(self, headers: Sequence[Segment]) -> None:
-        image, ehdr = self.image, self.image.structs.ehdr
-        fields = list(ehdr.unpack(self.patch.read(16, ehdr.size)))
-        fields[_E_SHOFF] = self.patch.place(fields[_E_SHOFF])
-        fields[_E_PHNUM] = len(headers)
-        self.patch.write(16, ehdr.pack(*fields))
-        raw = b"".join(_packed(image, header) for header in headers)
-        at, size = image.program_headers
-        self.patch.write(at, raw.ljust(size, b"\0"))
+def _is_unused(
+    image: Image, load: Segment, moves: Sequence[Move], headers: Sequence[Segment]
+) -> bool:
+    """Return whether only filler is left of a segment of tables, and nothing refers to it."""
+    has_headers = any(load.has_offset(at) for at in (0, image.program_headers[0]))
+    if has_headers or load.memsz != load.filesz or not holds_tables_only(image, load):
+        return False
+    stop = load.vaddr + load.filesz
+    if any(
+        header.type not in {Pt.LOAD, Pt.NULL}
+        and header.vaddr < stop
+        and load.vaddr < header.vaddr + header.memsz
+        for header in headers
+    ):
+        return False
+    raw = bytearray(image.view[load.offset : load.end])
+    for move in moves:
+        start = move.old_vaddr - load.vaddr
+        if 0 <= start < len(raw):
+            raw[start : start + move.old_size] = bytes(move.old_size)
+    return set(raw) <= FILLER
 
 
 def holds_tables_only(image: Image, load: Segment) -> bool:
     """Return whether a segment has no section but those that an edit puts into one of its own."""
-    stop = load.offset + load.filesz
     inside = [
         section
         for section in image.sections
-        if _fills(section) and section.flags & SHF_ALLOC and load.offset <= section.offset < stop
+        if section.is_filled and section.flags & SHF_ALLOC and load.has_offset(section.offset)
     ]
     kinds = _MOVABLE_SECTIONS | {Sht.STRTAB, Sht.DYNAMIC}
     return bool(inside) and all(section.type in kinds for section in inside)
 
 
-def capacity(dynamic: Dynamic) -> int:
-    """Count the entries in use and the zeroed ones after them, without the final DT_NULL."""
-    segment = dynamic.image.segment(Pt.DYNAMIC)
-    used, size = len(dynamic.entries), dynamic.image.structs.dyn.size
-    if segment is None or segment.filesz < used * size:
-        return used
-    at, room = dynamic.image.extent(segment.vaddr, "the dynamic section")
-    end = at + min(segment.filesz, room)
-    raw = bytes(dynamic.image.view[at + used * size : end])
-    zeros = len(raw) - len(raw.lstrip(b"\0"))
-    return used + max(zeros // size - 1, 0)
-
-
-def _packed(image: Image, header: Segment) -> bytes:
-    if image.structs.bits == 64:
-        return image.structs.phdr.pack(*header)
-    kind, flags, *places, align = header
-    return image.structs.phdr.pack(kind, *places, flags, align)
-
-
-def _within(offset: int, header: Segment) -> bool:
-    return header.offset <= offset < header.offset + header.filesz
-
-
-def _fills(section: Section) -> bool:
-    """Return whether the section has bytes in the file."""
-    return section.size > 0 and section.type not in {Sht.NULL, Sht.NOBITS}
+def _up(value: int, unit: int) -> int:
+    """Round up to a multiple of `unit`."""
+    return -(-value // unit) * unit

@@ -6,6 +6,7 @@ what nothing else says. No header is trusted: each access is checked against the
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from mmap import mmap
@@ -26,7 +27,7 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
-from wheelfix.elf.model import Segment
+from wheelfix.elf.model import ElfType, Segment
 from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import BadElfError
 
@@ -50,6 +51,7 @@ class Structs:
         self.word = Struct(order + "I")
         self.addr = Struct(order + ("Q" if wide else "I"))
         self.ehdr = Struct(order + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"))
+        self.header_size = 16 + self.ehdr.size
         self.phdr = Struct(order + ("IIQQQQQQ" if wide else "IIIIIIII"))
         self.shdr = Struct(order + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))
         self.note = Struct(order + "III")
@@ -62,6 +64,21 @@ class Structs:
         self.vernaux = Struct(order + "IHHII")
         self.verdef = Struct(order + "HHHHIII")
         self.verdaux = Struct(order + "II")
+        self.st_info = 4 if wide else 12
+        self.st_shndx = 6 if wide else 14
+        self.st_value = 8 if wide else 4
+
+    def pack_segment(self, segment: Segment) -> bytes:
+        """Return a program header."""
+        if self.bits == 64:
+            return self.phdr.pack(*segment)
+        kind, flags, *places, align = segment
+        return self.phdr.pack(kind, *places, flags, align)
+
+    def section_numbers(self, raw: bytes) -> "array[int]":
+        """Return the st_shndx of each entry of a symbol table."""
+        whole = raw[: len(raw) // self.sym.size * self.sym.size]
+        return self.words("H", whole)[self.st_shndx // 2 :: self.sym.size // 2]
 
     def symbols(self, raw: bytes) -> Iterator[tuple[int, ...]]:
         """Yield (name, info, other, section, value, size) of the entries of a symbol table."""
@@ -72,10 +89,10 @@ class Structs:
 
     def words(self, code: str, raw: bytes) -> "array[int]":
         """Read the numbers of an `array` type code, in this machine's byte order."""
-        found = array(code, raw)
+        numbers = array(code, raw)
         if (self.order == "<") != (byteorder == "little"):
-            found.byteswap()
-        return found
+            numbers.byteswap()
+        return numbers
 
 
 _MOST_PADDING = 16
@@ -108,6 +125,35 @@ class Section(NamedTuple):
     entsize: int
     """Bytes of one entry of a table."""
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether it has bytes in the file."""
+        return self.size > 0 and self.type not in {Sht.NULL, Sht.NOBITS}
+
+    @property
+    def end(self) -> int:
+        """File offset of the first byte behind it."""
+        return self.offset + self.size
+
+
+class Header(NamedTuple):
+    """The ELF header behind e_ident, fields in the order of the file."""
+
+    type: int
+    machine: int
+    version: int
+    entry: int
+    """`e_entry`, the address of a program's first instruction."""
+    phoff: int
+    shoff: int
+    flags: int
+    ehsize: int
+    phentsize: int
+    phnum: int
+    shentsize: int
+    shnum: int
+    shstrndx: int
+
 
 class Mapped(NamedTuple):
     """Addresses to which the loader maps bytes of the file."""
@@ -134,12 +180,7 @@ class Image:
     osabi: int
     abi_version: int
     valid_header: bool
-    type: int
-    machine: int
-    flags: int
-    entry: int
-    """`e_entry`, the address of a program's first instruction."""
-    header_size: int
+    header: Header
     program_headers: tuple[int, int]
     """File offset and size of the program header table."""
     segments: tuple[Segment, ...]
@@ -147,10 +188,6 @@ class Image:
     """What the PT_LOAD segments map, in order of addresses, without overlaps."""
     sections: tuple[Section, ...]
     """Empty if the table is missing or not wholly in the file: the loader needs none."""
-    section_headers: int
-    """File offset of the section header table; `sections` are in its order."""
-    section_names: int
-    """`e_shstrndx`: the number of the section that holds the section names."""
 
     @classmethod
     def parse(cls, view: memoryview, name: str, budget: Budget | None = None) -> Self:
@@ -164,20 +201,13 @@ class Image:
         if bytes(view[:4]) != MAGIC:
             raise BadElfError(f"`{name}` does not start with ELF's magic number")
         structs = STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
-        if structs is None or len(view) < 16 + structs.ehdr.size:
+        if structs is None or len(view) < structs.header_size:
             raise BadElfError(
                 f"`{name}` has a broken ELF header",
                 hint="the file is truncated or not an ELF object; build it again",
             )
-        header = structs.ehdr.unpack_from(view, 16)
-        kind, machine, version, entry, phoff, shoff, flags = header[:7]
-        _, phentsize, phnum, shentsize, shnum, names = header[7:]
-        if phnum == PN_XNUM and shoff:
-            phnum = _extended_count(view, structs, shoff)
-        if not shnum and shoff:
-            shnum = _many_sections(view, structs, shoff)
-        segments = _segments(view, name, budget, structs, (phoff, phentsize, phnum))
-        sections = _sections(view, name, budget, structs, (shoff, shentsize, shnum))
+        header = Header._make(structs.ehdr.unpack_from(view, 16))
+        segments = _segments(view, name, budget, structs, header)
         return cls(
             view=view,
             name=name,
@@ -185,18 +215,13 @@ class Image:
             structs=structs,
             osabi=view[7],
             abi_version=view[8],
-            valid_header=(view[6], version) == (EV_CURRENT, EV_CURRENT) and not any(view[9:16]),
-            type=kind,
-            machine=machine,
-            flags=flags,
-            entry=entry,
-            header_size=16 + structs.ehdr.size,
-            program_headers=(phoff, phentsize * phnum),
+            valid_header=(view[6], header.version) == (EV_CURRENT, EV_CURRENT)
+            and not any(view[9:16]),
+            header=header,
+            program_headers=(header.phoff, header.phentsize * len(segments)),
             segments=segments,
             mapped=_mapped(segments, len(view)),
-            sections=sections,
-            section_headers=shoff,
-            section_names=names,
+            sections=_sections(view, name, budget, structs, header),
         )
 
     def bad(self, what: str) -> BadElfError:
@@ -222,6 +247,11 @@ class Image:
                 )
 
     @property
+    def is_program(self) -> bool:
+        """Whether the kernel can start it: ET_EXEC, or ET_DYN with an interpreter (PIE)."""
+        return self.header.type == ElfType.EXEC or self.segment(Pt.INTERP) is not None
+
+    @property
     def is_debug_companion(self) -> bool:
         """Whether it has only debug information left: `objcopy --only-keep-debug`.
 
@@ -231,8 +261,8 @@ class Image:
         at = None if dynamic is None else dynamic.vaddr
         # .tbss has no room in memory: its address is that of the section after it.
         kept = [s for s in self.sections if s.flags & SHF_ALLOC and s.size and not _is_tbss(s)]
-        own = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
-        return bool(own) and all(section.type == Sht.NOBITS for section in own)
+        contents = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
+        return bool(contents) and all(section.type == Sht.NOBITS for section in contents)
 
     @property
     def end_of_content(self) -> int:
@@ -241,7 +271,7 @@ class Image:
             return len(self.view)
         filled = (s for s in self.sections if s.type not in {Sht.NULL, Sht.NOBITS})
         return max(
-            self.section_headers + len(self.sections) * self.structs.shdr.size,
+            self.header.shoff + len(self.sections) * self.structs.shdr.size,
             *(section.offset + section.size for section in filled),
             *(segment.offset + segment.filesz for segment in self.segments),
         )
@@ -262,7 +292,7 @@ class Image:
 
     def section_name(self, section: Section) -> bytes:
         """Return the name of a section, empty if the table of section names is missing."""
-        number = self.section_names
+        number = self.header.shstrndx
         if number == SHN_XINDEX and self.sections:
             number = self.sections[0].link
         if not self.has(number):
@@ -283,10 +313,11 @@ class Image:
 
     def extent(self, address: int, what: str) -> tuple[int, int]:
         """Return the file offset of a virtual address, and the number of bytes mapped there."""
-        self.spend(1 + (len(self.mapped) >> 4), what)
-        for start, stop, shift in self.mapped:
-            if start <= address < stop:
-                return address - shift, stop - address
+        self.spend(1, what)
+        number = bisect_right(self.mapped, address, key=lambda part: part.start) - 1
+        if number >= 0 and address < self.mapped[number].stop:
+            _, stop, shift = self.mapped[number]
+            return address - shift, stop - address
         raise self.bad(f"{what} lies outside of the loaded segments")
 
     def read(self, offset: int, size: int, what: str) -> bytes:
@@ -327,18 +358,22 @@ class Image:
 
 
 def _segments(
-    view: memoryview, name: str, budget: Budget, structs: Structs, table: tuple[int, int, int]
+    view: memoryview, name: str, budget: Budget, structs: Structs, header: Header
 ) -> tuple[Segment, ...]:
-    offset, entsize, count = table
+    count, offset = header.phnum, header.phoff
+    first = _first_section(view, structs, header)
+    if count == PN_XNUM and first is not None:
+        count = first.info
     if not count:
         return ()
-    if entsize != structs.phdr.size or offset + count * entsize > len(view):
+    end = offset + count * structs.phdr.size
+    if header.phentsize != structs.phdr.size or end > len(view):
         raise BadElfError(
             f"`{name}` is truncated or broken: its program headers are not all in the file",
             hint="it was not copied whole; build or download it again",
         )
     budget.spend(count, "the program headers", name, memory=_HEADER_SIZE * count)
-    raw = structs.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
+    raw = structs.phdr.iter_unpack(bytes(view[offset:end]))
     if structs.bits == 32:
         raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
     return tuple(Segment(*fields) for fields in raw)
@@ -350,50 +385,43 @@ def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
     So a table may lie before or behind the bytes of its segment, or in two of them (glibc,
     `_dl_map_segments`; Linux, `elf_map`). What follows p_filesz is zero if p_memsz is larger.
     """
-    found: list[Mapped] = []
+    parts: list[Mapped] = []
     for load in sorted((s for s in segments if s.type == Pt.LOAD), key=lambda s: s.vaddr):
         start, stop, shift = load.vaddr, load.vaddr + load.filesz, load.vaddr - load.offset
         if shift % SMALLEST_PAGE == 0:  # which loaders require
             start -= start % SMALLEST_PAGE
             stop += -stop % SMALLEST_PAGE if load.memsz <= load.filesz else 0
         stop = min(stop, size + shift)
-        if found and found[-1].shift == shift and start <= found[-1].stop:
-            start, stop = found[-1].start, max(stop, found.pop().stop)
-        elif found and start < found[-1].stop:  # the later segment is mapped over the earlier
-            found.append(found.pop()._replace(stop=start))
+        if parts and parts[-1].shift == shift and start <= parts[-1].stop:
+            start, stop = parts[-1].start, max(stop, parts.pop().stop)
+        elif parts and start < parts[-1].stop:  # the later segment is mapped over the earlier
+            parts.append(parts.pop()._replace(stop=start))
         if start < stop:
-            found.append(Mapped(start, stop, shift))
-    return tuple(found)
+            parts.append(Mapped(start, stop, shift))
+    return tuple(parts)
 
 
 def _sections(
-    view: memoryview, name: str, budget: Budget, structs: Structs, table: tuple[int, int, int]
+    view: memoryview, name: str, budget: Budget, structs: Structs, header: Header
 ) -> tuple[Section, ...]:
-    offset, entsize, count = table
-    if not offset or entsize != structs.shdr.size or offset + entsize > len(view):
+    first = _first_section(view, structs, header)
+    if first is None or header.shentsize != structs.shdr.size:
         return ()
-    if offset + count * entsize > len(view):
+    count = header.shnum or first.size
+    end = header.shoff + count * structs.shdr.size
+    if end > len(view):
         return ()
     budget.spend(count, "the section headers", name, memory=_HEADER_SIZE * count)
-    raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
+    raw = structs.shdr.iter_unpack(bytes(view[header.shoff : end]))
     return tuple(Section(*fields) for fields in raw)
 
 
-def _many_sections(view: memoryview, structs: Structs, offset: int) -> int:
-    """Read the number of sections where e_shnum is 0: sh_size of section 0."""
-    if offset + structs.shdr.size > len(view):
-        return 0
-    count: int = structs.shdr.unpack_from(view, offset)[5]
-    return count
+def _first_section(view: memoryview, structs: Structs, header: Header) -> Section | None:
+    """Return section header 0: its sh_size and sh_info are what e_shnum and e_phnum cannot hold."""
+    if not header.shoff or header.shoff + structs.shdr.size > len(view):
+        return None
+    return Section._make(structs.shdr.unpack_from(view, header.shoff))
 
 
 def _is_tbss(section: Section) -> bool:
     return section.type == Sht.NOBITS and bool(section.flags & SHF_TLS)
-
-
-def _extended_count(view: memoryview, structs: Structs, offset: int) -> int:
-    """Read the number of program headers where e_phnum is PN_XNUM: sh_info of section 0."""
-    if offset + structs.shdr.size > len(view):
-        return PN_XNUM
-    count: int = structs.shdr.unpack_from(view, offset)[7]
-    return count

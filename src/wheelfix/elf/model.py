@@ -4,10 +4,22 @@ Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) 
 extensions described in the LSB core specification.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from itertools import accumulate
 from typing import NamedTuple
+
+DF_1_PIE = 0x08000000
+"""DT_FLAGS_1: a program, which loaders refuse to open."""
+
+
+EF_RISCV_FLOAT_ABI = 0x6
+EF_RISCV_FLOAT_ABI_DOUBLE = 0x4
+"""RISC-V ELF psABI, "File Header": the floating-point ABI in `e_flags`."""
+_RISCV_FLOATS = ("", "f", "d", "q")
+_EF_PPC64_ABI = 0x3
+"""64-Bit ELF V2 ABI Specification (Power), "e_flags"."""
 
 
 class ElfType(IntEnum):
@@ -80,6 +92,15 @@ class Segment(NamedTuple):
     filesz: int
     memsz: int
     align: int
+
+    @property
+    def end(self) -> int:
+        """File offset of the first byte behind it."""
+        return self.offset + self.filesz
+
+    def has_offset(self, offset: int) -> bool:
+        """Return whether the byte at a file offset is in it."""
+        return self.offset <= offset < self.end
 
 
 class Filtee(NamedTuple):
@@ -185,6 +206,22 @@ class Elf:
         return Abi(self.machine, self.bits, self.little_endian)
 
     @property
+    def convention(self) -> str:
+        """The calling convention that `e_flags` names; empty on machines with one, and on ARM.
+
+        What glibc compares (`elf_machine_matches_host` in sysdeps/*/dl-machine.h): on RISC-V the
+        floating-point ABI, on 64-bit PowerPC the version of the ELF ABI, where objects without one
+        fit as well. On ARM only ldconfig compares.
+        """
+        if self.machine == Machine.RISCV:
+            base = "lp64" if self.bits == 64 else "ilp32"
+            return base + _RISCV_FLOATS[(self.flags & EF_RISCV_FLOAT_ABI) >> 1]
+        if self.machine == Machine.PPC64:
+            version = self.flags & _EF_PPC64_ABI
+            return f"ELFv{version or (2 if self.little_endian else 1)}"
+        return ""
+
+    @property
     def has_constructors(self) -> bool:
         """Whether it runs code when it is loaded, the compiler's crt file aside."""
         return self.init_array > (1 if self.has_init else 0)
@@ -209,8 +246,12 @@ class Elf:
 
     @property
     def is_executable(self) -> bool:
-        """Whether the kernel can start it: ET_EXEC, or ET_DYN with an interpreter (PIE)."""
-        return self.type == ElfType.EXEC or self.interpreter is not None
+        """Whether the kernel starts it: ET_EXEC, or ET_DYN with an interpreter (PIE) or DF_1_PIE.
+
+        A static PIE has only the latter, and loaders refuse to open what has it.
+        """
+        is_pie = self.interpreter is not None or bool(self.dt_flags_1 & DF_1_PIE)
+        return self.type == ElfType.EXEC or is_pie
 
     @property
     def libc(self) -> Libc | None:
@@ -247,6 +288,20 @@ class Exports:
     """The targets of R_*_COPY relocations: defined here, as copies of a library's symbols."""
 
 
+def shared_object(abi: Abi, soname: str | None = None, *, osabi: int = 0, flags: int = 0) -> Elf:
+    """Return a shared object with nothing but a SONAME."""
+    machine, bits, little_endian = abi
+    return Elf(
+        bits=bits,
+        little_endian=little_endian,
+        machine=machine,
+        osabi=osabi,
+        flags=flags,
+        type=ElfType.DYN,
+        soname=soname,
+    )
+
+
 def without_needed(elf: Elf, names: Collection[str]) -> Elf:
     """Return `elf` without the DT_NEEDED entries `names`, as `ld --as-needed` would write it.
 
@@ -254,15 +309,11 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
     (glibc, `_dl_check_map_versions`), and weak references that had their versions become
     unversioned. A strong reference keeps its version: it shows that the library is used.
     """
+    left = [0, *accumulate(name not in names for name in elf.needed)]
     return replace(
         elf,
         needed=tuple(name for name in elf.needed if name not in names),
-        filtees=tuple(
-            filtee._replace(
-                position=sum(name not in names for name in elf.needed[: filtee.position])
-            )
-            for filtee in elf.filtees
-        ),
+        filtees=tuple(f._replace(position=left[f.position]) for f in elf.filtees),
         verneed=tuple(need for need in elf.verneed if need.file not in names),
         undefined=tuple(
             symbol._replace(version=None, file=None)
@@ -270,31 +321,4 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
             else symbol
             for symbol in elf.undefined
         ),
-    )
-
-
-def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -> Elf:
-    """Return `elf` with this search path, in one tag; without entries, with none."""
-    tag = tag or elf.path_tag or PathTag.RPATH
-    path = ":".join(entries) if entries else None
-    return replace(
-        elf,
-        rpath=path if tag is PathTag.RPATH else None,
-        runpath=path if tag is PathTag.RUNPATH else None,
-    )
-
-
-def with_needed_first(elf: Elf, name: str) -> Elf:
-    """Return `elf` with the DT_NEEDED entry `name` before all others."""
-    filtees = tuple(f._replace(position=f.position + 1) for f in elf.filtees)
-    return replace(elf, needed=(name, *elf.needed), filtees=filtees)
-
-
-def with_needed_renamed(elf: Elf, old: str, new: str) -> Elf:
-    """Return `elf` with `new` in place of `old` in DT_NEEDED and Verneed."""
-    return replace(
-        elf,
-        needed=tuple(new if name == old else name for name in elf.needed),
-        verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
-        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
     )

@@ -73,9 +73,9 @@ class PatchDraft:
         """Bytes of the new file."""
         return len(self.view) + len(self.gap)
 
-    def open_gap(self, start: int, size: int) -> None:
-        """Insert zeros at `start`; what was written behind it moves along."""
-        self.gap = range(start, start + size)
+    def open_gap(self, gap: range) -> None:
+        """Insert zeros so that they have the offsets `gap`; what was written behind moves along."""
+        self.gap = gap
         self.writes = [write._replace(start=self.place(write.start)) for write in self.writes]
 
     def place(self, offset: int) -> int:
@@ -92,17 +92,17 @@ class PatchDraft:
         """Return bytes of the new file."""
         return self._overlaid(start, start + size, self.writes)
 
-    def finished(self) -> Patch:
+    def finish(self) -> Patch:
         """Return the new file."""
-        found: list[Copy | bytes] = []
+        parts: list[Copy | bytes] = []
         at = 0
         for start, stop, writes in self._ranges():
-            found += self._kept(at, start)
-            found.append(self._overlaid(start, stop, writes))
+            parts += self._old_bytes(at, start)
+            parts.append(self._overlaid(start, stop, writes))
             at = stop
-        return Patch((*found, *self._kept(at, self.size)))
+        return Patch((*parts, *self._old_bytes(at, self.size)))
 
-    def _kept(self, start: int, stop: int) -> Iterator[Copy | bytes]:
+    def _old_bytes(self, start: int, stop: int) -> Iterator[Copy | bytes]:
         """Yield the old bytes of a range of the new file, and zeros for the gap."""
         gap = self.gap or range(self.size, self.size)
         if start < min(stop, gap.start):
@@ -114,7 +114,7 @@ class PatchDraft:
 
     def _overlaid(self, start: int, stop: int, writes: Iterable[_Write]) -> bytes:
         """Return bytes of the new file, as these writes change them."""
-        raw = bytearray(b"".join(_bytes(p, self.view) for p in self._kept(start, stop)))
+        raw = bytearray(b"".join(_bytes(p, self.view) for p in self._old_bytes(start, stop)))
         for write in writes:
             low, high = max(start, write.start), min(stop, write.stop)
             if low < high:
@@ -124,16 +124,16 @@ class PatchDraft:
     def _ranges(self) -> Iterator[tuple[int, int, list[_Write]]]:
         """Yield start and end of the written parts, in order, with the writes to each."""
         start = stop = -1
-        found: list[tuple[int, _Write]] = []
+        group: list[tuple[int, _Write]] = []
         for number, write in sorted(enumerate(self.writes), key=lambda pair: pair[1].start):
             if write.start > stop:
-                if found:
-                    yield start, stop, [known for _, known in sorted(found)]
-                start, stop, found = write.start, write.stop, []
-            found.append((number, write))
+                if group:
+                    yield start, stop, [write for _, write in sorted(group)]
+                start, stop, group = write.start, write.stop, []
+            group.append((number, write))
             stop = max(stop, write.stop)
-        if found:
-            yield start, stop, [write for _, write in sorted(found)]
+        if group:
+            yield start, stop, [write for _, write in sorted(group)]
 
 
 def _bytes(piece: Copy | bytes, old: memoryview) -> bytes:

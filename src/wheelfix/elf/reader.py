@@ -32,14 +32,12 @@ from wheelfix.elf.constants import (
     Sht,
 )
 from wheelfix.elf.dynamic_tables import Dynamic
-from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
+from wheelfix.elf.exports import SymbolTables, first_definition, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
 from wheelfix.elf.trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
-_ST_INFO = {32: 12, 64: 4}
-"""Offset of st_info in Elf32_Sym and Elf64_Sym."""
 _UNIQUE = bytes(STB_GNU_UNIQUE << 4 | kind for kind in range(16))
 _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 """What dlsym returns as code."""
@@ -135,7 +133,7 @@ def _loadable(image: Image) -> Dynamic | None:
 
 
 def _is_loadable(image: Image) -> bool:
-    return image.type in {ElfType.EXEC, ElfType.DYN} and not image.is_debug_companion
+    return image.header.type in {ElfType.EXEC, ElfType.DYN} and not image.is_debug_companion
 
 
 def _read(image: Image, dynamic: Dynamic | None) -> Elf:
@@ -143,12 +141,12 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
     elf = Elf(
         bits=image.structs.bits,
         little_endian=image.structs.order == "<",
-        machine=image.machine,
+        machine=image.header.machine,
         osabi=image.osabi,
         abi_version=image.abi_version,
         valid_header=image.valid_header,
-        flags=image.flags,
-        type=image.type,
+        flags=image.header.flags,
+        type=image.header.type,
         segments=image.segments,
         interpreter=_interpreter(image) if loadable else None,
         dynamic=dynamic is not None,
@@ -198,7 +196,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
             for file, versions in needs
         ),
         verdef=tuple(v.name for _, v in dynamic.version_definitions() if not v.base),
-        undefined=tuple(_undefined(dynamic, needs, is_program=elf.is_executable)),
+        undefined=tuple(_undefined_symbols(dynamic, needs, is_program=elf.is_executable)),
         module_hooks=_module_hooks(dynamic),
         dlopen_notes=tuple(dict.fromkeys(_dlopen_notes(image))),
         dt_flags=_flags(dynamic),
@@ -260,11 +258,11 @@ def _flags(dynamic: Dynamic) -> int:
     return flags
 
 
-def _undefined(
+def _undefined_symbols(
     dynamic: Dynamic, needs: list[tuple[str, list[tuple[int, str]]]], *, is_program: bool
 ) -> Iterator[Undefined]:
-    wanted = {index: (version, file) for file, versions in needs for index, version in versions}
-    count = _undefined_bound(dynamic, is_program=is_program)
+    needed = {index: (version, file) for file, versions in needs for index, version in versions}
+    count = _undefined_limit(dynamic, is_program=is_program)
     image = dynamic.image
     indices = dynamic.version_indices(count) if count else None
     strings, unversioned = dynamic.strings, (None, None)
@@ -274,10 +272,10 @@ def _undefined(
         if section != 0 or name == 0 or binding == STB_LOCAL:
             continue
         index = indices[number] & VERSYM_INDEX if indices else 0
-        version, file = wanted.get(index, unversioned)
+        version, file = needed.get(index, unversioned)
         end = strings.find(b"\0", name)
         if end < 0:
-            raise image.bad("a symbol's name is no string of the dynamic string table")
+            raise image.bad("a symbol's name is not in the dynamic string table")
         taken += _UNDEFINED_SIZE + end - name
         if taken > _BATCH:
             image.spend(taken >> 7, "the undefined symbols", memory=taken)
@@ -287,7 +285,7 @@ def _undefined(
     image.spend(taken >> 7, "the undefined symbols", memory=taken)
 
 
-def _undefined_bound(dynamic: Dynamic, *, is_program: bool) -> int:
+def _undefined_limit(dynamic: Dynamic, *, is_program: bool) -> int:
     """Return an index that all undefined symbols lie below.
 
     Linkers sort the symbols in DT_GNU_HASH to the end. In a program these include undefined
@@ -305,10 +303,10 @@ def _unique_symbols(dynamic: Dynamic) -> int:
     """Count the STB_GNU_UNIQUE symbols; 0 for a broken table, as the loader may never read it."""
     image, size = dynamic.image, dynamic.image.structs.sym.size
     try:
-        start, stop = first_defined(dynamic), dynamic.symbol_count
+        start, stop = first_definition(dynamic), dynamic.symbol_count
         if not start < stop:
             return 0
-        info = dynamic.symbol_bytes(start, stop)[_ST_INFO[image.structs.bits] :: size]
+        info = dynamic.symbol_bytes(start, stop)[image.structs.st_info :: size]
     except BadElfError:
         return 0
     return len(info) - len(info.translate(None, _UNIQUE))
@@ -323,13 +321,13 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     names = _hook_names(dynamic) if Dt.SYMTAB in dynamic.tags else {}
     if not names:
         return ()
-    symbols = dynamic.symbols(first_defined(dynamic), dynamic.symbol_count)
-    found = {
+    symbols = dynamic.symbols(first_definition(dynamic), dynamic.symbol_count)
+    hooks = {
         names[name]
         for name, info, _, section, *_ in symbols
         if name in names and section and info >> 4 != STB_LOCAL and info & 0xF in _FUNCTIONS
     }
-    return tuple(sorted(name.decode("utf-8", "surrogateescape") for name in found))
+    return tuple(sorted(name.decode("utf-8", "surrogateescape") for name in hooks))
 
 
 def _hook_names(dynamic: Dynamic) -> dict[int, bytes]:

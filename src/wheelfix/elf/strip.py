@@ -7,25 +7,21 @@ Debug Files").
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import BinaryIO, NamedTuple, Self
 from zlib import crc32
 
 from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
 from wheelfix.elf.image import Image, Section
+from wheelfix.elf.model import Segment
 from wheelfix.elf.page_sizes import SMALLEST_PAGE
+from wheelfix.elf.ranges import merge_ranges
 from wheelfix.system.mapped_pieces import pieces
 
 _NOTE_UNIT = 16
 """A multiple of the alignment of notes."""
 _SYMBOLS = 1 << 16
 """Symbols that are read at once."""
-# Indices of the fields in the records of `image.Structs`.
-_E_PHOFF, _E_SHOFF, _E_SHNUM, _E_SHSTRNDX = 4, 5, 11, 12
-_P_OFFSET, _P_FILESZ = {32: 1, 64: 2}, {32: 4, 64: 5}
-_SH_TYPE, _SH_OFFSET, _SH_SIZE, _SH_LINK, _SH_INFO = 1, 4, 5, 6, 7
-_ST_SHNDX = {32: 14, 64: 6}
-"""Offset of st_shndx in Elf32_Sym and Elf64_Sym, in bytes."""
 
 
 class DebugLink(NamedTuple):
@@ -71,11 +67,10 @@ def write_stripped(
     """
     image = Image.parse(view, name)
     unit = max([SMALLEST_PAGE, *(segment.align for segment in image.segments)])
-    loaded = [s for s in image.sections if s.flags & SHF_ALLOC and _is_filled(s)]
-    ranges = [(s.offset, s.offset + s.filesz) for s in image.segments if s.filesz]
-    ranges += [(s.offset, s.offset + s.size) for s in loaded]
-    kept = _placed(image, ranges, unit)
-    dropped = _dropped(image, keeps_symtab=keeps_symtab, replaces_link=link is not None)
+    ranges = [(s.offset, s.end) for s in image.segments if s.filesz]
+    ranges += [(s.offset, s.end) for s in image.sections if s.flags & SHF_ALLOC and s.is_filled]
+    kept = _place(image, ranges, unit)
+    dropped = _dropped_sections(image, keeps_symtab=keeps_symtab, replaces_link=link is not None)
     _Writer(image, file, kept, dropped).write(link)
     file.writelines(pieces(view[_end(image) :]))
 
@@ -86,71 +81,62 @@ def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
     Raises `BadElfError` for broken headers.
     """
     image = Image.parse(view, name)
-    notes = [(s.offset, s.offset + s.filesz) for s in image.segments if s.type == Pt.NOTE]
+    notes = [(s.offset, s.end) for s in image.segments if s.type == Pt.NOTE]
     links = [n for n, s in enumerate(image.sections) if image.section_name(s) == DEBUG_LINK]
-    _Writer(image, file, _placed(image, notes, _NOTE_UNIT), links).write(None)
+    _Writer(image, file, _place(image, notes, _NOTE_UNIT), links).write(None)
 
 
 def _end(image: Image) -> int:
     """Return where the object ends: a program may read what was appended, from the file's end."""
-    table = image.section_headers + len(image.sections) * image.structs.shdr.size
-    segments = (s.offset + s.filesz for s in image.segments if s.filesz)
-    sections = (s.offset + s.size for s in image.sections if _is_filled(s))
+    table = image.header.shoff + len(image.sections) * image.structs.shdr.size
+    segments = (s.end for s in image.segments if s.filesz)
+    sections = (s.end for s in image.sections if s.is_filled)
     return max(table, *segments, *sections)
 
 
-def _is_filled(section: Section) -> bool:
-    return section.size > 0 and section.type not in {Sht.NULL, Sht.NOBITS}
-
-
-def _dropped(image: Image, *, keeps_symtab: bool, replaces_link: bool) -> set[int]:
+def _dropped_sections(image: Image, *, keeps_symtab: bool, replaces_link: bool) -> set[int]:
     """Return the numbers of the sections that are left out."""
     sections = dict(enumerate(image.sections))
-    found = {n for n, section in sections.items() if image.is_debug_section(section)}
+    dropped = {n for n, section in sections.items() if image.is_debug_section(section)}
     if not keeps_symtab:
         tables = {n for n, s in sections.items() if s.type in {Sht.SYMTAB, Sht.SYMTAB_SHNDX}}
         strings = {s.link for s in sections.values() if s.type == Sht.SYMTAB and image.has(s.link)}
-        found |= tables | strings - {image.section_names}
+        dropped |= tables | strings - {image.header.shstrndx}
     if replaces_link:
-        found |= {n for n, section in sections.items() if image.section_name(section) == DEBUG_LINK}
-    for number, fields in enumerate(_fields(image)):
-        if fields[_SH_TYPE] in {Sht.REL, Sht.RELA} and {fields[_SH_LINK], fields[_SH_INFO]} & found:
-            found.add(number)
-    return {number for number in found if not sections[number].flags & SHF_ALLOC}
+        dropped |= {
+            n for n, section in sections.items() if image.section_name(section) == DEBUG_LINK
+        }
+    for number, section in sections.items():
+        if section.type in {Sht.REL, Sht.RELA} and {section.link, section.info} & dropped:
+            dropped.add(number)
+    return {number for number in dropped if not sections[number].flags & SHF_ALLOC}
 
 
-def _fields(image: Image) -> Iterator[tuple[int, ...]]:
-    start, shdr = image.section_headers, image.structs.shdr
-    return shdr.iter_unpack(bytes(image.view[start : start + len(image.sections) * shdr.size]))
-
-
-def _placed(image: Image, ranges: Iterable[tuple[int, int]], unit: int) -> list[_Kept]:
+def _place(image: Image, ranges: Iterable[tuple[int, int]], unit: int) -> list[_Kept]:
     """Return the ranges of the file with its headers, merged, and moved up by multiples of `unit`.
 
     Raises `BadElfError` for one past the end of the file.
     """
     offset, size = image.program_headers
-    merged = _merged([(0, image.header_size), (offset, offset + size), *ranges])
-    if merged[-1][1] > len(image.view):
+    parts = merge_ranges([(0, image.structs.header_size), (offset, offset + size), *ranges])
+    if parts[-1][1] > len(image.view):
         raise image.bad("a segment or section reaches past the end of the file")
     kept: list[_Kept] = []
     end = 0
-    for start, stop in merged:
+    for start, stop in parts:
         place = start - (start - end) // unit * unit
         kept.append(_Kept(start, stop, place))
         end = place + stop - start
     return kept
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges in order, those that touch as one."""
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
-        else:
-            merged.append((start, stop))
-    return merged
+def _alignment(section: Section) -> int:
+    """Return the alignment of a section in the new file: what it has in the old one.
+
+    So an object with many sections that ask for more does not become large.
+    """
+    unit = max(min(section.align, SMALLEST_PAGE), 1)
+    return unit if section.offset % unit == 0 else 1
 
 
 class _Writer:
@@ -159,7 +145,7 @@ class _Writer:
     def __init__(
         self, image: Image, file: BinaryIO, kept: list[_Kept], dropped: Collection[int]
     ) -> None:
-        names = image.section_names
+        names = image.header.shstrndx
         if not image.has(names) or names in dropped or len(image.sections) >= SHN_LORESERVE:
             raise image.bad("its sections have no names, or are too many")
         self.image = image
@@ -171,12 +157,12 @@ class _Writer:
         changed = {n: self.number.get(n, 0) for n in range(len(image.sections))}
         self.renumbered = {old: new for old, new in changed.items() if old != new}
         self.starts = [part.start for part in kept]
-        unloaded = [s for s in image.sections if _is_filled(s) and not s.flags & SHF_ALLOC]
-        if any(s.offset + s.size > len(image.view) for s in unloaded):
+        unloaded = [s for s in image.sections if s.is_filled and not s.flags & SHF_ALLOC]
+        if any(section.end > len(image.view) for section in unloaded):
             raise image.bad("a section reaches past the end of the file")
-        if sum(s.size for s in unloaded) > len(image.view):
+        self.unloaded = merge_ranges((section.offset, section.end) for section in unloaded)
+        if sum(s.size for s in unloaded) > sum(stop - start for start, stop in self.unloaded):
             raise image.bad("its sections overlap")
-        self.unloaded = _merged((s.offset, s.offset + s.size) for s in unloaded)
         self.size = 0
         """Bytes written so far."""
 
@@ -185,17 +171,19 @@ class _Writer:
         for before, part in zip([_Kept(0, 0, 0), *self.kept], self.kept, strict=False):
             self._write_gap(before, part)
             self._write(self.image.view[part.start : part.stop])
-        headers = self._write_sections(link)
+        image, structs = self.image, self.image.structs
+        sections = self._write_sections(link)
         self._align(8)
-        table, shdr = self.size, self.image.structs.shdr
-        self._write(b"".join(shdr.pack(*fields) for fields in headers))
-        ehdr = self.image.structs.ehdr
-        header = list(ehdr.unpack_from(self.image.view, 16))
-        header[_E_PHOFF] = self._place(header[_E_PHOFF])
-        header[_E_SHOFF], header[_E_SHNUM] = table, len(headers)
-        header[_E_SHSTRNDX] = self.number[self.image.section_names]
-        self._overwrite(16, ehdr.pack(*header))
-        self._overwrite(header[_E_PHOFF], b"".join(self._program_headers()))
+        header = image.header._replace(
+            phoff=self._place(image.program_headers[0]),
+            shoff=self.size,
+            shnum=len(sections),
+            shstrndx=self.number[image.header.shstrndx],
+        )
+        self._write(b"".join(structs.shdr.pack(*section) for section in sections))
+        self._overwrite(16, structs.ehdr.pack(*header))
+        segments = map(self._segment, image.segments)
+        self._overwrite(header.phoff, b"".join(map(structs.pack_segment, segments)))
 
     def _write_gap(self, before: _Kept, part: _Kept) -> None:
         """Fill what is between two ranges: with the old bytes, unless a section was there."""
@@ -207,82 +195,77 @@ class _Writer:
         else:
             self._write(self.image.view[before.stop : part.start])
 
-    def _write_sections(self, link: DebugLink | None) -> list[list[int]]:
+    def _write_sections(self, link: DebugLink | None) -> list[Section]:
         """Write the sections that are not loaded; return the new section headers."""
         image = self.image
-        names = image.sections[image.section_names]
-        known = image.read(names.offset, names.size, "the names of sections")
-        name_at = known.find(DEBUG_LINK + b"\0")
-        rows = enumerate(_fields(image))
-        headers = [self._renumbered(fields) for number, fields in rows if number in self.number]
-        by_place = sorted(self.number, key=lambda number: image.sections[number].offset)
-        for number in by_place:
-            section, fields = image.sections[number], headers[self.number[number]]
+        names = image.sections[image.header.shstrndx]
+        text = image.read(names.offset, names.size, "the names of sections")
+        name_at = text.find(DEBUG_LINK + b"\0")
+        headers = {number: self._renumber(image.sections[number]) for number in self.number}
+        for number in sorted(headers, key=lambda number: image.sections[number].offset):
+            section = image.sections[number]
+            new = headers[number]
             has_new_name = section is names and link is not None and name_at < 0
             if self._is_kept(section) and not has_new_name:
-                fields[_SH_OFFSET] = self._place(section.offset)
+                new = new._replace(offset=self._place(section.offset))
             elif section.flags & SHF_ALLOC and not has_new_name:
-                fields[_SH_TYPE], fields[_SH_OFFSET] = Sht.NOBITS, self._place(section.offset)
+                new = new._replace(type=Sht.NOBITS, offset=self._place(section.offset))
             else:
-                self._align(min(section.align, SMALLEST_PAGE))
-                fields[_SH_OFFSET] = self.size
-                self._write(image.view[section.offset : section.offset + section.size])
+                self._align(_alignment(section))
+                new = new._replace(offset=self.size)
+                self._write(image.view[section.offset : section.end])
             if has_new_name:
-                name_at = fields[_SH_SIZE]
-                fields[_SH_SIZE] += len(DEBUG_LINK) + 1
+                name_at = new.size
+                new = new._replace(size=new.size + len(DEBUG_LINK) + 1)
                 self._write(DEBUG_LINK + b"\0")
-            if fields[_SH_TYPE] in {Sht.SYMTAB, Sht.DYNSYM}:
-                self._write_symbols(section, fields[_SH_OFFSET])
+            if new.type in {Sht.SYMTAB, Sht.DYNSYM}:
+                self._write_symbols(section, new.offset)
+            headers[number] = new
+        sections = list(headers.values())
         if link is not None:
             self._align(4)
             raw = link.name.encode("utf-8", "surrogateescape") + b"\0"
             raw = raw.ljust(-(-len(raw) // 4) * 4, b"\0") + image.structs.word.pack(link.crc)
-            headers.append([name_at, Sht.PROGBITS, 0, 0, self.size, len(raw), 0, 0, 4, 0])
+            kind = Sht.PROGBITS
+            sections.append(Section(name_at, kind, 0, 0, self.size, len(raw), 0, 0, 4, 0))
             self._write(raw)
-        return headers
+        return sections
 
-    def _renumbered(self, fields: tuple[int, ...]) -> list[int]:
+    def _renumber(self, section: Section) -> Section:
         """Return a section header with the new numbers of the sections that it names."""
-        new = list(fields)
-        new[_SH_LINK] = self.number.get(fields[_SH_LINK], 0)
-        if fields[_SH_TYPE] in {Sht.REL, Sht.RELA} or fields[2] & SHF_INFO_LINK:
-            new[_SH_INFO] = self.number.get(fields[_SH_INFO], 0)
+        new = section._replace(link=self.number.get(section.link, 0))
+        if section.type in {Sht.REL, Sht.RELA} or section.flags & SHF_INFO_LINK:
+            return new._replace(info=self.number.get(section.info, 0))
         return new
 
     def _is_kept(self, section: Section) -> bool:
         """Return whether the section's bytes, if it has any, were written with the ranges."""
-        return not _is_filled(section) or self._part(section.offset).holds(
+        return not section.is_filled or self._part(section.offset).holds(
             section.offset, section.size
         )
 
     def _write_symbols(self, section: Section, place: int) -> None:
         """Renumber the sections of symbols; those of a dropped section become empty entries."""
         structs, changed = self.image.structs, self.renumbered
-        size, at = structs.sym.size, _ST_SHNDX[structs.bits]
+        size = structs.sym.size
         for start in range(0, section.size // size * size, size * _SYMBOLS):
             count = min(section.size // size - start // size, _SYMBOLS)
             raw = self.image.read(section.offset + start, count * size, "the symbols")
-            words = structs.words("H", raw)
-            for entry, number in enumerate(words[at // 2 :: size // 2]):
+            for entry, number in enumerate(structs.section_numbers(raw)):
                 if number not in changed:
                     continue
                 to = place + start + entry * size
                 if changed[number]:
-                    self._overwrite(to + at, structs.half.pack(changed[number]))
+                    self._overwrite(to + structs.st_shndx, structs.half.pack(changed[number]))
                 else:
                     self._overwrite(to, bytes(size))
 
-    def _program_headers(self) -> Iterator[bytes]:
-        """Yield the program headers; what was not kept has no bytes in the file."""
-        phdr, bits = self.image.structs.phdr, self.image.structs.bits
-        offset, filesz = _P_OFFSET[bits], _P_FILESZ[bits]
-        start, length = self.image.program_headers
-        for fields in phdr.iter_unpack(bytes(self.image.view[start : start + length])):
-            new = list(fields)
-            if not self._part(fields[offset]).holds(fields[offset], fields[filesz]):
-                new[filesz] = 0
-            new[offset] = self._place(fields[offset])
-            yield phdr.pack(*new)
+    def _segment(self, segment: Segment) -> Segment:
+        """Return a program header; what was not kept has no bytes in the file."""
+        is_kept = self._part(segment.offset).holds(segment.offset, segment.filesz)
+        return segment._replace(
+            offset=self._place(segment.offset), filesz=segment.filesz if is_kept else 0
+        )
 
     def _place(self, offset: int) -> int:
         """Return where an offset of the old file is in the new one."""

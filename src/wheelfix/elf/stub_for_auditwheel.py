@@ -19,16 +19,15 @@ from wheelfix.elf.constants import (
     STB_GLOBAL,
     STB_WEAK,
     STT_FUNC,
+    VERSION_RECORD,
     Dt,
     Pt,
     Sht,
 )
 from wheelfix.elf.image import STRUCTS, Structs
-from wheelfix.elf.model import Elf, ElfType, VersionNeed
+from wheelfix.elf.model import Elf, ElfType, Segment, VersionNeed
 
 _MAX_SEGMENTS = 3
-_IDENT = 16
-"""Bytes of e_ident."""
 
 
 @dataclass(slots=True)
@@ -95,18 +94,20 @@ def build_stub(
 ) -> bytes:
     """Build an object with the given dynamic section, and the rest that auditwheel reads of `elf`.
 
-    `search_path` becomes DT_RPATH, `hook` a defined function. Class, byte order, machine, flags,
-    OS ABI, interpreter, version needs, undefined symbols and the GNU property note are from `elf`.
+    `search_path` becomes DT_RUNPATH if `elf` has one, or else DT_RPATH; `hook` a defined function.
+    Class, byte order, machine, flags, OS ABI, interpreter, version needs, undefined symbols and the
+    GNU property note are from `elf`.
     """
     structs = STRUCTS[elf.bits // 32, 1 if elf.little_endian else 2]
-    headers = _IDENT + structs.ehdr.size + _MAX_SEGMENTS * structs.phdr.size
+    headers = structs.header_size + _MAX_SEGMENTS * structs.phdr.size
     file = _Builder(structs=structs, body=bytearray(headers))
     _add_notes(file, elf)
     if elf.dynamic:
         strings = _Strings()
         entries = [(Dt.NEEDED, strings.add(name)) for name in needed]
         if search_path is not None:
-            entries.append((Dt.RPATH, strings.add(search_path)))
+            tag = Dt.RPATH if elf.runpath is None else Dt.RUNPATH
+            entries.append((tag, strings.add(search_path)))
         _add_dynamic(file, elf, strings, entries, hook)
     return _finish(file, elf)
 
@@ -180,15 +181,16 @@ def _symbol(structs: Structs, name: int, binding: int, type_: int, section: int)
 def _version_needs(
     needs: Sequence[VersionNeed], structs: Structs, strings: _Strings
 ) -> Iterator[bytes]:
-    """Pack Verneed records of 16 bytes, each followed by its Vernaux records of 16 bytes."""
+    """Pack Verneed records, each followed by its Vernaux records."""
     index = 2  # 0 and 1 are VER_NDX_LOCAL and VER_NDX_GLOBAL
     for need in needs:
         count = len(need.versions)
-        after = 0 if need is needs[-1] else 16 * (count + 1)
-        yield structs.verneed.pack(1, count, strings.add(need.file), 16, after)
+        after = 0 if need is needs[-1] else VERSION_RECORD * (count + 1)
+        yield structs.verneed.pack(1, count, strings.add(need.file), VERSION_RECORD, after)
         for left, version in zip(reversed(range(count)), need.versions, strict=True):
             hashed, name = _elf_hash(version), strings.add(version)
-            yield structs.vernaux.pack(hashed, 0, index, name, 16 if left else 0)
+            more = VERSION_RECORD if left else 0
+            yield structs.vernaux.pack(hashed, 0, index, name, more)
             index += 1
 
 
@@ -217,21 +219,15 @@ def _finish(file: _Builder, elf: Elf) -> bytes:
     segments = [] if elf.type == ElfType.REL else [(Pt.LOAD, 0, loaded), *file.segments]
     # PT_INTERP precedes the loadable segments (gABI chapter 5, "Program Header").
     segments.sort(key=lambda segment: segment[0] != Pt.INTERP)
-    header_size = _IDENT + structs.ehdr.size
+    header_size = structs.header_size
     head = MAGIC + bytes([elf.bits // 32, 1 if elf.little_endian else 2, 1, elf.osabi, *bytes(8)])
     head += structs.ehdr.pack(
         *(elf.type, elf.machine, 1, 0, header_size if segments else 0, section_table, elf.flags),
         *(header_size, structs.phdr.size if segments else 0, len(segments)),
         *(structs.shdr.size, len(file.sections), names_index),
     )
-    head += b"".join(_segment(structs, *segment) for segment in segments)
+    for kind, at, size in segments:  # read-only, with the file offset as its address
+        segment = Segment(kind, PF_R, at, at, at, size, size, structs.addr.size)
+        head += structs.pack_segment(segment)
     file.body[: len(head)] = head
     return bytes(file.body)
-
-
-def _segment(structs: Structs, kind: int, offset: int, size: int) -> bytes:
-    """Pack a read-only program header whose address is its file offset."""
-    places = (offset, offset, offset, size, size)
-    if structs.bits == 64:
-        return structs.phdr.pack(kind, PF_R, *places, structs.addr.size)
-    return structs.phdr.pack(kind, *places, PF_R, structs.addr.size)

@@ -65,8 +65,8 @@ def has_trampolines(image: Image) -> bool | None:
     Code that does the same may be taken for it. Code that a program generates by itself, or that
     was written by hand, is not recognized.
     """
-    writing = _WRITINGS.get(image.machine)
-    if writing is None or (image.machine == Machine.X86_64 and image.structs.bits == 32):
+    writing = _WRITINGS.get(image.header.machine)
+    if writing is None or (image.header.machine == Machine.X86_64 and image.structs.bits == 32):
         return None
     return any(
         _is_found(writing, image, segment)
@@ -78,8 +78,8 @@ def has_trampolines(image: Image) -> bool | None:
 def _is_found(writing: _Writing, image: Image, segment: Segment) -> bool:
     code = image.view[segment.offset : segment.offset + segment.filesz]
     image.spend(1 + (len(code) >> 12), "the code")
-    for found in writing.core.finditer(code):
+    for core in writing.core.finditer(code):
         image.spend(1, "the code")
-        if writing.whole.search(code, max(found.start() - _AROUND, 0), found.end() + _AROUND):
+        if writing.whole.search(code, max(core.start() - _AROUND, 0), core.end() + _AROUND):
             return True
     return False

@@ -1,18 +1,25 @@
 """Fresh Python environments: made, with a wheel installed or unpacked into them."""
 
 import os
-import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.tags import platform_tags
+
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.installed_files import File, by_record, find_dist_info, find_files
+from wheelfix.host.installed_files import (
+    File,
+    by_record,
+    dist_info_folders,
+    find_dist_info,
+    find_files,
+    recorded_files,
+)
+from wheelfix.host.installers import find_uv, pip_for
 from wheelfix.host.pythons import Interpreter, without_python_settings
-from wheelfix.loader.install_schemes import ENV, Scheme, scheme_names
-from wheelfix.loader.install_schemes import installed as installed_path
+from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
@@ -105,7 +112,7 @@ def install(
     dependencies: bool = False,
     beside: Iterable[Path] = (),
 ) -> None:
-    """Install the wheel at `path`, and the wheels `beside`, with uv or pip.
+    """Install the wheel at `path`, and the wheels `beside`, with uv or pip; all are absolute.
 
     `dependencies` are got from the user's index. For a scheme of another system the wheels are
     unpacked, and the installer gets only the dependencies, into the last folder of `place.paths`.
@@ -117,14 +124,14 @@ def install(
             unpack(other, None, place, place.scheme)
         if not dependencies:
             return
-    source = path.absolute()
+    source = path
     if path.name != str(wheel.name):  # a repaired wheel before it is published
         source = place.root.parent / "tmp" / str(wheel.name)
-        source.symlink_to(path.absolute())
+        source.symlink_to(path)
     given = {**place.environ, **(place.index if dependencies else {})}
-    others = [str(other.absolute()) for other in beside]
+    others = map(str, beside)
     offline = () if dependencies else ("--no-deps", "--no-index")
-    uv = _uv()
+    uv = find_uv()
     if uv is None and place.installer == "uv":
         raise ToolError("uv was not found", hint="pip install uv")
     # uv has no `--user`.
@@ -133,11 +140,44 @@ def install(
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
     else:
-        command = [*_pip(place.python), "install", "-q", "--no-warn-script-location"]
+        command = [*pip_for(place.python), "install", "-q", "--no-warn-script-location"]
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
+    call = [*command, *offline, *place.arguments, str(source), *others]
+    try:
+        run(call, env=given, cwd=place.root)
+    except ToolError as error:
+        supported = {"any", *platform_tags()}
+        if supported.isdisjoint(wheel.name.platforms):
+            raise ToolError(
+                f"`{wheel.name}` cannot be installed here: its platform tags do not allow "
+                "this machine",
+                hint="verify it on a machine, or in a container, that they allow",
+            ) from error
+        raise
+
+
+def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> None:
+    """Link what is installed in `environment` into `place`, whose packages are in `site`.
+
+    Every file has a link of its own, in folders that are real: `$ORIGIN` and `..` of a search path
+    lead where they would if all had been installed at once. What `place` has stays. Programs are
+    left out: their first line names another Python.
+    """
+    for dist_info in dist_info_folders(Path(os.path.realpath(environment))):
+        packages = dist_info.parent
+        prefix = packages.parents[2] if packages.name.endswith("-packages") else packages
+        for path in map(Path, recorded_files(dist_info)):
+            if path.is_relative_to(packages):
+                link = site / path.relative_to(packages)
+            elif path.is_relative_to(prefix) and not path.is_relative_to(prefix / "bin"):
+                link = place.root / path.relative_to(prefix)
+            else:
+                continue
+            if path.suffix != ".pyc" and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path)
 
 
 def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -178,11 +218,11 @@ def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: 
             target.parent.mkdir(parents=True, exist_ok=True)
             is_script = member.name.startswith(scripts)
             with target.open("wb") as file:
-                pieces = archive.inflated(member.name)
+                pieces = archive.inflate(member.name)
                 for piece in _with_interpreter(pieces, place.python) if is_script else pieces:
                     file.write(piece)
             target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
-    record = targets[f"{wheel.dist_info}/RECORD"]
+    record = targets[wheel.dist_info.record]
     paths = (os.path.relpath(target, record.parent.parent) for target in targets.values())
     record.write_bytes(format_record(RecordRow(path, "", None) for path in paths))
 
@@ -200,22 +240,8 @@ def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
 def can_make(scheme: str) -> bool:
     """Whether the installer that `scheme` needs is found."""
     if scheme.endswith("-uv"):
-        return _uv() is not None
+        return find_uv() is not None
     return scheme not in {"user", "target-pip"} or find_spec("pip") is not None
-
-
-def _uv() -> str | None:
-    """Return the path of uv: on PATH, or beside the Python that runs wheelfix."""
-    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-
-
-def _pip(python: str) -> list[str]:
-    """Return the command of a pip that can install for `python`."""
-    if find_spec("pip") is not None:
-        return [sys.executable, "-I", "-m", "pip", "--python", python]
-    if not Path(python).parent.with_name("pyvenv.cfg").exists():
-        return [python, "-I", "-m", "pip"]
-    raise ToolError("no installer was found", hint="pip install uv")
 
 
 def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:

@@ -12,17 +12,25 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.installation import Installation, PlantedLibraries
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_files import recorded
+from wheelfix.host.installed_files import recorded_files
+from wheelfix.host.machine_files import read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
-from wheelfix.loader.target_machines import Target, populate
-from wheelfix.wheel.python_library_searches import MAX_SOURCE, LibrarySearches, joined, searches
+from wheelfix.loader.targets import Target
+from wheelfix.wheel.content_scan import may_open
+from wheelfix.wheel.python_library_searches import (
+    MAX_SOURCE,
+    LibrarySearches,
+    join_searches,
+    searches,
+)
+from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -34,7 +42,7 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-) -> Installation:
+) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
@@ -55,13 +63,13 @@ def read_site(
     names = {path.rpartition("/")[2] for path in members}
     known = set(disk.files)
     for searched in directories:
-        disk.add_listed(searched, names)
+        disk.add_files(searched, names)
     found = frozenset(disk.files.keys() - known)
     if target is not None:
         world = _on_target(root, disk, members, target, library_path)
     else:
         world = _on_this_machine(root, disk, members, library_path)
-    return replace(world, given=world.given | found)
+    return replace(world, of_variables=world.of_variables | found)
 
 
 def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
@@ -77,12 +85,25 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
             with suppress(OSError):
                 if path.stat().st_size > MAX_SOURCE:
                     found.append(LibrarySearches(unfollowed=(name,)))
-                elif path.is_file():
-                    found.append(searches(path.read_bytes(), name, budget))
-    return joined(found)
+                else:
+                    found.append(searches(read_regular(path, MAX_SOURCE), name, budget))
+    return join_searches(found)
 
 
-def of_distribution(world: Installation, name: str) -> Installation:
+def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, int]]:
+    """Yield the Python sources of site-packages folders that open `library` by name, with lines."""
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            name, source = str(path.relative_to(folder)), b""
+            with suppress(OSError):
+                source = read_regular(path, MAX_SOURCE)
+            if library.encode() in source and may_open(source):
+                openings = visit_source(source, name, {}, budget).openings
+                yield from ((name, found.line) for found in openings if found.name == library)
+
+
+def of_distribution(world: World, name: str) -> World:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
     Raises `SettingsError` if no distribution of that name is installed there.
@@ -99,7 +120,7 @@ def of_distribution(world: Installation, name: str) -> Installation:
             hint="without a name, all of them are shown",
         )
     own: set[str] = set()
-    for path in (path for folder in found for path in recorded(folder)):
+    for path in (path for folder in found for path in recorded_files(folder)):
         directory, _, base = path.rpartition("/")
         own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
     return replace(
@@ -109,7 +130,7 @@ def of_distribution(world: Installation, name: str) -> Installation:
     )
 
 
-def sizes_of(world: Installation) -> dict[str, int]:
+def sizes_of(world: World) -> dict[str, int]:
     """Return the sizes of the members in bytes, by name."""
     found: dict[str, int] = {}
     for path, member in world.members.items():
@@ -122,7 +143,7 @@ def read_planted(directories: Iterable[str]) -> PlantedLibraries:
     """Read the libraries in `directories`, those of an LD_LIBRARY_PATH."""
     disk = Disk()
     for directory in directories:
-        disk.add_listed(directory, filter(_LIBRARY.search, disk.listing(directory)))
+        disk.add_files(directory, filter(_LIBRARY.search, disk.listing(directory)))
     return PlantedLibraries(
         files=disk.files,
         broken=disk.broken,
@@ -153,9 +174,26 @@ def _interpreter(root: str) -> str | None:
     return None
 
 
+def _world(root: str, members: dict[str, str], environment: Environment) -> World:
+    """Return the world of the environment at `root`, where every file stays."""
+    python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([f"{root}/", *environment.files]))
+    scheme = Scheme(
+        "site", python[1] if python else "python3",
+        root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
+    )  # fmt: skip
+    return World(
+        environment=environment,
+        budget=Budget.of_files(),
+        abi=next(environment.files[path] for path in members if path in environment.files).abi,
+        schemes=(scheme,),
+        members=members,
+        where=root,
+    )
+
+
 def _on_this_machine(
     root: str, disk: Disk, members: dict[str, str], library_path: tuple[str, ...]
-) -> Installation:
+) -> World:
     program = _interpreter(root)
     main = disk.add(program) if program else None
     if main not in disk.files:
@@ -166,14 +204,11 @@ def _on_this_machine(
     pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
     directories = filter(None, library_path_directories(environment))
     prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in directories)
-    return Installation(
-        environment=environment,
-        budget=Budget.of_files(),
-        members=members,
+    return replace(
+        _world(root, members, environment),
         pythons=frozenset(pythons) - set(members),
-        given=frozenset(path for path in disk.files.keys() - before if path.startswith(prefixes)),
+        of_variables=frozenset(p for p in disk.files.keys() - before if p.startswith(prefixes)),
         name="this machine",
-        where=root,
         versions=_versions(environment.files.values()),
     )
 
@@ -191,29 +226,13 @@ def _on_target(
     members: dict[str, str],
     target: Target,
     library_path: tuple[str, ...],
-) -> Installation:
-    sample = next(disk.files[path] for path in members if path in disk.files)
-    python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([root + "/", *disk.files]))
+) -> World:
     base = Environment(libc=target.libc, files={}, library_path=library_path)
     before = set(disk.files)
     disk.add_reachable(base)
-    scheme = Scheme(
-        "site", python[1] if python else "python3",
-        root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
-    )  # fmt: skip
-    found = disk.environment(base, None)
-    environment = populate(found, target, scheme, sample.abi, library_path or None)
-    return Installation(
-        environment=environment,
-        budget=Budget.of_files(),
-        members=members,
-        given=frozenset(disk.files.keys() - before),
-        pythons=frozenset({environment.main} if environment.main else ()),
-        name=target.name,
-        where=root,
-        versions=target.versions,
-        packages=target.packages,
-    )
+    world = _world(root, members, disk.environment(base, None))
+    found = replace(world, of_variables=frozenset(disk.files.keys() - before))
+    return found.on(target, library_path)
 
 
 def _versions(elfs: Iterable[Elf]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
+from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 from wheelfix.wheel.record import parse_record
 
 
@@ -64,11 +65,36 @@ def find_dist_info(site: Path, name: str) -> Path | None:
     return None
 
 
-def recorded(dist_info: Path) -> Iterator[str]:
+def dist_info_folders(environment: Path) -> Iterator[Path]:
+    """Yield the dist-info folders of a site-packages folder, or of the environment around some."""
+    for pattern in ("*.dist-info", "lib*/python3*/*-packages/*.dist-info"):
+        yield from sorted(environment.glob(pattern))
+
+
+def recorded_files(dist_info: Path) -> Iterator[str]:
     """Yield the normalised paths of the files in RECORD; none if it cannot be read."""
+    return _paths(dist_info, _record(dist_info))
+
+
+def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
+    """Return those of the normalised paths `wanted` that RECORD lists."""
+    data = _record(dist_info)
+    # To parse a hundred RECORDs takes a second, and hardly any of them has one of the names.
+    names = {os.fsencode(path.rpartition("/")[2].replace('"', '""')) for path in wanted}
+    if not any(name in data for name in names):
+        return []
+    return [path for path in _paths(dist_info, data) if path in wanted]
+
+
+def _record(dist_info: Path) -> bytes:
     with suppress(OSError):
-        rows, _ = parse_record((dist_info / "RECORD").read_bytes(), "RECORD")
-        yield from (os.path.normpath(dist_info.parent / row.name) for row in rows)
+        return read_regular(dist_info / "RECORD", MAX_DATABASE)
+    return b""
+
+
+def _paths(dist_info: Path, record: bytes) -> Iterator[str]:
+    rows, _ = parse_record(record, "RECORD")
+    return (os.path.normpath(dist_info.parent / row.name) for row in rows)
 
 
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
@@ -79,7 +105,7 @@ def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for dist_info in Path(os.path.realpath(site)).glob("*.dist-info"):
         owner = dist_info.name.removesuffix(".dist-info").replace("-", " ")
-        found |= {path: owner for path in recorded(dist_info) if path in wanted}
+        found |= dict.fromkeys(recorded_among(dist_info, wanted), owner)
     return found
 
 
@@ -88,7 +114,7 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
 
     A member of a `*.data` folder is found by the end of its row in RECORD.
     """
-    named = grouped(sorted(recorded(dist_info)), os.path.basename)
+    named = grouped(sorted(recorded_files(dist_info)), os.path.basename)
     if not named:
         return {}
     return find_files(

@@ -164,7 +164,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     )
     line = rb"(?P<word>" + words + rb")(?P<rest>[^\n]*)"
     if symbols:
-        wanted = b"|".join(dict.fromkeys(map(_spelled, symbols)))
+        wanted = b"|".join(dict.fromkeys(map(_pattern, symbols)))
         line += (
             rb"|binding file (?P<user>[^\n]*?) \[\d+\] to (?P<provider>[^\n]*?) \[\d+\]: "
             rb"\w+ symbol "
@@ -173,7 +173,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     return re.compile(rb"^ *(?P<pid>\d+):\t(?:" + line + rb")$", re.MULTILINE)
 
 
-def _spelled(glob: str) -> bytes:
+def _pattern(glob: str) -> bytes:
     """Return a pattern of the symbols whose plain or demangled name may match `glob`."""
     names = (name for name in re.findall(r"[A-Za-z_]\w{2,}", re.sub(r"\[.*?\]", "*", glob)))
     parts = [name for name in names if name not in _ABBREVIATED]

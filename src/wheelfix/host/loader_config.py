@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value
+from wheelfix.loader.machines import GLIBC_DIRECTORIES, MACHINES, MUSL_DIRECTORIES, lib_value
+from wheelfix.loader.musl_search import SEPARATORS
 
 _MAX_INCLUDES = 8
 """Depth of ld.so.conf files that include each other."""
-_MAX_BYTES = 1 << 24
-"""Bytes read of a loader, a cache or a configuration file."""
 _CONFIG = "/etc/ld.so.conf"
 _CACHE = Path("/etc/ld.so.cache")
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
@@ -61,7 +61,7 @@ def loader_of(sample: Elf) -> str | None:
     """Return the path of the dynamic loader for `sample`, None on an unknown machine."""
     if sample.interpreter:
         return sample.interpreter
-    known = MACHINES.get(sample.machine)
+    known = MACHINES.get(sample.abi)
     if known is None:
         return None
     return f"/lib/ld-musl-{known.musl}.so.1" if sample.libc is Libc.MUSL else known.glibc_loader
@@ -96,16 +96,16 @@ def loader_environment(sample: Elf) -> Environment:
 
 def configured_directories() -> tuple[str, ...]:
     """Return the directories of /etc/ld.so.conf (ldconfig(8)), with what it includes."""
-    return tuple(dict.fromkeys(_configured(_CONFIG, _MAX_INCLUDES)))
+    return tuple(dict.fromkeys(_read_configuration(_CONFIG, _MAX_INCLUDES)))
 
 
-def _configured(path: str, depth: int) -> Iterator[str]:
+def _read_configuration(path: str, depth: int) -> Iterator[str]:
     for line in _bytes(path).decode("utf-8", "replace").splitlines():
         words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
         if words[:1] == ["include"] and depth:
             for pattern in words[1:]:
                 for included in sorted(glob(str(Path(path).parent / pattern))):  # noqa: PTH207 - as glob(3)
-                    yield from _configured(included, depth - 1)
+                    yield from _read_configuration(included, depth - 1)
         else:
             yield from (word for word in words if word.startswith("/"))
 
@@ -113,11 +113,8 @@ def _configured(path: str, depth: int) -> Iterator[str]:
 def _bytes(path: str | Path) -> bytes:
     """Return the content of a regular file; nothing if it cannot be read."""
     try:
-        if not os.path.isfile(path):  # noqa: PTH113 - a FIFO or a device must not be opened
-            return b""
-        with open(path, "rb") as file:  # noqa: PTH123 - the path may be text
-            return file.read(_MAX_BYTES)
-    except (OSError, ValueError):
+        return read_regular(path, MAX_TEXT)
+    except OSError:
         return b""
 
 
@@ -130,20 +127,20 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
     if found:
         return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
     lib = lib_directory(sample)
-    return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", "/lib", "/usr/lib")))
+    return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", *GLIBC_DIRECTORIES)))
 
 
 def _musl_directories(loader: str) -> tuple[str, ...]:
     """Return the directories of `etc/ld-musl-ARCH.path` beside the `lib` that has the loader."""
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
     text = os.fsdecode(_bytes(config).partition(b"\0")[0])  # a C string
-    found = tuple(filter(None, re.split(r"[:\n]+", text)))
+    found = tuple(filter(None, SEPARATORS.split(text)))
     return found or MUSL_DIRECTORIES
 
 
 def lib_directory(sample: Elf) -> str:
     """Return the value of `$LIB` on this machine."""
-    known = MACHINES.get(sample.machine)
+    known = MACHINES.get(sample.abi)
     if known is not None and os.path.isdir(f"/usr/lib/{known.triplet}"):  # noqa: PTH112 - text
         return lib_value(sample.bits, known.triplet)
     return lib_value(sample.bits)

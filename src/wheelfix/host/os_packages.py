@@ -1,6 +1,7 @@
-"""Packages (dpkg, apk, rpm, conda, Python distributions) that own files, with their licences.
+"""Packages (dpkg, apk, rpm, conda, Python distributions) that own files, with their licenses.
 
-The databases are read; that of rpm needs its program.
+The databases are read; that of rpm needs its program. What another user could change counts as
+absent: a database, a license text.
 """
 
 import json
@@ -16,23 +17,36 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
 from wheelfix.grouping import grouped
-from wheelfix.host.installed_files import recorded
+from wheelfix.host.installed_files import recorded_among
+from wheelfix.host.machine_files import (
+    MAX_DATABASE,
+    MAX_TEXT,
+    is_trusted,
+    read_regular,
+    read_trusted,
+    trusted_file,
+    trusted_files,
+)
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.dist_info import declared_licence, read_core_metadata
-from wheelfix.wheel.model import LICENCE_NAME
+from wheelfix.wheel.dist_info import declared_license, read_core_metadata
+from wheelfix.wheel.model import LICENSE_NAME
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
     r"\t%{SOURCERPM}[\t%{FILEFLAGS:fflags}\t%{FILENAMES}]\n"
 )
 """One line for each package, with its files and their flags: a file may have several owners."""
+_UNFIT = re.compile(r"^\.+|[^\w.+@ -]", re.ASCII)
+"""What is replaced in the name of a license text for the wheel."""
+_LONGEST = 200
+"""Characters of such a name."""
 
 
-class LicenceFile(NamedTuple):
-    """A licence text on this machine."""
+class LicenseText(NamedTuple):
+    """A license text on this machine."""
 
     name: str
     """The name to give it: `libgcc/COPYING`, relative and without `.` and `..`."""
@@ -55,10 +69,10 @@ class Package(NamedTuple):
     """VERSION_ID of os-release(5), if there is one."""
     epoch: str = ""
     """Of an rpm; empty if it has none."""
-    licence: str | None = None
+    license: str | None = None
     """An SPDX expression, or the distribution's own text."""
-    licence_files: tuple[LicenceFile, ...] = ()
-    """The texts of its licences that are installed."""
+    license_files: tuple[LicenseText, ...] = ()
+    """The texts of its licenses that are installed."""
 
     @property
     def purl(self) -> str:
@@ -148,15 +162,33 @@ def _os_release(root: Path) -> dict[str, str]:
     for place in ("etc/os-release", "usr/lib/os-release"):
         if text := _read(root / place):
             pairs = re.findall(r"(?m)^([A-Z0-9_]+)=(.*)$", text)
-            return {key: " ".join(shlex.split(value)) for key, value in pairs}
+            return {key: _unquote(value) for key, value in pairs}
     return {}
+
+
+def _unquote(value: str) -> str:
+    try:
+        return " ".join(shlex.split(value))
+    except ValueError:
+        return value
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_trusted(path, MAX_DATABASE).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _text(folder: str, name: str, path: Path) -> LicenseText:
+    """Name the license text at `path`; names from databases and disks may be unfit for a wheel."""
+    parts = [folder, *name.split("/")]
+    return LicenseText("/".join(_UNFIT.sub("_", part)[:_LONGEST] for part in parts), path)
+
+
+def _texts_below(folder: Path, name: str) -> tuple[LicenseText, ...]:
+    """Return the license texts below `folder`, sorted, to be named in a folder `name`."""
+    return tuple(_text(name, inner, path) for inner, path in trusted_files(folder, MAX_TEXT))
 
 
 # --- Debian -------------------------------------------------------------------------------------
@@ -167,10 +199,13 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
     database = root / "var/lib/dpkg"
     wanted = {os.fsencode(name): name for name in names}
     owned: dict[str, list[str]] = {}
-    for file in sorted(database.glob("info/*.list")):
-        listing = file.read_bytes()
-        if any(name in listing for name in wanted):
-            owned[file.stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
+    # Only trusted users can have put a file there: to ask of each takes as long as to read it.
+    info = database / "info"
+    for file in sorted(info.glob("*.list")) if is_trusted(info) else ():
+        with suppress(OSError):
+            listing = read_regular(file, MAX_DATABASE)
+            if any(name in listing for name in wanted):
+                owned[file.stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
     if not owned:
         return
     stanzas = _dpkg_status(database / "status", {stem.partition(":")[0] for stem in owned})
@@ -184,8 +219,8 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
                     name,
                     fields["Version"],
                     fields["Architecture"],
-                    licence=_debian_licence(copyright_file),
-                    licence_files=tuple(_debian_texts(copyright_file, root)),
+                    license=_debian_license(copyright_file),
+                    license_files=tuple(_debian_texts(copyright_file, root)),
                 )
                 yield from ((file, package) for file in files)
 
@@ -203,8 +238,8 @@ def _fields(stanza: str) -> dict[str, str]:
     return dict(re.findall(r"(?m)^([!-9;-~]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza))
 
 
-def _debian_licence(path: Path) -> str | None:
-    """Return the licence of `Files: *` in a machine-readable copyright file (DEP 5)."""
+def _debian_license(path: Path) -> str | None:
+    """Return the license of `Files: *` in a machine-readable copyright file (DEP 5)."""
     text = _read(path)
     if "Format:" not in text.partition("\n\n")[0]:
         return None
@@ -215,26 +250,26 @@ def _debian_licence(path: Path) -> str | None:
     return None
 
 
-def _debian_texts(path: Path, root: Path) -> Iterator[LicenceFile]:
-    """Yield a copyright file, and the licences that it refers to in place of their text.
+def _debian_texts(path: Path, root: Path) -> Iterator[LicenseText]:
+    """Yield a copyright file, and the licenses that it refers to in place of their text.
 
     Packages of one source may share a folder by a link (Debian policy 12.3, 12.5).
     """
     text = _read(path)
-    if not text:
-        return
-    real = Path(os.path.realpath(path))
-    yield LicenceFile(f"{real.parent.name}/copyright", real)
-    common = root / "usr/share/common-licenses"
     named = set(re.findall(r"/usr/share/common-licenses/([A-Za-z][\w.+-]*\w)", text))
-    files = {Path(os.path.realpath(common / name)) for name in named}  # `GPL` is a link to `GPL-3`
-    for file in sorted(files):
-        if file.is_file():
-            yield LicenceFile(f"common-licenses/{file.name}", file)
+    with suppress(OSError):
+        real = trusted_file(path, MAX_TEXT, within=root / "usr/share")
+        yield _text(real.parent.name, "copyright", real)
+    common = root / "usr/share/common-licenses"
+    files: set[Path] = set()
+    for name in named:  # `GPL` is a link to `GPL-3`
+        with suppress(OSError):
+            files.add(trusted_file(common / name, MAX_TEXT, within=common))
+    yield from (_text("common-licenses", file.name, file) for file in sorted(files))
 
 
 def _spdx(text: str) -> str:
-    """Translate a licence of DEP 5 to an SPDX expression; one unknown to SPDX is unchanged."""
+    """Translate a license of DEP 5 to an SPDX expression; one unknown to SPDX is unchanged."""
     translated = " ".join(_spdx_word(word) for word in text.split())
     try:
         return str(canonicalize_license_expression(translated))
@@ -266,8 +301,8 @@ def _owners_in_apk(names: Collection[str], root: Path) -> Iterator[tuple[str, Pa
                 fields["P"],
                 fields["V"],
                 fields["A"],
-                licence=fields.get("L") or None,
-                licence_files=tuple(_texts_in_licences(root, fields["P"], fields.get("o", ""))),
+                license=fields.get("L") or None,
+                license_files=tuple(_texts_in_licenses(root, fields["P"], fields.get("o", ""))),
             )
             yield from ((file, package) for file in files)
 
@@ -282,22 +317,15 @@ def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
             yield f"/{folder}/{value}"
 
 
-def _texts_in_licences(root: Path, *names: str) -> Iterator[LicenceFile]:
-    """Yield the texts of the first of the packages `names` with a folder of licences.
+def _texts_in_licenses(root: Path, *names: str) -> Iterator[LicenseText]:
+    """Yield the texts of the first of the packages `names` with a folder of licenses.
 
     On Alpine, that of the origin may be installed by its `-doc` package.
     """
     for name in filter(None, names):
-        folder = root / "usr/share/licenses" / name
-        if found := list(_files_below(folder)):
-            yield from (LicenceFile(f"{name}/{file}", folder / file) for file in found)
+        if texts := _texts_below(root / "usr/share/licenses" / name, name):
+            yield from texts
             return
-
-
-def _files_below(folder: Path) -> list[str]:
-    """Return the files below `folder`, relative to it, sorted."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 # --- rpm ----------------------------------------------------------------------------------------
@@ -315,7 +343,7 @@ def _owners_in_rpm(
         return
     place = _run_rpm(program, environ, "--eval", "%{_dbpath}").strip()
     database = root / place.lstrip("/")
-    if not place or not database.is_dir():
+    if not place or not is_trusted(database):
         return
     query = partial(_rpm_rows, program, environ, root, database)
     rows = list(query(["-f", *sorted(names)]))
@@ -329,7 +357,7 @@ def _owners_in_rpm(
         texts = row.texts or tuple(
             text for other in others.get(row.source, ()) for text in other.texts
         )
-        package = row.package._replace(licence_files=texts)
+        package = row.package._replace(license_files=texts)
         yield from ((file, package) for file in row.files if file in names)
 
 
@@ -340,7 +368,7 @@ class _RpmRow(NamedTuple):
     source: str
     """Its source package."""
     files: tuple[str, ...]
-    texts: tuple[LicenceFile, ...]
+    texts: tuple[LicenseText, ...]
 
 
 def _rpm_rows(
@@ -353,9 +381,9 @@ def _rpm_rows(
         word, *fields = line.split("\t")
         if word != "package" or len(fields) < 6:
             continue
-        name, epoch, version, arch, licence, source, *rest = fields
+        name, epoch, version, arch, expression, source, *rest = fields
         files = list(zip(rest[::2], rest[1::2], strict=False))
-        package = Package("rpm", name, version, arch, epoch=epoch, licence=licence or None)
+        package = Package("rpm", name, version, arch, epoch=epoch, license=expression or None)
         texts = tuple(_rpm_texts(name, files, root))
         yield _RpmRow(package, source, tuple(file for _, file in files), texts)
 
@@ -367,41 +395,49 @@ def _run_rpm(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     return completed.stdout
 
 
-def _rpm_texts(name: str, files: Sequence[tuple[str, str]], root: Path) -> Iterator[LicenceFile]:
-    """Yield the installed licence texts of the package `name`, given its files with their flags.
+def _rpm_texts(name: str, files: Sequence[tuple[str, str]], root: Path) -> Iterator[LicenseText]:
+    """Yield the installed license texts of the package `name`, given its files with their flags.
 
     They have the flag `l` (`%license`); images that leave out documents keep them. Older packages
     have them among the documents, which have the flag `d`.
     """
-    licences = (file for flags, file in files if "l" in flags)
+    licenses = (file for flags, file in files if "l" in flags)
     documents = (
-        file for flags, file in files if "d" in flags and LICENCE_NAME.match(Path(file).name)
+        file for flags, file in files if "d" in flags and LICENSE_NAME.match(Path(file).name)
     )
-    prefix = "/usr/share/licenses/"
-    for marked in (licences, documents):
-        found = [file for file in sorted(marked) if (root / file.lstrip("/")).is_file()]
-        for file in found:
-            is_usual = file.startswith(prefix)
-            inner = file.removeprefix(prefix) if is_usual else f"{name}/{Path(file).name}"
-            yield LicenceFile(inner, root / file.lstrip("/"))
-        if found:
+    for marked in (licenses, documents):
+        texts = [text for file in sorted(marked) for text in _rpm_text(name, file, root)]
+        if texts:
+            yield from texts
             return
+
+
+def _rpm_text(package: str, file: str, root: Path) -> Iterator[LicenseText]:
+    inner = file.removeprefix("/usr/share/licenses/")
+    folder, _, name = inner.partition("/") if inner != file else (package, "", Path(file).name)
+    with suppress(OSError):
+        yield _text(folder, name, trusted_file(root / file.lstrip("/"), MAX_TEXT, within=root))
 
 
 # --- Environments ---------------------------------------------------------------------------------
 
 
 def _owners_in_environments(names: Collection[str]) -> Iterator[tuple[str, Package]]:
-    """Search the folders above each file for the lists of conda and of Python installers."""
-    folders = {str(parent): parent for name in names for parent in Path(name).parents[:-1]}
-    for folder in folders.values():
-        with suppress(OSError):
-            for record in sorted(folder.glob("conda-meta/*.json")):
-                yield from _owners_in_conda(record, folder, names)
-            for dist_info in sorted(folder.glob("*.dist-info")):
-                if owned := [path for path in recorded(dist_info) if path in names]:
-                    package = _distribution(dist_info)
-                    yield from ((path, package) for path in owned)
+    """Read the lists of conda and of Python installers in the environments that hold the files."""
+    for prefix in dict.fromkeys(filter(None, map(_conda_prefix, names))):
+        for record in sorted(prefix.glob("conda-meta/*.json")):
+            yield from _owners_in_conda(record, prefix, names)
+    parents = (parent for name in names for parent in Path(name).parents)
+    sites = (parent for parent in parents if parent.name in {"site-packages", "dist-packages"})
+    for site in dict.fromkeys(sites):
+        for dist_info in sorted(site.glob("*.dist-info")) if is_trusted(site) else ():
+            yield from _owners_in_distribution(dist_info, names)
+
+
+def _conda_prefix(name: str) -> Path | None:
+    """Return the nearest folder above a file that is an environment of conda."""
+    parents = Path(name).parents
+    return next((parent for parent in parents if is_trusted(parent / "conda-meta")), None)
 
 
 def _owners_in_conda(
@@ -416,45 +452,56 @@ def _owners_in_conda(
         fields: Any = json.loads(text)
         files = set(fields["files"])
         link: Any = fields.get("link") or {}
-        source = fields.get("extracted_package_dir") or link.get("source") or ""
-        folder = Path(str(source)) / "info/licenses"
-        name = str(fields["name"])
+        source = Path(str(fields.get("extracted_package_dir") or link.get("source") or ""))
         package = Package(
             "conda",
-            name,
+            str(fields["name"]),
             str(fields["version"]),
             str(fields.get("subdir", "")),
-            licence=str(fields.get("license") or "") or None,
-            licence_files=tuple(
-                LicenceFile(f"{name}/{file}", folder / file) for file in _files_below(folder)
-            )
-            if source
-            else (),
+            license=str(fields.get("license") or "") or None,
         )
+        "".join(filter(None, package[:8])).encode()  # JSON can have half of a surrogate pair
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return
+    if source.is_absolute():
+        texts = _texts_below(source / "info/licenses", package.name)
+        package = package._replace(license_files=texts)
     yield from ((path, package) for path, relative in inner.items() if relative in files)
 
 
-def _distribution(dist_info: Path) -> Package:
-    """Describe an installed distribution (PEP 639: `licenses`; older ones have texts beside)."""
+def _owners_in_distribution(
+    dist_info: Path, names: Collection[str]
+) -> Iterator[tuple[str, Package]]:
+    """Read RECORD and METADATA of an installed distribution, if they are its own."""
+    if is_trusted(dist_info / "RECORD"):
+        owned = recorded_among(dist_info, names)
+        package = _distribution(dist_info) if owned else None
+        if package is not None:
+            yield from ((path, package) for path in owned)
+
+
+def _distribution(dist_info: Path) -> Package | None:
+    """Describe an installed distribution (PEP 639: `licenses`; older ones have texts beside).
+
+    None if its METADATA has no valid name.
+    """
     fields = read_core_metadata(_read(dist_info / "METADATA"))
-    folder = dist_info / "licenses"
-    files = [folder / file for file in _files_below(folder)] or [
-        path
-        for path in sorted(dist_info.iterdir())
-        if LICENCE_NAME.match(path.name) and path.is_file()
-    ]
-    base = folder if folder.is_dir() and files and folder in files[0].parents else dist_info
+    try:
+        name = canonicalize_name(fields.name, validate=True)
+    except InvalidName:
+        return None
+    beside = (text for text in _texts_below(dist_info, name) if _is_usual(text))
+    texts = _texts_below(dist_info / "licenses", name) or tuple(beside)
     return Package(
         "pypi",
         fields.name,
         fields.version,
-        licence=declared_licence(fields),
-        licence_files=tuple(
-            LicenceFile(
-                f"{canonicalize_name(fields.name)}/{path.relative_to(base).as_posix()}", path
-            )
-            for path in files
-        ),
+        license=declared_license(fields),
+        license_files=texts,
     )
+
+
+def _is_usual(text: LicenseText) -> bool:
+    """Return whether a file of a distribution is a license by its name and place."""
+    _, *folders, name = text.name.split("/")
+    return not folders and LICENSE_NAME.match(name) is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wheelfix.analysis.policies import Policy
 from wheelfix.errors import ToolError
+from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 
 INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8.2'"
 
@@ -36,7 +37,7 @@ def _read(folder: Path) -> tuple[Policy, ...]:
                 priority=entry["priority"],
             )
             for file in sorted(folder.glob("*-policy.json"))
-            for entry in json.loads(file.read_bytes())
+            for entry in json.loads(read_regular(file, MAX_DATABASE))
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(str(error)) from error

@@ -1,6 +1,6 @@
 """Providers looked up on this machine: wheels, installed distributions, directories.
 
-Only the names of their libraries are read; `available_libraries` reads the libraries themselves.
+Only the names of their libraries are read; `library_definitions` reads the libraries themselves.
 """
 
 import os
@@ -16,106 +16,109 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.providers import allowed_versions, presets
-from wheelfix.analysis.providers_in_run import Part
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
-from wheelfix.grouping import grouped
-from wheelfix.host.available_libraries import canonical
-from wheelfix.host.installed_files import recorded
+from wheelfix.grouping import grouped, values_by_key
+from wheelfix.host.installed_files import find_dist_info, recorded_files
+from wheelfix.host.library_definitions import canonical
+from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, site_path
+from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, site_path, split
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.settings import AUTO, SCHEMES, Provider, Settings, name_of
-from wheelfix.wheel.dist_info import read_core_metadata
-from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.providers.model import Folder, Provided
+from wheelfix.providers.run import Part, RequiredWheel
+from wheelfix.providers.use import provider_of
+from wheelfix.providers.well_known import well_known_folders
+from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
+from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
+from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
-from wheelfix.wheel.unverified_reader import member_text, open_unverified
+from wheelfix.wheel.requirements import allowed_versions, name_of
+from wheelfix.wheel.unverified_reader import read_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+OBJECT = re.compile(r"[^/]*\.so(?:\.[^/]*)?")
+"""Also extension modules, which others may open, and libraries of any name."""
 
 FindLibrary = Callable[[str, Elf], Library | None]
 """Find a library of this machine by its DT_NEEDED name, for an object."""
 
 
-def with_providers(
-    settings: Settings, base: Path, wheel: Wheel | None = None, find: FindLibrary | None = None
-) -> Settings:
-    """Return `settings` with all providers looked up, and the available ones in `library_path`.
+def find_providers(
+    settings: Sequence[ProviderSetting],
+    wheel: Wheel,
+    find: FindLibrary | None = None,
+    beside: Sequence[Provided] = (),
+) -> tuple[Provided, ...]:
+    """Return what is found of `settings`, and of `beside`, the other wheels of the run.
 
-    `base` is the folder of relative paths. Of several available versions, the highest and the
+    Of several available versions, the highest and the
     lowest that METADATA of `wheel` allows remain, in this order. For `auto`, `find` finds libraries
     that no search path of the wheel leads to. Raises `SettingsError` for a provider that is not
     found, or that cannot be installed together with `wheel`.
     """
-    if not settings.provider:
-        return settings
-    named = [given for given in settings.provider if given.source != AUTO]
-    candidates = [found for given in named for found in _look_up(given, base)]
-    if wheel is not None and len(named) < len(settings.provider):
+    named = [setting for setting in settings if setting.source != AUTO]
+    candidates = [provider for setting in named for provider in _look_up(setting, beside)]
+    candidates += beside
+    if len(named) < len(settings):
         candidates += _automatic(wheel, candidates, find)
-    fitting = list(_for_wheel(candidates, None if wheel is None else wheel.name))
-    requirements = () if wheel is None else wheel.metadata.requires_dist
-    # A directory without a distribution is a group of its own.
-    groups = grouped(fitting, lambda p: (p.name, "" if p.name else f"{p.source} {p.directory}"))
-    usable = [p for same in groups.values() for p in _allowed(same, requirements)]
-    first: dict[str, Provider] = {}
-    for provider in usable:
-        if provider.name and (provider.path or provider.refused):
-            first.setdefault(provider.name, provider)
-    providers = tuple(_merged(provider, first.get(provider.name), usable) for provider in usable)
-    places = (*settings.library_path, *(known.path for known in providers if known.path))
-    return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
-
-
-def _merged(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
-    """Return `provider` merged with the other settings of the same distribution.
-
-    `known` is the first available, or refused, one of them.
-    """
-    same = (other.requirement for other in among if other.name and other.name == provider.name)
-    longest = max(same, key=len, default=provider.requirement)
-    if known is None or provider.path or provider.refused:
-        return replace(provider, requirement=longest)
-    return replace(
-        provider,
-        requirement=longest,
-        path=known.path,
-        version=known.version,
-        refused=known.refused,
+    fitting = _for_wheel(candidates, wheel.name)
+    distributions = grouped(fitting, lambda provider: provider.name or provider.label)
+    return tuple(
+        provider
+        for versions in distributions.values()
+        for provider in _allowed_versions(versions, wheel.metadata.requires_dist)
     )
 
 
-def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
-    if given.libraries:
-        return (given,)
-    text = given.requirement or given.source
-    path = base / text
-    if not given.requirement and path.suffix == ".whl":
-        return _not_empty(in_wheel(path), f"the wheel `{path}`")
-    if not given.requirement and os.path.isdir(path):  # noqa: PTH112 - false for any other text
-        wheels = [found for wheel in sorted(path.glob("*.whl")) for found in in_wheel(wheel)]
-        return _not_empty((*wheels, *in_directory(path)), f"the directory `{path}`")
-    found = in_distribution(text) or presets().get(name_of(text), ())
+def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[Provided]:
+    text = setting.requirement or setting.source
+    path = Path(text)
+    if setting.libraries:
+        folder = Folder(Key(setting.scheme), setting.directory, setting.libraries)
+        versions = [Provided(requirement=text, folders=(folder,))]
+    elif not setting.requirement and path.suffix == ".whl":
+        versions = _not_empty([in_wheel(path)], f"the wheel `{path}`")
+    elif not setting.requirement and os.path.isdir(path):  # noqa: PTH112 - false for any other text
+        wheels = map(in_wheel, sorted(path.glob("*.whl")))
+        versions = _not_empty([*wheels, in_directory(path)], f"the directory `{path}`")
+    else:
+        versions = [one for one in beside if one.name == name_of(text) and one.folders]
+        versions = [replace(one, requirement=text) for one in versions] or [_find_by_name(text)]
+        if not versions[0].folders:
+            raise SettingsError(
+                f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
+                "wheelfix does not know it",
+                hint="give its wheel: `--provider FILE.whl`; fetch it: `--with NAME`; or state "
+                "`libraries` and `directory` in [[tool.wheelfix.provider]]",
+            )
+    return (replace(provider, setting=setting) for provider in versions)
+
+
+def _not_empty(providers: Iterable[Provided], what: str) -> list[Provided]:
+    found = [provider for provider in providers if provider.folders]
     if not found:
-        raise SettingsError(
-            f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
-            "wheelfix does not know it",
-            hint="give its wheel: `--provider FILE.whl`; or `libraries` and `directory` in "
-            "[[tool.wheelfix.provider]]",
-        )
-    return tuple(replace(provider, requirement=text) for provider in found)
+        raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
+    return found
+
+
+def _find_by_name(requirement: str) -> Provided:
+    """Return the distribution that is installed beside wheelfix, or else the well-known one."""
+    installed = in_distribution(requirement)
+    if installed.folders:
+        return installed
+    folders = well_known_folders().get(name_of(requirement), ())
+    return Provided(requirement=requirement, folders=tuple(folders))
 
 
 # --- Found by the linker --------------------------------------------------------------------------
 
 
 def _automatic(
-    wheel: Wheel, known: Sequence[Provider], find: FindLibrary | None
-) -> Iterator[Provider]:
-    """Yield the libraries of the required distributions in whose folders the wheel's were found.
+    wheel: Wheel, named: Iterable[Provided], find: FindLibrary | None
+) -> Iterator[Provided]:
+    """Yield the required distributions in whose folders the libraries of the wheel were found.
 
     A search path may lead to the site-packages of a build environment that is gone, and that of a
     repaired wheel leads to where both will be installed. So a folder below site-packages that a
@@ -125,34 +128,33 @@ def _automatic(
     own = canonicalize_name(wheel.name.distribution)
     texts = (text.partition(";")[0].strip() for text in wheel.metadata.requires_dist)
     required = {name: text for text in texts if (name := name_of(text)) not in {"", own}}
-    beside = [
-        replace(provider, requirement=text)
-        for name, text in required.items()
-        for provider in in_distribution(name) or presets().get(name, ())
-    ]
+    beside = {name: _find_by_name(text) for name, text in required.items()}
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
     sites = _Sites()
-    taken = list(known)
+    chosen = list(named)
     for member, elf in wheel.elfs.items() if required else ():
         folders = set(_site_folders(member, elf, wheel))
         for library in dict.fromkeys(elf.needed):
             if library in shipped or may_come_from_platform(library):
                 continue
-            if any(provider.has(library) for provider in taken):
+            if provider_of(library, chosen) is not None:
                 continue
-            new = [p for p in beside if p.has(library) and p.directory in folders]
+            new = [
+                provider
+                for provider in beside.values()
+                if any(f.has(library) and f.directory in folders for f in provider.folders)
+            ]
             if not new:
                 owners = filter(None, map(sites.owner, _places(library, elf, find)))
-                new = [
-                    provider
-                    for owner in owners
-                    if (text := required.get(canonicalize_name(owner.name))) is not None
-                    for provider in _of_distribution(owner, text)
+                by_name = {name_of(owner.name.partition("-")[0]): owner for owner in owners}
+                read = [
+                    (in_dist_info(owner, required[name]), beside[name])
+                    for name, owner in by_name.items()
+                    if name in required
                 ]
-            chosen = {provider.name for provider in new}
-            whole = [p for p in dict.fromkeys((*beside, *new)) if p.name in chosen]
-            taken += whole
-            yield from whole
+                new = [provider for both in read for provider in both if provider.folders]
+            chosen += new
+            yield from (replace(provider, setting=ProviderSetting(source=AUTO)) for provider in new)
 
 
 def _places(library: str, elf: Elf, find: FindLibrary | None) -> Iterator[str]:
@@ -169,29 +171,35 @@ def _site_folders(member: str, elf: Elf, wheel: Wheel) -> Iterator[str]:
     here = posixpath.dirname(site_path(member, wheel) or "")
     for entry in elf.entries:
         parts = PurePosixPath(entry).parts
-        at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
-        if at is not None:
-            yield "/".join(parts[at + 1 :])
+        if (below := _below_site(parts)) is not None:
+            yield below
         elif parts[:1] == ("$ORIGIN",):
             yield posixpath.normpath(posixpath.join(here, *parts[1:]))
+
+
+def _below_site(parts: Sequence[str]) -> str | None:
+    """Return what follows the last folder like site-packages; None if there is none."""
+    at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
+    return None if at is None else "/".join(parts[at + 1 :])
 
 
 class _Sites:
     """The distributions in folders like site-packages, read once. Mutable."""
 
     def __init__(self) -> None:
-        self._owners: dict[Path, dict[str, metadata.Distribution]] = {}
+        self._owners: dict[Path, dict[str, Path]] = {}
 
-    def owner(self, path: str) -> metadata.Distribution | None:
-        """Return the distribution with the file at `path` in its RECORD."""
+    def owner(self, path: str) -> Path | None:
+        """Return the dist-info folder of the distribution with the file at `path` in RECORD."""
         file = canonical(Path(path))
         for folder in file.parents:
             if folder.name in SITE_FOLDERS:
                 if folder not in self._owners:
                     self._owners[folder] = {
-                        place: metadata.PathDistribution(info)
-                        for info in sorted(folder.glob("*.dist-info"))
-                        for place in recorded(info)
+                        place: dist_info
+                        for dist_info in sorted(folder.glob("*.dist-info"))
+                        if is_trusted(dist_info / "RECORD")
+                        for place in recorded_files(dist_info)
                     }
                 return self._owners[folder].get(str(file))
         return None
@@ -200,64 +208,67 @@ class _Sites:
 # --- Choice of a version --------------------------------------------------------------------------
 
 
-def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
-    """Yield the unavailable providers, and the highest and the lowest allowed version.
+def _allowed_versions(
+    versions: Sequence[Provided], requires_dist: Iterable[str]
+) -> Iterator[Provided]:
+    """Yield the highest and the lowest allowed version of one distribution.
 
-    `providers` are of one distribution. Where METADATA does not require it, the requirement in
-    the settings decides.
+    The folders that the user states, and those of well-known wheels, come first in each. Where
+    METADATA does not require the distribution, the requirement in the settings decides.
     """
-    name = providers[0].name
-    available = [provider for provider in providers if provider.path]
-    versions = dict.fromkeys(provider.version for provider in available if name)
-    required = [text for text in requires_dist if name_of(text) == name]
-    good = allowed_versions(
-        versions, required or [max((provider.requirement for provider in providers), key=len)]
-    )
-    refused = tuple(version for version in versions if version not in good)
-    yield from (provider for provider in providers if not provider.path)
-    if not versions:
-        yield from available
-    elif not good:
+    first = versions[0]
+    if not first.name:
+        yield first
+        return
+    stated = [folder for each in versions if not each.places for folder in each.folders]
+    available: dict[str, Provided] = {}
+    for provider in versions:
+        if provider.places:
+            available.setdefault(provider.version, provider)
+    requirement = max((provider.requirement for provider in versions), key=len)
+    required = [text for text in requires_dist if name_of(text) == first.name]
+    allowed = allowed_versions(available, required or [requirement])
+    chosen = [available[version] for version in dict.fromkeys((*allowed[-1:], *allowed[:1]))]
+    if not chosen:
         # No available version is allowed; the libraries are still not to be grafted.
-        last = list(versions)[-1]
-        own = (provider for provider in available if provider.version == last)
-        yield from (replace(provider, path="", refused=refused) for provider in own)
-    for version in dict.fromkeys((good[-1], good[0])) if good else ():
-        own = (provider for provider in available if provider.version == version)
-        yield from (replace(provider, refused=refused) for provider in own)
+        unread = list(available.values())[-1] if available else replace(first, folders=())
+        folders = tuple(folder._replace(path="") for folder in unread.folders)
+        chosen = [replace(unread, wheel="", metadata=Metadata(), folders=folders)]
+    for provider in chosen:
+        yield replace(
+            provider,
+            requirement=requirement,
+            folders=(*stated, *provider.folders),
+            refused=tuple(version for version in available if version not in allowed),
+        )
 
 
-def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
-    """Yield the providers that can be installed with `wheel`, one wheel for each version.
+def _for_wheel(providers: Iterable[Provided], wheel: WheelName) -> list[Provided]:
+    """Return the providers that can be installed with `wheel`.
 
     Raises `SettingsError` if no wheel of a distribution can.
     """
-    taken: dict[tuple[str, str], str] = {}
+    fitting: list[Provided] = []
     misfits: dict[str, str] = {}
-    kept: list[Provider] = []
     for provider in providers:
-        is_wheel = provider.path.endswith(".whl")
-        problem = _misfit(WheelName.parse(Path(provider.path).name), wheel) if is_wheel else None
-        if problem is not None:
-            misfits.setdefault(provider.name, f"the provider `{provider.source}` is {problem}")
-            continue
-        key = (provider.name, provider.version)
-        if not is_wheel or taken.setdefault(key, provider.path) == provider.path:
-            kept.append(provider)
-    fitting = {name for name, _ in taken}
-    for name, problem in misfits.items():
-        if name not in fitting:
-            raise SettingsError(
-                f"{problem}: it is never installed beside `{wheel}`",
-                hint="give the provider's wheel for the same platform and Python",
-            )
-    yield from kept
+        file = Path(provider.wheel).name
+        problem = _misfit(WheelName.parse(file), wheel) if file else None
+        if problem is None:
+            fitting.append(provider)
+        else:
+            misfits.setdefault(provider.name, f"the provider `{file}` is {problem}")
+    for name in {provider.name for provider in fitting if provider.wheel}:
+        misfits.pop(name, None)
+    for problem in misfits.values():
+        raise SettingsError(
+            f"{problem}: it is never installed beside `{wheel}`",
+            hint="give the provider's wheel for the same platform and Python",
+        )
+    return fitting
 
 
-def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
+def _misfit(provider: WheelName, wheel: WheelName) -> str | None:
     """Return why `provider` cannot be installed with `wheel`; None if it can."""
-    if wheel is None:
-        return None
     if not any(may_coexist(one, other) for one in provider.platforms for other in wheel.platforms):
         theirs, ours = (
             " or ".join(sorted({*map(_platform, name.platforms)})) for name in (provider, wheel)
@@ -278,34 +289,41 @@ def _platform(tag: str) -> str:
 # --- Wheels, distributions, directories -----------------------------------------------------------
 
 
-def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return the libraries of another wheel of the run; nothing if it cannot be read."""
-    try:
-        return in_wheel(path)
-    except WheelfixError:
-        return ()
+def libraries_of_required_wheels(
+    required: Iterable[RequiredWheel], file_of: Callable[[int], Path]
+) -> tuple[Provided, ...]:
+    """Return what the wheels provide that one of the run requires; `file_of` is by their place.
+
+    Those that have no libraries, or cannot be read, provide nothing.
+    """
+    found: list[Provided] = []
+    for place, through in required:
+        path = file_of(place)
+        with suppress(WheelfixError):
+            found.append(replace(in_wheel(path, OBJECT), through=through))
+    return tuple(provided for provided in found if provided.folders)
 
 
-def in_wheel(path: Path) -> tuple[Provider, ...]:
-    """Return the libraries of the wheel at `path`, one provider for each of its folders.
+def in_wheel(path: Path, pattern: re.Pattern[str] = _LIBRARY) -> Provided:
+    """Return the libraries of the wheel at `path`: the files whose names match `pattern`.
 
-    Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
+    The libraries themselves are not read. Raises `SettingsError`, `BadWheelError`.
     """
     path = canonical(path)
-    with open_unverified(path) as archive:
-        members = archive.namelist()
-        texts = [member_text(archive, m) for m in members if m.endswith(".dist-info/WHEEL")]
-    name = WheelName.parse(path.name)
-    root = _root("\n".join(texts))
-    data = f"{name.distribution}-{name.version}.data/"
-    places = (_place_in_wheel(member, data, root) for member in members)
-    return _providers(
-        (place for place in places if place is not None),
-        Provider(
-            requirement=name.distribution.replace("_", "-"),
-            source=path.name,
-            path=str(path),
-            version=name.version,
+    wheel = read_unverified(path)
+    places = ((split(member, wheel), member) for member in wheel.members)
+    return Provided(
+        requirement=wheel.name.distribution.replace("_", "-"),
+        version=wheel.name.version,
+        wheel=str(path),
+        metadata=wheel.metadata,
+        folders=_folders(
+            (
+                (*place, str((path / member).parent))
+                for place, member in places
+                if place is not None
+            ),
+            pattern,
         ),
     )
 
@@ -320,7 +338,7 @@ def parts_in(paths: Sequence[Path]) -> tuple[Part, ...]:
     if len({canonicalize_name(name.distribution) for name in names}) < 2:
         return tuple(Part(name=name) for name in names)
     return tuple(
-        Part(name=name, requires_dist=_required_by(path))
+        Part(name=name, requires_dist=_requirements_of(path))
         for name, path in zip(names, paths, strict=True)
     )
 
@@ -333,101 +351,87 @@ def _wheel_name(path: Path) -> WheelName:
         return name._replace(distribution=path.name)
 
 
-def _required_by(path: Path) -> tuple[str, ...]:
-    with suppress(SettingsError):
-        return read_core_metadata(metadata_text(path)).requires_dist
+def _requirements_of(path: Path) -> tuple[str, ...]:
+    with suppress(WheelfixError):
+        return read_unverified(path).metadata.requires_dist
     return ()
 
 
-def metadata_text(path: Path) -> str:
-    """Return METADATA of a wheel, empty if it has none. Raises `SettingsError`."""
-    with open_unverified(path) as archive:
-        found = (m for m in archive.namelist() if _METADATA.fullmatch(m))
-        return next((member_text(archive, member) for member in found), "")
+def in_distribution(requirement: str) -> Provided:
+    """Return the libraries of a distribution beside wheelfix.
 
-
-def _root(wheel_file: str) -> str:
-    """Return the scheme path of the root of a wheel, by its WHEEL."""
-    return "purelib" if "root-is-purelib: true" in wheel_file.lower() else "platlib"
-
-
-def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
-    """Return the scheme path of `member`, and its path below it; None for other data folders."""
-    if not member.startswith(data):
-        return root, member
-    scheme, _, rest = member.removeprefix(data).partition("/")
-    return (scheme, rest) if scheme in SCHEMES else None
-
-
-def in_distribution(requirement: str) -> tuple[Provider, ...]:
-    """Return the libraries of a distribution beside wheelfix, by its RECORD.
-
-    Nothing if it is not installed, or has no RECORD.
+    There are none if it is not installed, or has no RECORD.
     """
-    try:
-        distribution = metadata.distribution(name_of(requirement))
-    except (metadata.PackageNotFoundError, ValueError):
-        return ()
-    return _of_distribution(distribution, requirement)
+    with suppress(metadata.PackageNotFoundError, ValueError):
+        installed = metadata.distribution(name_of(requirement))
+        site = canonical(Path(str(installed.locate_file("."))))
+        folder = find_dist_info(site, f"{installed.name}-{installed.version}.dist-info")
+        if folder is not None:
+            return in_dist_info(folder, requirement)
+    return Provided(requirement=requirement)
 
 
-def _of_distribution(distribution: metadata.Distribution, requirement: str) -> tuple[Provider, ...]:
-    root = _root(distribution.read_text("WHEEL") or "")
-    own = Provider(
+def in_dist_info(
+    dist_info: Path, requirement: str, pattern: re.Pattern[str] = _LIBRARY
+) -> Provided:
+    """Return the libraries of the installed distribution with `dist_info`, by its RECORD.
+
+    These are the files whose names match `pattern`.
+    """
+    about = read_core_metadata(_text(dist_info / "METADATA"))
+    root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
+    places: list[tuple[Key, str, str]] = []
+    # Above <prefix>/lib/python3.11/site-packages are the files of the data scheme.
+    bases = {root: str(dist_info.parent), Key.DATA: os.path.normpath(dist_info / "../../../..")}
+    for file in recorded_files(dist_info):
+        scheme = next((key for key, base in bases.items() if file.startswith(f"{base}/")), None)
+        if scheme is not None:
+            inside = file.removeprefix(f"{bases[scheme]}/")
+            places.append((scheme, inside, file.rpartition("/")[0]))
+    folders = _folders(places, pattern)
+    return Provided(
         requirement=requirement,
-        source=f"{distribution.name} {distribution.version}, installed",
-        version=distribution.version,
-    )
-    places: list[tuple[str, str]] = []
-    folders: dict[tuple[str, str | None], Path] = {}
-    for file in distribution.files or ():
-        # A file outside of site-packages is from the data scheme: `../../../lib/libx.so`.
-        scheme = "data" if ".." in file.parts else root
-        inside = PurePosixPath(*(part for part in file.parts if part != ".."))
-        places.append((scheme, str(inside)))
-        folders[scheme, str(inside.parent)] = Path(str(distribution.locate_file(file))).parent
-    return tuple(
-        replace(found, path=str(folders[found.scheme, found.directory or "."].resolve()))
-        for found in _providers(places, own)
+        version=about.version,
+        metadata=about,
+        folders=tuple(f._replace(path=os.path.realpath(f.path)) for f in folders),
     )
 
 
-def in_directory(path: Path) -> tuple[Provider, ...]:
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return read_regular(path, MAX_TEXT).decode("utf-8", "replace")
+    return ""
+
+
+def in_directory(path: Path) -> Provided:
     """Return the libraries in the directory at `path`.
 
     Search paths can lead there if it is in site-packages.
     """
     path = canonical(path)
     names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
-    parts = path.parts
-    at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
-    own = Provider(
-        libraries=tuple(escape(name) for name in names),
-        directory=None if at is None else "/".join(parts[at + 1 :]),
-        source=str(path),
-        path=str(path),
+    folder = Folder(Key.PLATLIB, _below_site(path.parts), tuple(map(escape, names)), str(path))
+    return Provided(folders=(folder,) if names else ())
+
+
+def _folders(
+    places: Iterable[tuple[Key, str, str]], pattern: re.Pattern[str]
+) -> tuple[Folder, ...]:
+    """Return the folders with libraries that others may need.
+
+    Each place is a path of the install scheme, that of a file below it, and that of the file's
+    folder on this machine.
+    """
+    files = ((scheme, *place.rpartition("/")[::2], path) for scheme, place, path in places)
+    libraries = values_by_key(
+        ((scheme, directory, path), name)
+        for scheme, directory, name, path in files
+        if scheme in SCHEMES and (pattern.fullmatch(name) or remove_hash(name))
     )
-    return (own,) if names else ()
-
-
-def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
-    """Return `own` once for each folder with libraries that others may need."""
-    found = ((scheme, *place.rpartition("/")[::2]) for scheme, place in places)
-    libraries = [place for place in found if _LIBRARY.fullmatch(place[2]) or unhashed(place[2])]
     # A library in site-packages is preferred to a copy in the data scheme.
-    libraries.sort(key=lambda place: place[0] == "data")
     return tuple(
-        replace(
-            own,
-            libraries=tuple(sorted(escape(name) for _, _, name in same)),
-            directory=folder,
-            scheme=scheme,
+        Folder(scheme, directory, tuple(map(escape, sorted(names))), path)
+        for (scheme, directory, path), names in sorted(
+            libraries.items(), key=lambda item: item[0][0] is Key.DATA
         )
-        for (scheme, folder), same in grouped(libraries, lambda place: place[:2]).items()
     )
-
-
-def _not_empty(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
-    if not found:
-        raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
-    return found

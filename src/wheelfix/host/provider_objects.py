@@ -1,87 +1,88 @@
 """ELF objects that the providers of a wheel install.
 
-An available provider is read. A provider known only by name gets an object for each DT_NEEDED name
-that it provides: enough to see whether a search path leads there.
+What was found of a provider is read. A provider known only by name gets an object for each
+DT_NEEDED name that it provides: enough to see whether a search path leads there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.installation import ProviderFiles
-from wheelfix.analysis.providers import provider_of
-from wheelfix.elf.model import Elf, ElfType
+from wheelfix.analysis.world import Neighbor, neighbor
+from wheelfix.elf.model import Elf, shared_object
 from wheelfix.host.reachable_files import read_file
-from wheelfix.loader.install_schemes import split
-from wheelfix.settings import Provider
+from wheelfix.providers.model import Folder, Provided
+from wheelfix.providers.use import provider_of, versions_of
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.reader import open_wheel
 
 
-def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[ProviderFiles, ...]:
-    """Return the objects that the looked up `providers` install next to `wheel`.
+def neighbors_of(
+    wheel: Wheel, providers: tuple[Provided, ...], imported: Collection[str] = ()
+) -> tuple[Neighbor, ...]:
+    """Return the objects that `providers` install next to `wheel`.
 
-    Only providers that `wheel` needs, directly or not, are read; of several versions the first,
-    which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
+    Only providers that `wheel` needs, directly or not, are read; of several versions the highest;
+    and those with the names `imported`, of wheels or else of distributions. Raises `WheelfixError`
+    for a wheel that cannot be read.
     """
-    known = tuple(providers)
-    first = {p.name: p.version for p in reversed(known) if p.name and p.path}
-    found: dict[str, ProviderFiles] = {}
-    waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
+    neighbors = {
+        provider.wheel or provider.label: _whole(provider)
+        for provider in providers
+        if provider.places and (Path(provider.wheel).name or provider.name) in imported
+    }
+    elfs = [*wheel.elfs.values(), *(e for one in neighbors.values() for e in one.elfs.values())]
+    waiting = [(name, elf) for elf in elfs for name in elf.needed]
     names: set[str] = set()
     for name, dependent in waiting:  # grows during the loop
-        provider = provider_of(name, known)
+        provider = provider_of(name, providers)
         if name in names or provider is None:
             continue
         names.add(name)
-        if first.get(provider.name, provider.version) != provider.version:
-            continue  # only the lowest version provides it
-        key = provider.path or f"{provider.label} {provider.scheme} {provider.directory}"
-        if not provider.path:
-            before = found.get(key, ProviderFiles(name=provider.name))
-            elfs = {**before.elfs, **_stub(name, dependent, provider)}
-            found[key] = replace(before, elfs=elfs)
-        elif key not in found:
-            found[key] = _read(provider)
-            needs = found[key].elfs.values()
-            waiting += [(needed, elf) for elf in needs for needed in elf.needed]
-    return tuple(found.values())
+        highest = next(iter(versions_of(provider, providers)), provider)
+        if highest.wheel:
+            if highest.wheel not in neighbors:
+                with open_wheel(Path(highest.wheel)) as archive:
+                    neighbors[highest.wheel] = neighbor(archive.wheel)
+                needs = neighbors[highest.wheel].elfs.values()
+                waiting += [(needed, elf) for elf in needs for needed in elf.needed]
+            continue
+        before = neighbors.get(highest.label, Neighbor(name=highest.name or highest.label))
+        added = _files(name, dependent, highest)
+        new = {place: elf for place, elf in added.items() if place not in before.elfs}
+        neighbors[highest.label] = replace(before, elfs={**before.elfs, **new})
+        waiting += [(needed, elf) for elf in new.values() for needed in elf.needed]
+    return tuple(neighbors.values())
 
 
-def _read(provider: Provider) -> ProviderFiles:
-    path = Path(provider.path)
-    if path.suffix == ".whl":
-        with open_wheel(path) as archive:
-            wheel = archive.wheel
-        places = ((split(member, wheel), elf) for member, elf in wheel.elfs.items())
-        return ProviderFiles(
-            name=str(wheel.name),
-            elfs={place: elf for place, elf in places if place is not None},
-            platforms=wheel.name.platforms,
-        )
-    return ProviderFiles(
-        name=provider.name or provider.source, elfs=dict(_in_directory(path, provider))
-    )
+def _whole(provider: Provided) -> Neighbor:
+    """Return all objects of a provider that was found."""
+    if not provider.wheel:
+        places = (place for folder in provider.folders for place in _in_folder(folder))
+        return Neighbor(name=provider.name or provider.label, elfs=dict(places))
+    with open_wheel(Path(provider.wheel)) as archive:
+        return neighbor(archive.wheel)
 
 
-def _in_directory(path: Path, provider: Provider) -> Iterator[tuple[tuple[Key, str], Elf]]:
-    for file in sorted(path.iterdir()) if provider.directory is not None else ():
-        elf = read_file(file) if provider.has(file.name) else None
+def _files(name: str, dependent: Elf, provider: Provided) -> Mapping[tuple[Key, str], Elf]:
+    """Return the objects in the folders of `provider` that have the library `name`."""
+    folders = [folder for folder in provider.folders if folder.has(name)]
+    if provider.places:
+        return dict(place for folder in folders for place in _in_folder(folder))
+    return _stub(name, dependent, folders[0]) if folders else {}
+
+
+def _in_folder(folder: Folder) -> Iterator[tuple[tuple[Key, str], Elf]]:
+    readable = folder.path and folder.directory is not None
+    for file in sorted(Path(folder.path).iterdir()) if readable else ():
+        elf = read_file(file) if folder.has(file.name) else None
         if elf is not None:
-            yield (Key(provider.scheme), f"{provider.directory}/{file.name}"), elf
+            yield (folder.scheme, f"{folder.directory}/{file.name}"), elf
 
 
-def _stub(name: str, dependent: Elf, provider: Provider) -> Mapping[tuple[Key, str], Elf]:
+def _stub(name: str, dependent: Elf, folder: Folder) -> Mapping[tuple[Key, str], Elf]:
     """Return an object with the SONAME `name`, and nothing else."""
-    if provider.directory is None:
+    if folder.directory is None:
         return {}
-    elf = Elf(
-        bits=dependent.bits,
-        little_endian=dependent.little_endian,
-        machine=dependent.machine,
-        osabi=dependent.osabi,
-        flags=dependent.flags,
-        type=ElfType.DYN,
-        soname=name,
-    )
-    return {(Key(provider.scheme), f"{provider.directory}/{name}"): elf}
+    elf = shared_object(dependent.abi, name, osabi=dependent.osabi, flags=dependent.flags)
+    return {(folder.scheme, f"{folder.directory}/{name}"): elf}

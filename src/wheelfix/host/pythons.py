@@ -12,14 +12,18 @@ from wheelfix.errors import ToolError
 from wheelfix.system.subprocesses import run
 
 _DESCRIBE_PYTHON = """
-import _ctypes, json, platform, sys, sysconfig
+import json, platform, sys, sysconfig
+try:
+    import _ctypes
+except ImportError:
+    _ctypes = None
 from importlib.machinery import EXTENSION_SUFFIXES
 name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.python_implementation()]
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
 print(json.dumps([
     "%s%d.%d%s" % (name, sys.version_info[0], sys.version_info[1], free),
     getattr(sys, "_base_executable", sys.executable),  # below any virtual environment
-    EXTENSION_SUFFIXES, getattr(_ctypes, "__file__", None),
+    EXTENSION_SUFFIXES, _ctypes is not None, getattr(_ctypes, "__file__", None),
 ]))
 """
 
@@ -39,14 +43,28 @@ class Interpreter:
 
 
 def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
-    """Run the Python at `path` to describe it; raises `ToolError` if it is none."""
+    """Run the Python at `path` to describe it.
+
+    Raises `ToolError` if it is not a Python, or has no `_ctypes`.
+    """
+    command = [path, "-I", "-c", _DESCRIBE_PYTHON]
     output = run(
-        [path, "-I", "-c", _DESCRIBE_PYTHON], env=without_python_settings(environ), timeout=30
-    ).stdout
+        command, env=without_python_settings(environ), timeout=30, accepted=range(-64, 256)
+    )
     try:
-        name, executable, suffixes, ctypes = json.loads(output)
-    except ValueError as error:
-        raise ToolError(f"`{path}` is no Python: it printed {output[:200]!r}") from error
+        name, executable, suffixes, has_ctypes, ctypes = json.loads(output.stdout)
+    except (ValueError, TypeError) as error:
+        lines = (output.stderr or output.stdout).strip().splitlines()
+        what = f": it printed {lines[-1][:200]!r}" if lines else ""
+        raise ToolError(
+            f"`{path}` is not a Python that works{what}", hint="name another one with --python"
+        ) from error
+    if not has_ctypes:
+        raise ToolError(
+            f"`{path}` has no module `_ctypes`, with which libraries are loaded",
+            hint="name another Python with --python; one that is built where the headers of libffi"
+            " are installed has it",
+        )
     return Interpreter(path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
 
 

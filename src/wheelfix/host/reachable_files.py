@@ -4,8 +4,6 @@ Every file with a DT_NEEDED name in a searched directory is read. A file that ca
 absent, as it is for the loader. Nothing is executed.
 """
 
-import errno
-import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,6 +13,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
+from wheelfix.host.machine_files import map_regular
 from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.loading import (
     library_path_directories,
@@ -52,15 +51,8 @@ def read_file(path: str | Path) -> Elf | None:
 
 def _read_elf_file(path: str | Path) -> Elf:
     """Read the ELF object at `path`; raises `OSError` and `BadElfError`."""
-    if not os.path.isfile(path):  # noqa: PTH113 - a FIFO or a device must not be opened
-        raise FileNotFoundError(errno.ENOENT, "no regular file", os.fspath(path))
-    with open(path, "rb") as file:  # noqa: PTH123 - the path may be text
-        try:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError as error:
-            raise BadElfError(f"`{path}` is empty") from error
-        with data:
-            return read_elf(data, os.fspath(path))
+    with map_regular(path) as data:
+        return read_elf(data, os.fspath(path))
 
 
 def _absolute(path: str, base: Environment) -> str:
@@ -134,7 +126,7 @@ class Disk:
                     self._opened[real, origin] = None
         return real
 
-    def add_listed(self, directory: str, names: Iterable[str]) -> None:
+    def add_files(self, directory: str, names: Iterable[str]) -> None:
         """Read those files among `names` that are in `directory`."""
         listed = self.listing(directory)
         is_listed = self.resolve(directory) not in self._unlisted
@@ -166,9 +158,9 @@ class Disk:
             for name in names.intersection(base.cache):
                 self.add(base.cache[name])
             for directory in (_absolute(directory, base) for directory in directories):
-                self.add_listed(directory, names)
+                self.add_files(directory, names)
                 for subdirectory in base.subdirectories:
-                    self.add_listed(f"{directory}/{subdirectory}", names)
+                    self.add_files(f"{directory}/{subdirectory}", names)
 
     def resolve(self, path: str) -> str | None:
         """Return the canonical form of an absolute path, None if there is no such file.

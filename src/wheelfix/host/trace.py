@@ -17,7 +17,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
-from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
+from wheelfix.host.trace_watch import BUSY, IDLE, TraceWatch, writers
 from wheelfix.system.tempfiles import scratch
 
 _AWAITED = {
@@ -56,7 +56,7 @@ def trace(
             "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
             "LD_DEBUG_OUTPUT": str(folder / "log"),
         }
-        watch = Watch(folder=folder, symbols=tuple(symbols))
+        watch = TraceWatch(folder=folder, symbols=tuple(symbols))
         with closing(watch), _blocked_signals() as mask:
             pid = _spawn(command, variables_of_child, mask)
             watch.add(pid)
@@ -94,9 +94,10 @@ class CommandError(SettingsError):
     """The command cannot be started; `code` is the exit code of a shell, 127 or 126."""
 
     def __init__(self, name: str, error: OSError, code: int) -> None:
+        where = "a path, or a name that a folder of PATH has"
         super().__init__(
             f"`{name}` cannot be run: {error.strerror}",
-            hint="write the command and its arguments after `--`",
+            hint=f"name a program: {where}" if isinstance(error, FileNotFoundError) else None,
         )
         self.code = code
 
@@ -111,7 +112,7 @@ def _blocked_signals() -> Generator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _attend(pid: int, watch: Watch) -> int:
+def _attend(pid: int, watch: TraceWatch) -> int:
     """Watch until the command ends; return its exit code, or the negative signal number."""
     quiet = 0
     while True:
@@ -144,7 +145,7 @@ def _folder() -> Generator[Path]:
 
 
 def _notes(
-    watch: Watch, alive: Sequence[int], folder: Path, symbols: Sequence[str]
+    watch: TraceWatch, alive: Sequence[int], folder: Path, symbols: Sequence[str]
 ) -> Iterator[str]:
     if alive:
         yield (
@@ -157,6 +158,6 @@ def _notes(
             "loader's lines may have gone into a file of the program's own"
         )
     for name in sorted(watch.refused):
-        yield f"not read: {name}, which is no log that a process of this trace has written"
+        yield f"ignored {name}: not written by a traced process"
     if symbols and not any(log.programs for log in watch.logs.values()):
         yield "no bindings: nothing wrote a log"

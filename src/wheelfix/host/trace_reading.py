@@ -8,31 +8,28 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import (
-    File,
-    by_record,
     distributions,
-    find_dist_info,
     find_file,
 )
 from wheelfix.host.ld_debug_log import LoggedBinding, LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
-from wheelfix.host.trace_watch import SeenProcess, Watch
+from wheelfix.host.trace_watch import SeenProcess, TraceWatch
 from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.loader.load_values import Environment, How
+from wheelfix.providers.well_known import well_known_providers_of
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
 
 
-def read_processes(watch: Watch) -> Iterator[Process]:
+def read_processes(watch: TraceWatch) -> Iterator[Process]:
     """Yield the programs that `watch` has seen, in the order in which their processes began."""
     read_elf: _ReadElf = cache(read_file)
     found: list[Process] = []
@@ -61,7 +58,7 @@ def _executable(
     return seen.exe if logged is own[-1] else None
 
 
-def _order(watch: Watch, pid: int) -> tuple[int, int]:
+def _order(watch: TraceWatch, pid: int) -> tuple[int, int]:
     seen = watch.seen.get(pid)
     return int(seen.began) if seen else 1 << 62, pid
 
@@ -87,7 +84,7 @@ def _without_log(seen: SeenProcess) -> Iterator[Process]:
 
 
 def _process(
-    logged: LoggedProgram, executable: str | None, watch: Watch, read_elf: _ReadElf
+    logged: LoggedProgram, executable: str | None, watch: TraceWatch, read_elf: _ReadElf
 ) -> Process:
     loaded: list[Loaded] = []
     missed: list[NotFound] = []
@@ -98,7 +95,7 @@ def _process(
         if request.path is not None:
             chain = list(_chain(request.requester, program, own, loaders))
             loaders.setdefault(request.path, None if request.dlopen else request.requester)
-            loaded.append(_loaded(request, read_elf, chain))
+            loaded.append(_load(request, read_elf, chain))
         elif not _is_loaded(request, logged.known, loaded):
             missed.append(_not_found(request, read_elf))
     seen = watch.seen.get(logged.pid)
@@ -139,7 +136,7 @@ def _is_loaded(request: LoggedRequest, opened: set[str], loaded: Sequence[Loaded
     return file is not None and any(entry.file and entry.file.id == file.id for entry in loaded)
 
 
-def _loaded(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) -> Loaded:
+def _load(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) -> Loaded:
     path, file = request.path or request.name, request.file
     elf = read_elf(file.path if file else path)
     how, owner = _rule(request, chain, read_elf)
@@ -153,7 +150,7 @@ def _loaded(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) ->
         how=how,
         owner=owner,
         directory=path.rpartition("/")[0] if request.tried else None,
-        passed=tuple(_skipped(request, elf, read_elf)),
+        passed=tuple(_skipped_candidates(request, elf, read_elf)),
         tried=len(request.tried),
         times=request.times,
     )
@@ -182,7 +179,7 @@ def _rule(
     return (How.INHERITED if how is How.RPATH else how), owner
 
 
-def _skipped(
+def _skipped_candidates(
     request: LoggedRequest, taken: Elf | None, read_elf: _ReadElf
 ) -> Iterator[SkippedCandidate]:
     """Yield the candidates that exist, but were not loaded."""
@@ -202,6 +199,8 @@ def _reason(elf: Elf | None, taken: Elf | None) -> str:
         return "wrong ELF class"
     if elf.machine != taken.machine:
         return "wrong machine"
+    if elf.convention != taken.convention:
+        return f"other calling convention ({elf.convention}, not {taken.convention})"
     return "not there when the loader looked, or not readable for the process"
 
 
@@ -211,16 +210,16 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
         requester=request.requester,
         dlopen=request.dlopen,
         tried=tuple(attempt.path for attempt in request.tried),
-        passed=tuple(_skipped(request, None, read_elf)),
+        passed=tuple(_skipped_candidates(request, None, read_elf)),
         times=request.times,
-        wheels=known_providers(request.name),
+        wheels=well_known_providers_of(request.name),
     )
 
 
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
+def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
     """Keep the bindings whose plain or demangled name matches one of the globs `symbols`."""
     names = {b.symbol for p in trace.processes for b, _ in p.bindings}
     readable = {name: demangle(name) for name in names}
@@ -250,8 +249,8 @@ def with_distributions(trace: Trace) -> Trace:
     """Note for each file the installed distribution that it belongs to, by RECORD."""
     wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
     owners: dict[str, str] = {}
-    for site in dict.fromkeys(_sites((), trace)):
-        owners |= distributions(site, wanted - owners.keys())
+    for site in dict.fromkeys(map(os.path.realpath, _sites(trace))):  # lib64 is a link to lib
+        owners |= distributions(Path(site), wanted - owners.keys())
 
     def owned(loaded: Loaded) -> Loaded:
         path = loaded.file.path if loaded.file else ""
@@ -261,20 +260,7 @@ def with_distributions(trace: Trace) -> Trace:
     return replace(trace, processes=tuple(processes))
 
 
-def find_installed(elfs: Sequence[str], dist_info: str, trace: Trace) -> dict[str, File]:
-    """Find an installed copy of the wheel with `dist_info` near the traced files.
-
-    Return its objects `elfs` (members of the wheel) with their files, by RECORD; nothing without
-    a copy.
-    """
-    for site in _sites(elfs, trace):
-        folder = find_dist_info(site, dist_info)
-        if folder is not None:
-            return by_record(folder, elfs)
-    return {}
-
-
-def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
+def _sites(trace: Trace) -> Iterator[Path]:
     """Yield the folders that may be site-packages of the traced programs."""
     paths = dict.fromkeys(
         path
@@ -282,8 +268,6 @@ def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
         for entry in process.loaded
         for path in (entry.path, entry.file.path if entry.file else entry.path)
     )
-    for member in elfs:
-        yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
     yield from dict.fromkeys(parent for path in paths for parent in Path(path).parents)
     for variable in trace.variables:
         if variable.name == "PYTHONPATH":

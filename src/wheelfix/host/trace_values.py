@@ -4,15 +4,11 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from wheelfix.budget import Budget
-from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug_log import LoggedBinding
-from wheelfix.loader.load_values import Environment, How
-from wheelfix.loader.loading import load_each
-from wheelfix.wheel.model import Wheel
+from wheelfix.loader.load_values import How
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,21 +95,6 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A library of a wheel that was loaded from another file than predicted."""
-
-    wheel: str
-    pid: int
-    user: str
-    """The dependent file."""
-    name: str
-    expected: str
-    found: str | None
-    """The file that was loaded; None if none was."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """The files that one command loaded."""
 
@@ -122,7 +103,6 @@ class Trace:
     """As of a shell: 128 + n for a command killed by signal n."""
     processes: tuple[Process, ...]
     variables: tuple[Variable, ...] = ()
-    differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -179,106 +159,6 @@ def _leads_to(name: str, value: str, loaded: Loaded) -> bool:
 
 
 # --- Differences from a wheel ---------------------------------------------------------------------
-
-
-def with_differences(trace: Trace, wheel: Wheel, files: Mapping[str, File]) -> Trace:
-    """Return `trace` with the libraries of `wheel` for which another file was loaded.
-
-    `files` are the installed files of its objects, by member.
-    """
-    elfs = {file.path: wheel.elfs[member] for member, file in files.items() if member in wheel.elfs}
-    environment = Environment(libc=Libc.GLIBC, files=elfs)
-    roots = [path for path, elf in elfs.items() if elf.dynamic]
-    budget = Budget.of_file(str(wheel.name), wheel.size)
-    direct = {
-        (path, request.name): request.result
-        for path, load in zip(roots, load_each(roots, environment, budget), strict=True)
-        for request in load.requests
-        if request.requester == path and request.result is not None
-    }
-    complete = tuple(whole(trace.processes))
-    found: dict[tuple[str, str, str | None], Difference] = {}
-    for process, loaded in complete:
-        for difference in _needed_from_elsewhere(process, loaded, direct, wheel, files):
-            key = (difference.user, difference.name, difference.found)
-            found.setdefault(key, difference)
-    reported = {(difference.name, difference.found) for difference in found.values()}
-    for process, loaded in complete:
-        for difference in _from_elsewhere(process, loaded, wheel, files):
-            if (difference.name, difference.found) not in reported:
-                key = (difference.user, difference.name, difference.found)
-                found.setdefault(key, difference)
-    return replace(trace, differences=(*trace.differences, *found.values()))
-
-
-def _needed_from_elsewhere(
-    process: Process,
-    loaded: Sequence[Loaded],
-    direct: Mapping[tuple[str, str], str],
-    wheel: Wheel,
-    files: Mapping[str, File],
-) -> Iterator[Difference]:
-    """Yield the DT_NEEDED entries of the wheel's objects that another file satisfies."""
-    here = {entry.file.path: entry for entry in loaded if entry.file is not None}
-    for (user, name), expected in direct.items():
-        if user not in here:
-            continue
-        provider = _provider(loaded, here[user], name)
-        if provider is None or provider.file is None or provider.file.path == expected:
-            continue
-        if provider.file.id in {f.id for f in files.values() if f.path == expected}:
-            continue
-        yield Difference(
-            wheel=str(wheel.name),
-            pid=process.pid,
-            user=user,
-            name=name,
-            expected=expected,
-            found=provider.file.path,
-            reason=_why(provider, here[user]),
-        )
-
-
-def _provider(loaded: Sequence[Loaded], user: Loaded, name: str) -> Loaded | None:
-    """Return the file that satisfies `name` for `user`: requested by it, or loaded before."""
-    for entry in loaded:
-        if entry.requester == user.path and entry.name == name:
-            return entry
-    return next((entry for entry in loaded if name in {entry.name, entry.soname, entry.path}), None)
-
-
-def _why(provider: Loaded, user: Loaded) -> str:
-    if provider.requester == user.path and not provider.dlopen:
-        return f"found by {rule(provider)}"
-    return f"it was loaded before, {cause(provider)}, and answers to that name"
-
-
-def _from_elsewhere(
-    process: Process, loaded: Sequence[Loaded], wheel: Wheel, files: Mapping[str, File]
-) -> Iterator[Difference]:
-    """Yield files with the name of a library of the wheel that is itself not loaded."""
-    ours = {file.id for file in files.values()}
-    present = {entry.file.id for entry in loaded if entry.file is not None}
-    names: dict[str, File] = {}
-    for member, file in files.items():
-        elf = wheel.elfs.get(member)
-        if elf is not None and not elf.is_executable:
-            names.setdefault(elf.soname or member.rpartition("/")[2], file)
-    for entry in loaded:
-        name = entry.soname or entry.path.rpartition("/")[2]
-        wanted = names.get(name)
-        if wanted is None or entry.file is None or entry.file.id in ours:
-            continue
-        if wanted.id not in present:
-            yield Difference(
-                wheel=str(wheel.name),
-                pid=process.pid,
-                user=entry.requester,
-                name=name,
-                expected=wanted.path,
-                found=entry.file.path,
-                reason=cause(entry),
-            )
 
 
 _RULES = {

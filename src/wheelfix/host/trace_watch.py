@@ -12,6 +12,7 @@ from stat import S_ISREG
 
 from wheelfix.host.installed_files import File, find_file
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, LoggedRequest
+from wheelfix.system.subprocesses import children_of
 
 BUSY, IDLE = 0.003, 0.05
 """Seconds between two looks, while something happens and while nothing does."""
@@ -48,7 +49,7 @@ class SeenProcess:
 
 
 @dataclass(slots=True, kw_only=True)
-class Watch:
+class TraceWatch:
     """The logs as they grow, and the processes as they start and end. Mutable."""
 
     folder: Path
@@ -56,7 +57,7 @@ class Watch:
     logs: dict[int, Log] = field(default_factory=dict[int, Log])
     seen: dict[int, SeenProcess] = field(default_factory=dict[int, SeenProcess])
     refused: set[str] = field(default_factory=set[str])
-    """The files in `folder` that are no logs of these processes."""
+    """The files in `folder` that these processes did not write."""
     _open: dict[int, int] = field(default_factory=dict[int, int])
     """The descriptors of the logs."""
     _users: set[int] = field(default_factory=lambda: {os.geteuid()})
@@ -90,7 +91,7 @@ class Watch:
         if now - self._scanned > IDLE / 2:
             self._scanned = now
             for pid in list(self.seen):
-                for child in _children(pid):
+                for child in children_of(pid):
                     grown |= self.add(child)
         pause = max(IDLE if grown else 2 * IDLE, 0.01 * len(self.seen))
         for seen in self.seen.values():
@@ -175,7 +176,7 @@ class Watch:
             executable = fields[1][2:3] == b"x"
             if not executable and not waiting:
                 continue
-            file = _mapped(fields)
+            file = _mapped_file(fields)
             if executable:
                 seen.files.setdefault(file.id, file)
             low, _, high = fields[0].partition(b"-")
@@ -244,14 +245,6 @@ def _stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def _children(pid: int) -> Iterator[int]:
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            yield from map(int, (task / "children").read_text(encoding="ascii").split())
-    except OSError:
-        return
-
-
 def _settle(request: LoggedRequest, file: File, cwd: str | None) -> None:
     """Note the mapped file for `request`, unless the address was reused by another file."""
     path = _absolute(request, cwd)
@@ -262,7 +255,7 @@ def _settle(request: LoggedRequest, file: File, cwd: str | None) -> None:
         request.file = file
 
 
-def _mapped(fields: Sequence[bytes]) -> File:
+def _mapped_file(fields: Sequence[bytes]) -> File:
     major, _, minor = fields[3].partition(b":")
     path = os.fsdecode(fields[5]).replace("\\012", "\n")
     deleted = path.endswith(" (deleted)")
@@ -276,8 +269,8 @@ def _mapped(fields: Sequence[bytes]) -> File:
 
 
 def _absolute(request: LoggedRequest, cwd: str | None) -> str:
-    # Paths stay text, as the loader spells them.
-    return os.path.join(cwd or os.getcwd(), request.path or "")  # noqa: PTH109, PTH118 - text
+    # Paths stay text, as the loader spells them. A program starts in this process's directory.
+    return os.path.join(cwd or "", request.path or "")  # noqa: PTH118 - text
 
 
 def _forget(descriptor: int) -> None:

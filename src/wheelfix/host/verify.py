@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
@@ -22,24 +24,27 @@ from wheelfix.host.fresh_environments import (
     can_make,
     find,
     install,
+    link_installed,
     make,
     make_unpacked,
 )
+from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import checks
 from wheelfix.host.verify_values import (
-    Answer,
     Attempt,
     AttemptKind,
     Options,
     Verified,
+    VerifyAnswer,
     WheelUnderTest,
 )
 from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import init_functions
+from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
@@ -53,8 +58,8 @@ def verify(
 ) -> Iterator[Verified]:
     """Verify the wheel at `path` in a fresh environment for each chosen Python and scheme.
 
-    `name` is the name of the wheel if the file has another one. Raises `WheelfixError` if the
-    wheel cannot be read or installed.
+    It is absolute, and so are those beside it. `name` is the name of the wheel if the file has
+    another one. Raises `WheelfixError` if the wheel cannot be read or installed.
     """
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
@@ -71,7 +76,7 @@ def verify(
                 dependencies, beside = options.dependencies, options.beside
                 install(path, wheel, place, dependencies=dependencies, beside=beside)
                 subject = _subject(wheel, python, place, layout, options)
-                yield _verified(subject, scheme)
+                yield _verify_scheme(subject, scheme)
 
 
 def _subject(
@@ -83,15 +88,34 @@ def _subject(
 ) -> WheelUnderTest:
     """Return the installed wheel, in an environment whose Python finds it."""
     site, files = find(place.root, wheel, layout)
+    if options.site is not None:
+        link_installed(options.site, place, site)
     if not place.is_virtual:
         search_path = ":".join(dict.fromkeys((str(site), *place.paths)))
         place = replace(place, environ={**place.environ, "PYTHONPATH": search_path})
     return WheelUnderTest(
-        wheel=wheel, files=files, site=site, place=place, options=options, python=python
+        wheel=wheel,
+        files=files,
+        site=site,
+        place=place,
+        options=options,
+        left_out=_left_out(wheel, options, site),
+        python=python,
     )
 
 
-def _verified(subject: WheelUnderTest, scheme: str) -> Verified:
+def _left_out(wheel: Wheel, options: Options, site: Path) -> tuple[str, ...]:
+    """Return the requirements of METADATA that are not installed in `site`."""
+    if options.dependencies:
+        return ()
+    installed = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
+    installed |= {canonicalize_name(f.name.partition("-")[0]) for f in dist_info_folders(site)}
+    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+    names = (requirement.name for requirement in required)
+    return tuple(name for name in names if canonicalize_name(name) not in installed)
+
+
+def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     planned = tuple(_attempts(subject))
     answers = _run_attempts(subject, planned)
     answered = tuple(zip(planned, answers, strict=True))
@@ -100,12 +124,13 @@ def _verified(subject: WheelUnderTest, scheme: str) -> Verified:
         scheme=scheme,
         python=subject.python.name,
         interpreter=subject.python.path,
-        checks=checks(subject, answered, _predicted(subject)),
+        checks=checks(subject, answered, _predict(subject)),
+        left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
     )
 
 
-def _predicted(subject: WheelUnderTest) -> Mapping[str, Load]:
+def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
     """Return the load of each object as the model predicts it, by installed path."""
     roots = [
         subject.files[member].path
@@ -164,19 +189,23 @@ def _pythons(
 def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
     """Yield an attempt for every object, extension module, package, and program.
 
-    A package is imported by itself if it has objects, but no extension module.
+    A package is imported by itself if it has objects, but no extension module; of a wheel without
+    objects, every package is.
     """
     imported: set[str] = set()
+    run = frozenset(programs(subject.wheel))
     for member, elf in subject.wheel.elfs.items():
         file = subject.files.get(member)
-        if file is None or not elf.dynamic or elf.is_executable:
+        if file is None or not elf.dynamic or member in run:
             continue
         yield Attempt(AttemptKind.LOAD, member, file.path)
         module = _module(subject, member, elf)
         if module is not None:
             imported.add(member.partition("/")[0])
             yield Attempt(AttemptKind.IMPORT, member, module)
-    for package in dict.fromkeys(member.partition("/")[0] for member in subject.wheel.elfs):
+    wheel = subject.wheel
+    files = wheel.elfs or [member.name for member in wheel.members]
+    for package in dict.fromkeys(member.partition("/")[0] for member in files):
         member = f"{package}/__init__.py"
         if member in subject.files and package.isidentifier() and package not in imported:
             yield Attempt(AttemptKind.IMPORT, member, package)
@@ -185,7 +214,7 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
 
 
 def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
-    """Return the name to import `member` by, None if it is no extension module of this Python."""
+    """Return the name to import `member` by, None if this Python cannot import it."""
     path = subject.files[member].path
     if not elf.module_hooks or not path.startswith(f"{subject.site}/"):
         return None
@@ -222,7 +251,7 @@ def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
 # --- Execution ------------------------------------------------------------------------------------
 
 
-def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
+def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
     """Run the attempts, each in a process of its own; return the answers in the same order.
 
     Raises `ToolError` if the Python under test fails to run the probe.
@@ -231,18 +260,20 @@ def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[A
     parts = [planned[number::count] for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         answered = list(pool.map(partial(_run_probe, subject), parts))
-    answers: list[Answer] = [{}] * len(planned)
+    answers: list[VerifyAnswer] = [{}] * len(planned)
     for number, some in enumerate(answered):
         answers[number::count] = some
     return answers
 
 
-def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
+def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
     """Run the attempts in one process of the probe, which forks for each."""
     jobs = [
         {
             "kind": attempt.kind,
-            "what": _command(subject, attempt) if attempt.kind is AttemptKind.RUN else attempt.what,
+            "what": [attempt.what, "--version"]
+            if attempt.kind is AttemptKind.RUN
+            else attempt.what,
             "timeout": subject.options.timeout,
         }
         for attempt in planned
@@ -269,9 +300,3 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
             hint="does this Python run at all?",
         )
     return answers
-
-
-def _command(subject: WheelUnderTest, attempt: Attempt) -> list[str]:
-    name = attempt.what.rpartition("/")[2]
-    given = (list(command[1:]) for command in subject.options.runs if command[0] == name)
-    return [attempt.what, *next(given, ["--version"])]

@@ -5,9 +5,20 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from wheelfix.analysis.providers import install_advice
-from wheelfix.host.verify_values import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
+from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
+from wheelfix.host.verify_values import (
+    Attempt,
+    AttemptKind,
+    Check,
+    CheckStatus,
+    VerifyAnswer,
+    WheelUnderTest,
+)
 from wheelfix.loader.load_values import Load, Request
+from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.settings import Settings
+from wheelfix.text import count
+from wheelfix.wheel.requirements import name_of
 
 _MISSING = re.compile(
     r"([^\s:'\"]+): cannot open shared object file: No such file or directory"
@@ -23,10 +34,10 @@ _REFUSED = re.compile(
     r"Error loading shared library|initial-exec|static TLS"
 )
 _LOADER_ERRORS = (
-    (_MISSING, Status.MISSING),
-    (_VERSION, Status.VERSION),
-    (_UNDEFINED, Status.UNDEFINED),
-    (_REFUSED, Status.REFUSED),
+    (_MISSING, CheckStatus.MISSING),
+    (_VERSION, CheckStatus.VERSION),
+    (_UNDEFINED, CheckStatus.UNDEFINED),
+    (_REFUSED, CheckStatus.REFUSED),
 )
 """Error messages of glibc's and musl's loaders."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
@@ -34,12 +45,14 @@ _FRAME = re.compile(
     r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/verify_probe)\.py\")"
 )
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_GIL = re.compile(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _MAX_CANDIDATES = 12
+_LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
 
 
 def checks(
     subject: WheelUnderTest,
-    answered: Sequence[tuple[Attempt, Answer]],
+    answered: Sequence[tuple[Attempt, VerifyAnswer]],
     predicted: Mapping[str, Load],
 ) -> tuple[Check, ...]:
     """Return the results of the attempts; `predicted` are the loads by installed path."""
@@ -47,10 +60,12 @@ def checks(
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path))
         for attempt, answer in answered
     ]
-    return tuple(_without_dependents(found))
+    return tuple(_without_untried(tuple(_without_dependents(found)), subject))
 
 
-def _check(subject: WheelUnderTest, attempt: Attempt, answer: Answer, load: Load | None) -> Check:
+def _check(
+    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer, load: Load | None
+) -> Check:
     status, message = _status(subject, attempt, answer)
     members = subject.members
     check = Check(
@@ -62,8 +77,8 @@ def _check(subject: WheelUnderTest, attempt: Attempt, answer: Answer, load: Load
     )
     if load is None:
         return check
-    if check.kind is AttemptKind.LOAD and check.status is Status.OK:
-        return _compared(check, load, members)
+    if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
+        return _compare(check, load, members)
     return replace(check, explanation=tuple(_explanation(check, load, subject)))
 
 
@@ -72,17 +87,17 @@ def _without_frames(tail: str) -> str:
     return "".join(line for line in tail.splitlines(keepends=True) if not _FRAME.match(line))
 
 
-def _compared(check: Check, load: Load, members: Mapping[str, str]) -> Check:
+def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
     """Compare the members that were loaded with the prediction."""
     if load.missing:
         names = ", ".join(request.name for request in load.missing)
         message = f"it loads, but the model says that {names} is missing"
-        return replace(check, status=Status.DIFFERS, message=message)
+        return replace(check, status=CheckStatus.DIFFERS, message=message)
     predicted = {members[path] for path in load.objects if path in members}
     lacking = predicted - set(check.loaded)
     if lacking:
         message = f"the model says that it loads {', '.join(sorted(lacking))} too"
-        return replace(check, status=Status.DIFFERS, message=message)
+        return replace(check, status=CheckStatus.DIFFERS, message=message)
     return check
 
 
@@ -92,64 +107,109 @@ def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
     A library that does not load alone is fine if another object, or an import, has loaded it: that
     one provides the missing libraries and symbols.
     """
-    loaded = {member for check in found if check.status is Status.OK for member in check.loaded}
+    loaded = {
+        member for check in found if check.status is CheckStatus.OK for member in check.loaded
+    }
     for check in found:
-        lacks = check.status in {Status.MISSING, Status.UNDEFINED}
+        lacks = check.status in {CheckStatus.MISSING, CheckStatus.UNDEFINED}
         if check.kind is AttemptKind.LOAD and lacks and check.member in loaded:
             note = f"alone: {check.message}"
-            yield replace(check, status=Status.DEPENDENT, message=note, explanation=())
+            yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
         else:
             yield check
+
+
+def _without_untried(found: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
+    """Yield the checks; what lacks a requirement that is not installed was not tried."""
+    lacking = {c.member: c.message for c in found if c.status is CheckStatus.NEEDS}
+    fails = any(check.status in _LACKING for check in found)
+    left = LeftToRequirements()
+    if fails and subject.left_out:
+        left = left_to_requirements(subject.wheel, Settings(), ())
+    for check in found:
+        needs = lacking.get(check.member) or _requirement(check, left, subject.left_out)
+        if check.status in _LACKING and needs:
+            yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=(), tail="")
+        else:
+            yield check
+
+
+def _requirement(check: Check, left: LeftToRequirements, left_out: Sequence[str]) -> str | None:
+    """Return the requirement that is not installed, and may bring what `check` lacks."""
+    if check.status is CheckStatus.UNDEFINED:
+        brought = left.opened.get(check.member.partition("/")[0])
+    else:
+        brought = left.libraries.get(_first_group(_MISSING, check.message) or "")
+    return " or ".join(left_out) if brought == "" else brought if brought in left_out else None
 
 
 # --- Status ---------------------------------------------------------------------------------------
 
 
-def _status(subject: WheelUnderTest, attempt: Attempt, answer: Answer) -> tuple[Status, str]:
+def _status(
+    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
+) -> tuple[CheckStatus, str]:
     """Return how an attempt ended, and a message."""
     if answer.get("hang"):
-        return Status.HUNG, f"did not end within {subject.options.timeout:g} seconds"
+        return CheckStatus.HUNG, f"did not end within {count(subject.options.timeout, 'second')}"
     code = int(answer["code"])
     if code < 0:
-        return Status.CRASHED, f"killed by signal {-code} ({_signal_name(-code)})"
+        return CheckStatus.CRASHED, f"killed by signal {-code} ({_signal_name(-code)})"
     if attempt.kind is AttemptKind.RUN:
         return _run_status(code, str(answer["tail"]))
     if "error" in answer:
         return _error_status(subject, attempt, answer)
     if "maps" not in answer:
-        return Status.CRASHED, f"ended itself with exit code {code}"
-    return Status.OK, ""
+        return CheckStatus.CRASHED, f"ended itself with exit code {code}"
+    has_gil = bool(answer.get("gil"))
+    return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")
 
 
-def _run_status(code: int, tail: str) -> tuple[Status, str]:
+def _gil_status(subject: WheelUnderTest, attempt: Attempt, tail: str) -> tuple[CheckStatus, str]:
+    """Return the status of an import that has enabled the GIL.
+
+    Python warns which module did it. A module of the wheel is blamed in its own attempt.
+    """
+    module = _first_group(_GIL, tail)
+    if module in {None, attempt.what, attempt.what.rpartition(".")[2]}:
+        return CheckStatus.GIL, "it does not declare that it is safe without the GIL (Py_mod_gil)"
+    own = {member.name.partition("/")[0].partition(".")[0] for member in subject.wheel.members}
+    if str(module).partition(".")[0] in own:
+        return CheckStatus.OK, ""
+    return CheckStatus.GIL_OF_OTHERS, f"`{module}` of another distribution enables it"
+
+
+def _run_status(code: int, tail: str) -> tuple[CheckStatus, str]:
     """Return the status of a program that ended with an exit code."""
     if not code:
-        return Status.OK, ""
+        return CheckStatus.OK, ""
     last = "".join(tail.strip().splitlines()[-1:])
-    return _loader_error(tail) or (Status.EXITED, f"exit code {code}: {last}")
+    return _loader_error(tail) or (CheckStatus.EXITED, f"exit code {code}: {last}")
 
 
-def _error_status(subject: WheelUnderTest, attempt: Attempt, answer: Answer) -> tuple[Status, str]:
+def _error_status(
+    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
+) -> tuple[CheckStatus, str]:
     """Return the status of a load or an import that raised."""
     kind, error = attempt.kind, str(answer["error"])
     if kind is AttemptKind.LOAD and _STATIC_TLS in error and not _is_module(subject, attempt):
-        return Status.PRELOAD, error
+        return CheckStatus.PRELOAD, error
     known = _loader_error(error)
     if known is not None:
         return known
     if kind is AttemptKind.LOAD:
-        return Status.REFUSED, error
+        return CheckStatus.REFUSED, error
     lacking = _other_distribution(subject, answer)
     if lacking is not None:
-        return Status.NEEDS, lacking
-    return Status.RAISED, f"{answer['type']}: {error}"
+        return CheckStatus.NEEDS, lacking
+    return CheckStatus.RAISED, f"{answer['type']}: {error}"
 
 
 def _is_module(subject: WheelUnderTest, attempt: Attempt) -> bool:
     return bool(subject.wheel.elfs[attempt.member].module_hooks)
 
 
-def _other_distribution(subject: WheelUnderTest, answer: Answer) -> str | None:
+def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:
     """Return the top-level module of another distribution that an import did not find."""
     own = {member.name.partition("/")[0] for member in subject.wheel.members}
     printed = _NO_MODULE.findall(str(answer.get("tail", "")))
@@ -157,7 +217,7 @@ def _other_distribution(subject: WheelUnderTest, answer: Answer) -> str | None:
     return next((name for name in absent if name not in own), None)
 
 
-def _loader_error(text: str) -> tuple[Status, str] | None:
+def _loader_error(text: str) -> tuple[CheckStatus, str] | None:
     """Return the status and the line of a loader's error message in `text`."""
     for pattern, status in _LOADER_ERRORS:
         match = pattern.search(text)
@@ -179,11 +239,11 @@ def _signal_name(number: int) -> str:
 
 def _explanation(check: Check, load: Load, subject: WheelUnderTest) -> Iterator[str]:
     match check.status:
-        case Status.MISSING:
+        case CheckStatus.MISSING:
             yield from _missing_library(check, load, subject)
-        case Status.UNDEFINED:
+        case CheckStatus.UNDEFINED:
             yield from _undefined_symbol(check, subject)
-        case Status.CRASHED | Status.HUNG:
+        case CheckStatus.CRASHED | CheckStatus.HUNG:
             yield from _running_code(check)
         case _:
             return
@@ -194,8 +254,10 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     missing = [request for request in load.missing if name is None or request.name == name]
     if missing:
         yield from _search(missing[0], subject)
-    if name is not None and (known := install_advice(name)):
-        yield known
+    if known := well_known_providers_of(name or ""):
+        required = {name_of(text) for text in subject.wheel.metadata.requires_dist}
+        verb = "requires" if required.intersection(known) else "does not require"
+        yield f"`{name}` is in {' or '.join(known)}, which METADATA {verb}"
     if not missing and check.kind is not AttemptKind.RUN:
         yield "the model says that this library is found: something else asks for it"
 
@@ -210,7 +272,7 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
     for candidate in request.candidates[:_MAX_CANDIDATES]:
         entry = f" by `{candidate.entry}`" if candidate.entry else ""
         path = candidate.path.removeprefix(root)
-        yield f"{path}: {candidate.outcome} ({candidate.how}{entry})"
+        yield f"{path}: {candidate.verdict} ({candidate.how}{entry})"
     own = [name for name in subject.wheel.elfs if name.rpartition("/")[2] == request.name]
     if own:
         yield f"the wheel has it as {own[0]}, where no search path leads"

@@ -6,7 +6,8 @@ and imports little: libraries loaded by the probe itself would hide missing ones
 Jobs are lines of JSON on stdin: `kind` (load, import, run), `what` (path, module name, argv) and
 `timeout` in seconds. Answers are lines of JSON on stdout, in the same order: `code` (exit code, or
 negative signal) or `hang`, `tail` (end of the output), `maps` (device, inode, path), and after an
-exception `error`, `type` and `absent` (modules not found).
+exception `error`, `type` and `absent` (modules not found). `gil` says that an import has enabled
+the GIL of a free-threaded Python (PEP 703).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
         child(job, send, prints)
     os.close(send)
     os.close(prints)
-    child_output = Output(receive, output)
+    child_output = ProbeOutput(receive, output)
     status = wait(pid, child_output, time.monotonic() + job["timeout"], traces=job["kind"] != "run")
     kill(pid)
     child_output.rest()
@@ -69,7 +70,7 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-class Output:
+class ProbeOutput:
     """What a child process writes: its answer, and the end of its output."""
 
     def __init__(self, receive: int, output: int) -> None:
@@ -106,7 +107,9 @@ class Output:
             return {}
 
 
-def wait(pid: int, child_output: Output, deadline: float, *, traces: bool = True) -> int | None:
+def wait(
+    pid: int, child_output: ProbeOutput, deadline: float, *, traces: bool = True
+) -> int | None:
     """Read the output of the child, and return its status; None, after killing it, at the deadline.
 
     A child that `traces` is aborted first, so that its fault handler prints a traceback.
@@ -149,6 +152,7 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
         execute(job["what"])
     faulthandler.enable(2)
     result: dict[str, Any] = {}
+    is_free = not has_gil()
     try:
         if job["kind"] == "load":
             import _ctypes  # noqa: PLC0415 - loads libffi
@@ -162,13 +166,20 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
             "type": type(error).__name__,
             "absent": absent(error),
         }
-    result["maps"] = mapped()
+    if is_free and has_gil():
+        result["gil"] = True
+    result["maps"] = mapped_files()
     data = (json.dumps(result) + "\n").encode()
     while data:
         data = data[os.write(send, data) :]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def has_gil() -> bool:
+    """Return whether the GIL is enabled (`sys._is_gil_enabled`, Python 3.13)."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def absent(error: BaseException | None) -> list[str]:
@@ -192,7 +203,7 @@ def execute(command: list[str]) -> None:
         os._exit(126)
 
 
-def mapped() -> list[tuple[str, str, str]]:
+def mapped_files() -> list[tuple[str, str, str]]:
     """Return device, inode and path of every file with executable code in this process."""
     found: dict[tuple[str, str], str] = {}
     with open("/proc/self/maps", errors="surrogateescape") as maps:  # noqa: PTH123 - no pathlib

@@ -12,19 +12,19 @@ from wheelfix.host.pythons import Interpreter
 from wheelfix.wheel.model import Wheel
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """The result of one attempt."""
 
     OK = "ok"
-    NEEDS = "needs another distribution"
-    """An import did not find a module that is not of the wheel."""
+    NEEDS = "not tried"
+    """It needs a module or a library that another distribution brings, which is not installed."""
     RAISED = "raised an exception"
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
     """A program started and failed; it may not know the arguments."""
-    DEPENDENT = "loads only with its dependents"
+    DEPENDENT = "loaded only with its dependents"
     """A library that does not load alone; another object, or an import, has loaded it."""
-    PRELOAD = "needs LD_PRELOAD"
+    PRELOAD = "for LD_PRELOAD"
     """A library, not an extension module, whose static TLS must be reserved at the start."""
     MISSING = "missing library"
     UNDEFINED = "undefined symbol"
@@ -32,18 +32,27 @@ class Status(StrEnum):
     REFUSED = "refused by the loader"
     CRASHED = "crashed"
     HUNG = "hung"
-    DIFFERS = "differs from the prediction"
+    GIL = "enables the GIL"
+    """An extension module that does not declare `Py_mod_gil`, in a free-threaded Python."""
+    GIL_OF_OTHERS = "runs with the GIL"
+    """A module of another distribution, which it imports, enables the GIL."""
+    DIFFERS = "unlike the prediction"
 
 
-_FINE = frozenset({Status.OK, Status.DEPENDENT, Status.PRELOAD})
-_NOT_OF_THE_WHEEL = _FINE | {Status.NEEDS, Status.RAISED, Status.EXITED}
+_FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.PRELOAD})
+_NOT_OF_THE_WHEEL = _FINE | {
+    CheckStatus.NEEDS,
+    CheckStatus.RAISED,
+    CheckStatus.EXITED,
+    CheckStatus.GIL_OF_OTHERS,
+}
 
 
-class Result(StrEnum):
+class VerifyResult(StrEnum):
     """The result for one wheel in one environment."""
 
     OK = "ok"
-    INCOMPLETE = "incomplete"
+    NOT_TRIED = "not tried"
     """Nothing failed, but nothing was imported either, or there was nothing to attempt."""
     FAILED = "failed"
 
@@ -76,15 +85,15 @@ class Options:
     """Install what the wheel requires, from the index that the installer is configured for."""
     beside: tuple[Path, ...] = ()
     """Other wheels to install too, without what they require."""
-    runs: tuple[tuple[str, ...], ...] = ()
-    """Commands to run in place of `NAME --version`, by the name of the program."""
+    site: Path | None = None
+    """An environment whose distributions are linked into the fresh one."""
     timeout: float = 60
     """Seconds for each attempt."""
     jobs: int = 2
     """Attempts at the same time."""
 
 
-Answer = Mapping[str, Any]
+VerifyAnswer = Mapping[str, Any]
 """The answer of the probe to one attempt; `verify_probe` has the keys."""
 
 
@@ -99,6 +108,8 @@ class WheelUnderTest:
     """The folder of its packages."""
     place: FreshEnvironment
     options: Options
+    left_out: tuple[str, ...]
+    """The requirements of METADATA that are not installed."""
     python: Interpreter
 
     @property
@@ -115,8 +126,9 @@ class Check:
     member: str
     what: str
     """The installed path, or the name of the module."""
-    status: Status = Status.OK
+    status: CheckStatus = CheckStatus.OK
     message: str = ""
+    """What went wrong; of what was not tried, the module or distribution that it needs."""
     explanation: tuple[str, ...] = ()
     tail: str = ""
     """The end of the output."""
@@ -140,6 +152,8 @@ class Verified:
     interpreter: str
     """Its path."""
     checks: tuple[Check, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The requirements of METADATA that were not installed."""
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
 
@@ -148,11 +162,11 @@ class Verified:
         """Whether a check failed."""
         return any(check.failed for check in self.checks)
 
-    def result(self, *, strict: bool) -> Result:
+    def result(self, *, strict: bool) -> VerifyResult:
         """Return the result; `strict` also fails for what may not be the wheel's fault."""
         if self.failed or (strict and any(check.status not in _FINE for check in self.checks)):
-            return Result.FAILED
+            return VerifyResult.FAILED
         imports = [check for check in self.checks if check.kind is AttemptKind.IMPORT]
-        has_imported = any(check.status is not Status.NEEDS for check in imports)
+        has_imported = any(check.status is not CheckStatus.NEEDS for check in imports)
         is_complete = has_imported or (self.checks and not imports)
-        return Result.OK if is_complete else Result.INCOMPLETE
+        return VerifyResult.OK if is_complete else VerifyResult.NOT_TRIED

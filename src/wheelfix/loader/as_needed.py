@@ -74,17 +74,17 @@ class Decision(NamedTuple):
         return f"is not found, and may define {join_some(self.open_references)}"
 
 
-def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decision, ...]:
-    """Return a decision for each different DT_NEEDED name of `own`, in order.
+def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[Decision, ...]:
+    """Return a decision for each different DT_NEEDED name of `subject`, in order.
 
     `libraries` has the library of each name, None for an unavailable one. A versioned reference
     belongs to the library that Verneed names, even if another one defines the symbol on this
     machine: glibc 2.34 has merged libpthread, libdl and librt into libc.
     """
-    names = tuple(dict.fromkeys(own.elf.needed))
-    references = [symbol for symbol in _references(own) if not symbol.weak]
+    names = tuple(dict.fromkeys(subject.elf.needed))
+    references = [symbol for symbol in _references(subject) if not symbol.weak]
     used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
-    given = _PYTHON if own.elf.module_hooks else ()
+    given = _PYTHON if subject.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
     found: list[Decision] = []
     kept: list[Library] = []
@@ -98,7 +98,7 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
         elif _is_listed(library.elf.soname or name, entries, len(entries)):
             decision = Decision(name, Why.UNUSED)
         else:
-            serves = _serves_sibling(library, own, kept)
+            serves = _serves_sibling(library, subject, kept)
             decision = Decision(name, Why.SIBLING if serves else Why.UNUSED)
         found.append(decision)
         if library is not None:
@@ -123,22 +123,15 @@ def _providers(
 ) -> tuple[set[str | None], list[Undefined]]:
     """Return the libraries that the linker bound symbols to, and the unresolved references."""
     used = {reference.file for reference in references if reference.file in libraries}
-    others = [reference for reference in references if reference.file not in libraries]
-    names = frozenset([reference.name for reference in others])
-    defining: dict[str, list[tuple[str, Sequence[Definition]]]] = {}
+    unresolved = [reference for reference in references if reference.file not in libraries]
+    names = frozenset([reference.name for reference in unresolved])
     for needed, library in libraries.items():
-        if library is not None:
-            definitions = library.exports.definitions
-            for symbol in among(definitions, names):
-                defining.setdefault(symbol, []).append((needed, definitions[symbol]))
-    unresolved: list[Undefined] = []
-    for reference in others:
-        for needed, found in defining.get(reference.name, ()):
-            if _is_bound(reference, found):
+        if library is not None and (there := among(library.exports.definitions, names)):
+            definitions = {name: library.exports.definitions[name] for name in there}
+            left = [one for one in unresolved if not _is_bound(one, definitions.get(one.name, ()))]
+            if len(left) < len(unresolved):
                 used.add(needed)
-                break
-        else:
-            unresolved.append(reference)
+            unresolved = left
     return used, unresolved
 
 
@@ -151,20 +144,21 @@ def offers(exports: Exports, reference: Undefined) -> bool:
 
 
 def _is_bound(reference: Undefined, definitions: Iterable[Definition]) -> bool:
-    return any(
-        not definition.hidden and reference.version in {None, definition.version}
-        for definition in definitions
-    )
+    version = reference.version
+    for definition in definitions:
+        if not definition.hidden and version in (None, definition.version):
+            return True
+    return False
 
 
-def _serves_sibling(library: Library, own: Library, kept: Sequence[Library]) -> bool:
+def _serves_sibling(library: Library, subject: Library, kept: Sequence[Library]) -> bool:
     """Return whether libraries kept before refer to symbols that only `library` defines so far.
 
     As `ref_dynamic_nonweak` does in bfd/elflink.c.
     """
     wants = [_wants(dependent, library) for dependent in kept]
     return any(
-        symbol.name not in own.exports.definitions
+        symbol.name not in subject.exports.definitions
         and not any(offers(other.exports, symbol) for other in kept)
         for wanted in wants
         for symbol in wanted

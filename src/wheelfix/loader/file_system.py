@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf
-from wheelfix.loader.load_values import Candidate, Environment, How, SearchOutcome
+from wheelfix.loader.load_values import Candidate, Environment, How, Request, SearchOutcome
 
 
 class SearchList(NamedTuple):
@@ -45,8 +45,11 @@ class FileSystem:
         """What the loads from these files spend."""
         self.search_paths: dict[tuple[str, str, str], SearchList] = {}
         """Object, its search path, its `$ORIGIN` -> the directories."""
-        self.searched: dict[tuple[str, How, SearchList, Abi], SearchedList] = {}
+        self.searched: dict[tuple[str, How, SearchList, tuple[Abi, str]], SearchedList] = {}
         """Name, list, and the ABI of the process -> the result."""
+        self._loaded: dict[tuple[str | None, str, str], Request] = {}
+        defaults = environment.default_directories
+        self.defaults = SearchList(None, tuple((path, path) for path in defaults))
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}
@@ -58,10 +61,18 @@ class FileSystem:
                 self.directories.add(directory)
                 directory = directory.rpartition("/")[0]
 
+    def request_of_loaded(self, requester: str | None, name: str, result: str) -> Request:
+        """Return a request that a loaded object serves: one value for all loads, as most are."""
+        key = requester, name, result
+        request = self._loaded.get(key)
+        if request is None:
+            request = self._loaded[key] = Request(requester, name, result, How.LOADED)
+        return request
+
     def directory(self, text: str) -> str | None:
         """Return the canonical path of the directory `text`, None if there is none."""
         if text not in self._real:
-            self._real[text] = self._existing(self.absolute(text))
+            self._real[text] = self._existing_path(self.absolute(text))
         return self._real[text]
 
     def file(self, path: str) -> tuple[str, Elf | SearchOutcome]:
@@ -97,7 +108,7 @@ class FileSystem:
         cwd = self.environment.cwd or "/\0"
         return f"{cwd}/{text}" if text else cwd
 
-    def _existing(self, path: str) -> str | None:
+    def _existing_path(self, path: str) -> str | None:
         try:
             real = self._resolve(path)
         except RecursionError:

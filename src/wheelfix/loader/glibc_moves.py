@@ -28,6 +28,11 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
     return max(filter(None, map(_release, needed)), default=())
 
 
+def is_part(library: Library) -> bool:
+    """Return whether a library is one from which or to which symbols moved."""
+    return library.elf.soname in {"libc.so.6", *(name for name, _ in _moves().values())}
+
+
 def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator[Library]:
     """Yield those of `libraries`, by path, that were different in `release` of glibc.
 

@@ -2,15 +2,15 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from wheelfix.budget import Budget
-from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
-from wheelfix.elf.model import Elf, ElfType, Filtee
+from wheelfix.elf.constants import DF_1_NODEFLIB
+from wheelfix.elf.model import DF_1_PIE, Elf, ElfType, Filtee
 from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
-from wheelfix.loader.machines import LIB64
+from wheelfix.loader.machines import LIB64, X86_64_LEVELS
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
@@ -22,7 +22,7 @@ _ABI_VERSIONS = {0: range(1), 3: range(4)}
 
 def hwcaps(level: int) -> tuple[str, ...]:
     """Return the subdirectories that glibc 2.33 tries on x86-64 CPUs of `level` (1 to 4)."""
-    return tuple(f"glibc-hwcaps/x86-64-v{number}" for number in range(level, 1, -1))
+    return tuple(f"glibc-hwcaps/{name}" for name in X86_64_LEVELS[: level - 1][::-1])
 
 
 def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
@@ -59,10 +59,10 @@ def search_path_directories(
     path: str, origin: str | None, environment: Environment
 ) -> tuple[tuple[str, str], ...]:
     """Return the elements of a DT_RPATH or DT_RUNPATH, each with its directory."""
-    return expanded_directories(path.split(":") if path else (), origin, environment)
+    return expand_directories(path.split(":") if path else (), origin, environment)
 
 
-def expanded_directories(
+def expand_directories(
     elements: Iterable[str], origin: str | None, environment: Environment
 ) -> tuple[tuple[str, str], ...]:
     """Expand the elements, strip trailing slashes, drop repeated directories (`fillin_rpath`)."""
@@ -74,7 +74,7 @@ def expanded_directories(
     return tuple((element, directory) for directory, element in found.items())
 
 
-def expanded_name(name: str, origin: str | None, environment: Environment) -> str:
+def expand_name(name: str, origin: str | None, environment: Environment) -> str:
     """Return a DT_NEEDED name with its tokens expanded, or as it is if one has no value."""
     text = expand(name, origin, lib=environment.lib, platform=environment.platform)
     return name if text is None else text
@@ -85,49 +85,40 @@ class GlibcProcess(LoaderProcess):
 
     after_library_path = frozenset({How.RUNPATH, How.CACHE, How.DEFAULT})
 
-    def _entries(self, elf: Elf) -> Iterator[tuple[str, Filtee | None]]:
-        filtees = [(filtee.name, filtee) for filtee in elf.filtees]
-        for position, name in enumerate(elf.needed):
-            while filtees and filtees[0][1].position <= position:
-                yield filtees.pop(0)
-            yield name, None
-        yield from filtees
+    def _entries(self, elf: Elf) -> Sequence[tuple[str, Filtee | None]]:
+        if not elf.filtees:
+            return super()._entries(elf)
+        entries: list[tuple[str, Filtee | None]] = [(name, None) for name in elf.needed]
+        for filtee in reversed(elf.filtees):
+            entries.insert(filtee.position, (filtee.name, filtee))
+        return entries
 
-    def _expanded(self, requester: LinkMap | None, name: str) -> str:
-        return expanded_name(name, requester.origin if requester else None, self.environment)
+    def _expand(self, requester: LinkMap | None, name: str) -> str:
+        return expand_name(name, requester.origin if requester else None, self.environment)
 
     def _directories(self, path: str, origin: str) -> tuple[tuple[str, str], ...]:
         return search_path_directories(path, origin, self.environment)
 
     def _library_directories(self) -> tuple[tuple[str, str], ...]:
         origin = self.main.origin if self.main else None
-        return expanded_directories(self.environment.library_path, origin, self.environment)
+        return expand_directories(self.environment.library_path, origin, self.environment)
 
     def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield DT_RPATH (own and inherited), LD_LIBRARY_PATH, DT_RUNPATH, cache, defaults."""
         env = self.environment
         elf = requester.elf if requester else None
-        if requester is None:
-            yield from self._paths(requester)
-        else:
-            if requester.paths is None:
-                requester.paths = tuple(self._paths(requester))
-            yield from requester.paths
+        runpath = elf.runpath if elf else None
+        if runpath is None:
+            yield from self._rpath_chain(requester)
+        yield How.LIBRARY_PATH, self.library_path
+        if requester is not None and runpath is not None:
+            yield How.RUNPATH, self._search_path(requester, runpath)
         no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
         cached = env.cache.get(name)
         if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
             yield How.CACHE, SearchList(None, ((name, cached),))
         if not no_defaults:
             yield How.DEFAULT, self.defaults
-
-    def _paths(self, requester: LinkMap | None) -> SearchLists:
-        """Yield the lists that are the same for all names of an object."""
-        runpath = requester.elf.runpath if requester and requester.elf else None
-        if runpath is None:
-            yield from self._rpath_chain(requester)
-        yield How.LIBRARY_PATH, self.library_path
-        if requester is not None and runpath is not None:
-            yield How.RUNPATH, self._search_path(requester, runpath)
 
     @property
     def _default_prefixes(self) -> tuple[str, ...]:
@@ -148,9 +139,9 @@ class GlibcProcess(LoaderProcess):
             owner = owner.loader
             self._spend(1, 0)
         if self.main is not None and not is_main:
-            yield from self._own_rpath(self.main, How.INHERITED)
+            yield from self._rpath_of(self.main, How.INHERITED)
 
-    def _own_rpath(self, owner: LinkMap, how: How) -> SearchLists:
+    def _rpath_of(self, owner: LinkMap, how: How) -> SearchLists:
         if owner.elf and owner.elf.runpath is None and owner.elf.rpath is not None:
             yield how, self._search_path(owner, owner.elf.rpath)
 
@@ -164,14 +155,15 @@ class GlibcProcess(LoaderProcess):
             (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
             (is_valid, SearchOutcome.INVALID_HEADER),
             (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
+            (elf.convention == reference.convention, SearchOutcome.WRONG_CONVENTION),
             (is_shared_object(elf), SearchOutcome.NOT_SHARED),
         )
         return next((outcome for is_met, outcome in checks if not is_met), SearchOutcome.FOUND)
 
-    def _name_found_again(self, known: LinkMap, name: str) -> None:
+    def _add_other_name(self, known: LinkMap, name: str) -> None:
         self._add_name(known, name)
 
-    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+    def _names_of(self, loaded: LinkMap, name: str) -> Iterable[str]:
         soname = loaded.elf.soname if loaded.elf else None
         return (name, loaded.opened, *([soname] if soname else []))
 

@@ -11,13 +11,14 @@ uv. Paths are virtual: an environment is at `/env`, and files outside of it are 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import grouped
-from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel, WheelName
+from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 NEWEST_MINOR = 15
@@ -35,6 +36,7 @@ _SITE_PACKAGES, _DIST_PACKAGES = "site-packages", "dist-packages"
 SITE_FOLDERS = (_SITE_PACKAGES, _DIST_PACKAGES)
 """The names of the folders that hold distributions; `dist-packages` is Debian's."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
+_THREADED_ABI = re.compile(r"abi3t|cp\d+[a-z]*t[a-z]*")
 
 
 class Scheme(NamedTuple):
@@ -86,12 +88,36 @@ def interpreters(name: WheelName) -> tuple[str, ...]:
     including free-threaded ones and PyPy. Unknown tags count as `py3`.
     """
     found = {
-        python for tag in name.pythons for abi in name.abis for python in _interpreters(tag, abi)
+        python for tag in name.pythons for abi in name.abis for python in interpreters_of(tag, abi)
     }
     return tuple(sorted(found or set(_any_python(OLDEST_MINOR)), key=_age))
 
 
-def _interpreters(tag: str, abi: str) -> Iterator[str]:
+def native_interpreters(name: WheelName) -> frozenset[str]:
+    """Return those of `interpreters` that the tags of `name` allow by their own ABI."""
+    abis = [abi for abi in name.abis if abi != "none"]
+    tags = [tag for tag in name.pythons if not tag.startswith("py")]
+    return frozenset(python for tag in tags for abi in abis for python in interpreters_of(tag, abi))
+
+
+def has_installable_tags(name: WheelName) -> bool:
+    """Return whether some interpreter may have one of the tags; unknown interpreters may.
+
+    CPython has `cp3<minor>` with its own ABI, `abi3`, `abi3t` or `none` (`packaging.tags`): in
+    `cp315t-abi3t` and `cp311-cp312`, the two contradict each other.
+    """
+    return any(_may_exist(tag, abi) for tag in name.pythons for abi in name.abis)
+
+
+def _may_exist(tag: str, abi: str) -> bool:
+    if not re.match(r"cp\d", tag):
+        return True
+    is_own = re.fullmatch(rf"{tag}[a-z]*", abi) is not None
+    return tag[2:].isdigit() and (is_own or not re.match(r"cp\d", abi))
+
+
+def interpreters_of(tag: str, abi: str) -> Iterator[str]:
+    """Yield the Pythons that the Python tag and the ABI tag allow, as `interpreters` does."""
     match = _TAG.match(tag)
     if match is None:
         return
@@ -113,11 +139,11 @@ def _interpreters(tag: str, abi: str) -> Iterator[str]:
 def _cpython(minor: int, abi: str) -> Iterator[str]:
     """Yield the CPythons of `cp3<minor>-<abi>`."""
     last = max(minor, NEWEST_MINOR) if abi in {"abi3", "abi3t"} else minor
+    is_threaded = _THREADED_ABI.fullmatch(abi) is not None
     for number in range(minor, last + 1):
-        threaded = number >= OLDEST_FREE_THREADED
-        if abi in {"abi3t", "none"} or abi.endswith("t"):
-            yield from [f"python3.{number}t"] if threaded else []
-        if abi != "abi3t" and not abi.endswith("t"):
+        if number >= OLDEST_FREE_THREADED and (is_threaded or abi == "none"):
+            yield f"python3.{number}t"
+        if not is_threaded:
             yield f"python3.{number}"
 
 
@@ -131,13 +157,23 @@ def _any_python(oldest: int) -> Iterator[str]:
 
 
 def _age(python: str) -> tuple[bool, int, int, bool]:
-    major, minor = _version(python).split(".")
-    return python.startswith("pypy"), int(major), int(minor), python.endswith("t")
+    major, minor = python_version(python).split(".")
+    return python.startswith("pypy"), int(major), int(minor), is_free_threaded(python)
 
 
-def _version(python: str) -> str:
-    """`python3.13t` -> `3.13`."""
+def python_version(python: str) -> str:
+    """Return the version in an interpreter's name: `python3.13t` -> `3.13`."""
     return python.removeprefix("pypy").removeprefix("python").removesuffix("t")
+
+
+def minor_version(python: str) -> int:
+    """Return the minor version in an interpreter's name: `python3.13t` -> 13."""
+    return int(python_version(python).partition(".")[2])
+
+
+def is_free_threaded(python: str) -> bool:
+    """Return whether an interpreter's name is that of a free-threaded build."""
+    return python.endswith("t")
 
 
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
@@ -161,7 +197,8 @@ def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[S
     site = _site(python)
     headers = f"include/{_include(python)}/{name}"
     # venvs, and uv wherever it installs: the include directory is shared with the base Python.
-    yield _scheme("venv", python, site, headers=f"include/site/python{_version(python)}/{name}")
+    shared = f"include/site/python{python_version(python)}/{name}"
+    yield _scheme("venv", python, site, headers=shared)
     yield _scheme("prefix", python, site, headers=headers)
     yield _scheme("user", python, site, headers=headers)
     yield _scheme("target-uv", python, "", headers=f"include/{name}")
@@ -228,13 +265,13 @@ def _include(python: str) -> str:
     return f"{python}m" if old_cpython else python
 
 
-def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
+def split(member: str, wheel: Wheel | UnverifiedWheel) -> tuple[Key, str] | None:
     """Return the scheme path of `member` (a file or a folder), and its path below that.
 
     None for members that are not installed: those in `*.data` outside of the five keys.
     """
     top, _, rest = member.partition("/")
-    if not top.endswith(".data") or top != wheel.data_dir:  # the quick test first
+    if not top.endswith(".data") or top != wheel.dist_info.data_dir:  # the quick test first
         return (Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB), member
     key, _, rest = rest.partition("/")
     try:
@@ -249,7 +286,7 @@ def site_path(member: str, wheel: Wheel) -> str | None:
     return path if key in LIBRARY_KEYS else None
 
 
-def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
+def installed_path(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
     """Return the path of `member` (a file or a folder) in `scheme`, None if not installed.
 
     Files that `pip --target` drops are included here, unlike in `Layout.paths`.
@@ -264,22 +301,29 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
     Schemes have one layout if the scheme paths with ELF objects have the same relative paths to
     each other, and the installer drops the same files.
     """
-    opened, taken, folders = _places(wheel)
-    keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
-    groups = grouped(schemes(wheel.name), lambda scheme: _arrangement(scheme, keys, opened, taken))
-    return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
+    places = _places(wheel)
+    groups = grouped(schemes(wheel.name), lambda scheme: _arrangement(scheme, places))
+    return tuple(_layout(tuple(group), places) for group in groups.values())
 
 
-def arranged(wheel: Wheel, scheme: Scheme) -> Layout:
+def layout_of(wheel: Wheel, scheme: Scheme) -> Layout:
     """Return the layout of `wheel` in `scheme` alone."""
-    opened, taken, folders = _places(wheel)
-    return _layout((scheme,), opened, taken, folders)
+    return _layout((scheme,), _places(wheel))
 
 
-def _places(
-    wheel: Wheel,
-) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
-    """Return the places of the files that the loader may open, the top-level items, all folders."""
+class _Places(NamedTuple):
+    """Where a wheel puts its files, as scheme paths and paths below them."""
+
+    opened: Mapping[str, tuple[Key, str]]
+    """Member -> its place, for the files that the loader may open."""
+    top_items: frozenset[str]
+    """The files and folders at the top of site-packages."""
+    folders: AbstractSet[tuple[Key, str]]
+    keys: tuple[Key, ...]
+    """The scheme paths of `opened`."""
+
+
+def _places(wheel: Wheel) -> _Places:
     found = ((member.name, split(member.name, wheel)) for member in wheel.members)
     places = {name: place for name, place in found if place is not None}
     opened = {
@@ -289,28 +333,25 @@ def _places(
     }
     folders = {(key, rest.rpartition("/")[0]) for key, rest in places.values()}
     top_items = {rest.partition("/")[0] for key, rest in places.values() if key in LIBRARY_KEYS}
-    return opened, frozenset(top_items), folders
+    used = {key for key, _ in opened.values()}
+    keys = tuple(key for key in Key if key in used)
+    return _Places(opened, frozenset(top_items), folders, keys)
 
 
-def _layout(
-    group: tuple[Scheme, ...],
-    opened: Mapping[str, tuple[Key, str]],
-    taken: frozenset[str],
-    folders: Iterable[tuple[Key, str]],
-) -> Layout:
-    scheme = group[0]
+def _layout(group: tuple[Scheme, ...], places: _Places) -> Layout:
+    scheme, taken = group[0], places.top_items
     # Installers start with the root; later files overwrite those with the same path.
-    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in LIBRARY_KEYS)
+    ordered = sorted(places.opened.items(), key=lambda item: item[1][0] not in LIBRARY_KEYS)
     members = {
         _join(scheme.base(key), rest): member
         for member, (key, rest) in ordered
-        if not _lost(scheme, key, rest, taken)
+        if not _is_lost(scheme, key, rest, taken)
     }
     directories = {"/", ENV, scheme.root}
-    for key, folder in folders:
+    for key, folder in places.folders:
         directory = _join(scheme.base(key), folder)
         # A folder exists only if some file of it is installed.
-        while directory not in directories and not _lost(scheme, key, folder, taken):
+        while directory not in directories and not _is_lost(scheme, key, folder, taken):
             directories.add(directory)
             directory = directory.rpartition("/")[0]
     return Layout(
@@ -321,20 +362,15 @@ def _layout(
     )
 
 
-def _arrangement(
-    scheme: Scheme,
-    keys: tuple[Key, ...],
-    opened: Mapping[str, tuple[Key, str]],
-    taken: frozenset[str],
-) -> tuple[object, ...]:
+def _arrangement(scheme: Scheme, places: _Places) -> tuple[object, ...]:
     """Return a key that is equal for schemes with one layout: the bases below their common top."""
-    bases = [scheme.base(key) for key in keys]
+    bases = [scheme.base(key) for key in places.keys]
     top = posixpath.commonpath(bases) if bases else ""
-    lost = (name for name, (key, rest) in opened.items() if _lost(scheme, key, rest, taken))
+    lost = (name for name, at in places.opened.items() if _is_lost(scheme, *at, places.top_items))
     return (*(base.removeprefix(top) for base in bases), *lost)
 
 
-def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
+def _is_lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
     """Return whether the installer drops the file or folder at `rest` of `key`.
 
     `pip --target` installs into a temporary home, moves the content of `lib/python`, then each
@@ -353,10 +389,10 @@ def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
     spread = [member.name for member in wheel.members if member.name.startswith(data_dir)]
     if not spread:
         return {}
-    _, taken, _ = _places(wheel)
+    taken = _places(wheel).top_items
     among = list(schemes(wheel.name))
     found = {
-        name: [scheme for scheme in among if _lost(scheme, *place, taken)]
+        name: [scheme for scheme in among if _is_lost(scheme, *place, taken)]
         for name in spread
         if (place := split(name, wheel)) and place[0] not in LIBRARY_KEYS
     }
@@ -411,7 +447,7 @@ def describe(among: Iterable[Scheme]) -> str:
 def _runs(pythons: Iterable[str]) -> Iterator[str]:
     """Yield `python3.8 to 3.15` for consecutive versions, and the other versions."""
     runs: list[list[str]] = []
-    for python in sorted(pythons, key=lambda python: (python.endswith("t"), _age(python))):
+    for python in sorted(pythons, key=lambda python: (is_free_threaded(python), _age(python))):
         if runs and _follows(runs[-1][-1], python):
             runs[-1].append(python)
         else:

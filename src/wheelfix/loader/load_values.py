@@ -4,7 +4,7 @@ Paths are text, as the loader sees them: `$ORIGIN` is the directory of the path 
 opened by, never made canonical.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -46,6 +46,8 @@ class SearchOutcome(StrEnum):
     NO_DIRECTORY = "no such directory"
     WRONG_CLASS = "wrong ELF class"
     WRONG_MACHINE = "wrong machine"
+    WRONG_CONVENTION = "other calling convention"
+    """`Elf.convention` differs."""
     LOOP = "too many levels of symbolic links"
     """Ends this list of directories; with musl, the search."""
     WRONG_ENDIANNESS = "wrong endianness"
@@ -70,6 +72,7 @@ _SKIPPED = frozenset(
         SearchOutcome.NO_DIRECTORY,
         SearchOutcome.WRONG_CLASS,
         SearchOutcome.WRONG_MACHINE,
+        SearchOutcome.WRONG_CONVENTION,
         SearchOutcome.LOOP,
     }
 )
@@ -86,6 +89,13 @@ class Candidate(NamedTuple):
     """The file whose search path was used."""
     entry: str | None
     """The element of that search path, as written."""
+    note: str = ""
+    """What is wrong with it, where the outcome does not say all."""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome and the note."""
+        return f"{self.outcome} ({self.note})" if self.note else self.outcome
 
 
 class Request(NamedTuple):
@@ -101,13 +111,11 @@ class Request(NamedTuple):
     """All candidates in order; the one taken is the last."""
     optional: bool = False
     """DT_AUXILIARY: without the library the load goes on."""
-    provided: bool = False
-    """Not found, but the platform or another wheel is known to provide it."""
 
     @property
     def failed(self) -> bool:
         """Whether the whole load fails for this request."""
-        return self.result is None and not self.provided and not self.optional
+        return self.result is None and self.how is not How.LIBC and not self.optional
 
     @property
     def fatal(self) -> bool:
@@ -153,7 +161,7 @@ class Environment:
     files: Mapping[str, Elf]
     """The ELF objects by path."""
     broken: Mapping[str, SearchOutcome] = field(default_factory=dict[str, SearchOutcome])
-    """Files that are no loadable ELF objects, and the loader's result for them."""
+    """Files that are not loadable ELF objects, and the loader's result for them."""
     directories: frozenset[str] = frozenset()
     """Directories besides those of `files`, `broken` and `links`."""
     links: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -171,11 +179,12 @@ class Environment:
     default_directories: tuple[str, ...] = ()
     cache: Mapping[str, str] = field(default_factory=dict[str, str])
     """ld.so.cache: SONAME to path, the best one for this processor."""
-    provided: Container[str] = field(default_factory=frozenset[str])
-    """Names provided by others (the platform, other wheels) if the search fails."""
     lib: str = LIB64
     """The value of `$LIB`: `lib64`, `lib`, or `lib/x86_64-linux-gnu` on Debian."""
     platform: str | None = None
     """The value of `$PLATFORM`: AT_PLATFORM of the CPU; None voids the elements that use it."""
+    chosen: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Requester and name -> the file that it gets, whatever else has the name: a graft gives each
+    copy a name of its own."""
     subdirectories: tuple[str, ...] = ()
     """Subdirectories that glibc tries first in each directory: `glibc-hwcaps/...`, `tls`, ..."""

@@ -6,7 +6,9 @@ the same order, and records each candidate with its outcome, so that a failure c
 """
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
@@ -17,8 +19,11 @@ from wheelfix.loader.process import LoaderProcess
 
 
 def load(root: str, environment: Environment, budget: Budget) -> Load:
-    """Load `root` in a new process: dlopen for a library, a start for an executable."""
-    return load_each([root], environment, budget)[0]
+    """Load `root` in a new process: dlopen for a library, a start for an executable.
+
+    Raises `BudgetError` when `budget` is spent.
+    """
+    return load_first(root, FileSystem(environment, budget))
 
 
 def load_each(roots: Iterable[str], environment: Environment, budget: Budget) -> tuple[Load, ...]:
@@ -27,7 +32,42 @@ def load_each(roots: Iterable[str], environment: Environment, budget: Budget) ->
     Raises `BudgetError` when `budget` is spent.
     """
     files = FileSystem(environment, budget)
-    return tuple(_load(root, files) for root in roots)
+    return tuple(load_first(root, files) for root in roots)
+
+
+class LastLoads:
+    """The loads from the last environment, for one in which objects have changed. Mutable."""
+
+    def __init__(self) -> None:
+        self._environment: Environment | None = None
+        self._loads: dict[str, Load] = {}
+
+    def load_each(
+        self, roots: Sequence[str], environment: Environment, budget: Budget
+    ) -> tuple[Load, ...]:
+        """Load each of `roots` as `load_each` does, where the last load of it is not the same."""
+        last, self._environment = self._environment, environment
+        self._loads = unchanged_loads(self._loads, last, environment) if last else {}
+        new = [root for root in roots if root not in self._loads]
+        self._loads |= zip(new, load_each(new, environment, budget), strict=True)
+        return tuple(self._loads[root] for root in roots)
+
+
+def unchanged_loads(
+    loads: Mapping[str, Load], before: Environment, after: Environment
+) -> dict[str, Load]:
+    """Return those of `loads`, by path, in which nothing is found, read or searched otherwise.
+
+    Between the environments objects may have changed, but no file has come or gone.
+    """
+    files, old = after.files, before.files
+    if files.keys() != old.keys() or replace(after, files={}) != replace(before, files={}):
+        return {}
+    facts = {path: search_facts(elf) for path, elf in files.items() if elf is not old[path]}
+    changed = {path for path in facts if facts[path] != search_facts(old[path])}
+    if any(facts[path].header != search_facts(old[path]).header for path in changed):
+        return {}  # a file that was not loaded may be now
+    return {path: load for path, load in loads.items() if changed.isdisjoint((path, *load.objects))}
 
 
 def load_all(
@@ -37,11 +77,48 @@ def load_all(
 
     Raises `BudgetError` when `budget` is spent.
     """
-    process = start_process(FileSystem(environment, budget))
+    return load_in_turn(roots, FileSystem(environment, budget))
+
+
+def load_first(root: str, files: FileSystem) -> Load:
+    """Load `root` in a new process; what is searched in `files` serves later loads, too."""
+    _, elf = files.file(root)
+    if isinstance(elf, Elf) and elf.is_executable:
+        return _process(files, root).start(root)
+    return start_process(files).dlopen(root)
+
+
+def load_in_turn(roots: Iterable[str | Dlopen], files: FileSystem) -> tuple[Load, ...]:
+    """Open `roots` one after the other in one process, as `load_all` does."""
+    process = start_process(files)
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots
     )
+
+
+class SearchFacts(NamedTuple):
+    """What the search and the load of libraries read of an object."""
+
+    header: tuple[object, ...]
+    """By which a loader takes or refuses it."""
+    links: tuple[object, ...]
+    """Its names, its dependencies, and where it searches them."""
+
+
+def search_facts(elf: Elf) -> SearchFacts:
+    """Return what a load depends on: objects that agree in it load the same."""
+    header = (
+        elf.abi,
+        elf.convention,
+        elf.osabi,
+        elf.abi_version,
+        elf.valid_header,
+        elf.type,
+        elf.dynamic,
+    )
+    links = (elf.soname, elf.needed, elf.filtees, elf.rpath, elf.runpath)
+    return SearchFacts((*header, elf.dt_flags_1, elf.is_executable), links)
 
 
 def start_process(files: FileSystem) -> LoaderProcess:
@@ -86,7 +163,7 @@ def needed_name(name: str, origin: str | None, environment: Environment) -> str:
     """Return a DT_NEEDED name with its tokens expanded, which only glibc does."""
     if environment.libc is Libc.MUSL or "$" not in name:
         return name
-    return glibc_search.expanded_name(name, origin, environment)
+    return glibc_search.expand_name(name, origin, environment)
 
 
 def library_path_directories(environment: Environment) -> tuple[str, ...]:
@@ -98,13 +175,6 @@ def library_path_directories(environment: Environment) -> tuple[str, ...]:
 def is_after_library_path(how: How, libc: Libc | None) -> bool:
     """Return whether the loader of `libc` takes the step `how` after LD_LIBRARY_PATH."""
     return how in _process_class(libc).after_library_path
-
-
-def _load(root: str, files: FileSystem) -> Load:
-    _, elf = files.file(root)
-    if isinstance(elf, Elf) and elf.is_executable:
-        return _process(files, root).start(root)
-    return start_process(files).dlopen(root)
 
 
 def _process(files: FileSystem, main: str | None) -> LoaderProcess:

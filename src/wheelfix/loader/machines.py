@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wheelfix.elf.model import Machine
+from wheelfix.elf.model import Abi
+from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 LIB64 = "lib64"
 """The value of `$LIB` on most 64-bit machines."""
+X86_64_LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""The levels above the baseline (x86-64 psABI, "Micro-Architecture Levels")."""
+GLIBC_DIRECTORIES = ("/lib", "/usr/lib")
+"""The default directories of glibc's loader besides those of `$LIB` (elf/dl-load.c)."""
 MUSL_DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 """The default directories of musl's loader (ldso/dynlink.c, `load_library`)."""
 
@@ -24,35 +29,30 @@ class MachineNames(NamedTuple):
     """As in the SONAME of Alpine's musl, `libc.musl-x86_64.so.1`."""
 
 
-MACHINES: Mapping[int, MachineNames] = {
-    Machine.X86_64: MachineNames(
-        "x86_64-linux-gnu", "/lib64/ld-linux-x86-64.so.2", "x86_64", "x86_64"
-    ),
-    Machine.I386: MachineNames("i386-linux-gnu", "/lib/ld-linux.so.2", "i386", "x86"),
-    Machine.AARCH64: MachineNames(
-        "aarch64-linux-gnu", "/lib/ld-linux-aarch64.so.1", "aarch64", "aarch64"
-    ),
-    Machine.ARM: MachineNames("arm-linux-gnueabihf", "/lib/ld-linux-armhf.so.3", "armhf", "armv7"),
-    Machine.PPC64: MachineNames(
-        "powerpc64le-linux-gnu", "/lib64/ld64.so.2", "powerpc64le", "ppc64le"
-    ),
-    Machine.S390: MachineNames("s390x-linux-gnu", "/lib/ld64.so.1", "s390x", "s390x"),
-    Machine.RISCV: MachineNames(
-        "riscv64-linux-gnu", "/lib/ld-linux-riscv64-lp64d.so.1", "riscv64", "riscv64"
-    ),
-    Machine.LOONGARCH: MachineNames(
-        "loongarch64-linux-gnu",
-        "/lib64/ld-linux-loongarch-lp64d.so.1",
-        "loongarch64",
-        "loongarch64",
-    ),
+def _names(arch: str, triplet: str, loader: str, musl: str = "", alpine: str = "") -> MachineNames:
+    """Return the names of a machine: musl's are those of the triplet, Alpine's those of the tag."""
+    return MachineNames(triplet, loader, musl or triplet.partition("-")[0], alpine or arch)
+
+
+MACHINES: Mapping[Abi, MachineNames] = {
+    ARCHITECTURES[arch]: _names(arch, *names)
+    for arch, *names in (
+        ("x86_64", "x86_64-linux-gnu", "/lib64/ld-linux-x86-64.so.2"),
+        ("i686", "i386-linux-gnu", "/lib/ld-linux.so.2", "i386", "x86"),
+        ("aarch64", "aarch64-linux-gnu", "/lib/ld-linux-aarch64.so.1"),
+        ("armv7l", "arm-linux-gnueabihf", "/lib/ld-linux-armhf.so.3", "armhf", "armv7"),
+        ("ppc64", "powerpc64-linux-gnu", "/lib64/ld64.so.1"),
+        ("ppc64le", "powerpc64le-linux-gnu", "/lib64/ld64.so.2"),
+        ("s390x", "s390x-linux-gnu", "/lib/ld64.so.1"),
+        ("riscv64", "riscv64-linux-gnu", "/lib/ld-linux-riscv64-lp64d.so.1"),
+        ("loongarch64", "loongarch64-linux-gnu", "/lib64/ld-linux-loongarch-lp64d.so.1"),
+    )
 }
-"""By `e_machine`."""
 
 
-def musl_soname(machine: int) -> str:
+def musl_soname(abi: Abi) -> str:
     """Return the SONAME of Alpine's musl; upstream's is `libc.so`."""
-    return f"libc.musl-{MACHINES[machine].alpine}.so.1" if machine in MACHINES else "libc.so"
+    return f"libc.musl-{MACHINES[abi].alpine}.so.1" if abi in MACHINES else "libc.so"
 
 
 def lib_value(bits: int, triplet: str | None = None) -> str:

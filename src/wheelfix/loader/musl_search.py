@@ -8,7 +8,8 @@ from wheelfix.loader.load_values import How, Request, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
-_SEPARATORS = re.compile(r"[:\n]+")
+SEPARATORS = re.compile(r"[:\n]+")
+"""What stands between the entries of a search path, and of `/etc/ld-musl-ARCH.path`."""
 RESERVED = ("c", "pthread", "rt", "m", "dl", "util", "xnet")
 """`libNAME.*` of these names is musl itself (ldso/dynlink.c, `load_library`)."""
 _BUILTIN = re.compile(rf"lib(?:{'|'.join(RESERVED)})\.[^/]*$")
@@ -21,7 +22,7 @@ def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, s
     """
     if origin is None or "$" in _ORIGIN.sub("", path):
         return ()
-    elements = [element for element in _SEPARATORS.split(path) if element]
+    elements = [element for element in SEPARATORS.split(path) if element]
     return tuple((element, origin.join(_ORIGIN.split(element))) for element in elements)
 
 
@@ -89,9 +90,9 @@ class MuslProcess(LoaderProcess):
     def _origin(self, opened: str) -> str:
         return super()._origin(opened) if opened.startswith("/") else opened.rpartition("/")[0]
 
-    def _name_found_again(self, known: LinkMap, name: str) -> None:
+    def _add_other_name(self, known: LinkMap, name: str) -> None:
         if "/" not in name and not known.names:
             self._add_name(known, known.opened.rpartition("/")[2])
 
-    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+    def _names_of(self, loaded: LinkMap, name: str) -> Iterable[str]:
         return () if "/" in name else (loaded.opened.rpartition("/")[2],)

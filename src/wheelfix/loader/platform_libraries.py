@@ -15,6 +15,10 @@ from wheelfix.grouping import values_by_key
 from wheelfix.system.packaged_text import read_text
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
+RELR_VERSION = "GLIBC_ABI_DT_RELR"
+"""The version of libc.so.6 that says that its loader knows DT_RELR."""
+FIRST_RELR: Mapping[Libc, tuple[int, int]] = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}
+"""The first platform tags whose C libraries all know DT_RELR: glibc 2.36, musl 1.2.4."""
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """The libraries that every CPython for glibc is linked with: in its global scope."""
 GLIBC_PARTS = (
@@ -47,7 +51,7 @@ def may_come_from_platform(name: str) -> bool:
     return name in MANYLINUX_LIBRARIES or is_dynamic_loader(name)
 
 
-def defined_by(library: str) -> Container[str] | None:
+def symbols_of(library: str) -> Container[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 
     None for a library that is not listed in `platform-symbols.txt`.

@@ -3,7 +3,7 @@
 import itertools
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import ClassVar
@@ -27,8 +27,6 @@ class LinkMap:
     """In load order."""
     search_scope: tuple["LinkMap", ...] | None = None
     """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
-    paths: tuple[tuple[How, SearchList], ...] | None = None
-    """The lists that are searched for all its names, once they are known."""
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
 
@@ -63,15 +61,15 @@ class LoadOrder:
             self._known.add(id(found))
             self.objects.append(found)
 
-    def move_before(self, found: LinkMap, other: LinkMap) -> bool:
-        """Put `found` right before `other`; return False if it comes before `other` already."""
+    def move_before(self, first: LinkMap, other: LinkMap) -> bool:
+        """Put `first` right before `other`; return False if it comes before `other` already."""
         objects = self.objects
-        if id(found) in self._known:
-            if objects.index(found) <= objects.index(other):
+        if id(first) in self._known:
+            if objects.index(first) <= objects.index(other):
                 return False
-            objects.remove(found)
-        self._known.add(id(found))
-        objects.insert(objects.index(other), found)
+            objects.remove(first)
+        self._known.add(id(first))
+        objects.insert(objects.index(other), first)
         return True
 
 
@@ -91,10 +89,9 @@ class LoaderProcess(ABC):
         self._places = itertools.count()
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
-        self._abi: Abi | None = None
+        self._abi: tuple[Abi, str] | None = None
         self.library_path = SearchList(None, self._library_directories())
-        defaults = self.environment.default_directories
-        self.defaults = SearchList(None, tuple((path, path) for path in defaults))
+        self.defaults = files.defaults
         for name, path in self.environment.loaded.items():
             loaded = self._map(path, path, self.environment.files.get(path), None)
             self._register(loaded, path)
@@ -109,13 +106,14 @@ class LoaderProcess(ABC):
     def dlopen(self, name: str, caller: str | None = None) -> Load:
         """Load `name` and its dependencies; a load with a failed request leaves nothing behind."""
         requester = self.main if caller is None else self._caller(caller)
-        found, request = self._request(requester, name, dlopen=True)
-        if found is None:
+        self._spend(15, _REQUEST_SIZE)
+        link_map, request = self._request(requester, name, dlopen=True)
+        if link_map is None:
             return Load(root=name, objects=(), requests=(request,))
-        if found.search_scope is not None:
-            again = tuple(loaded.file for loaded in found.search_scope)
+        if link_map.search_scope is not None:
+            again = tuple(loaded.file for loaded in link_map.search_scope)
             return Load(root=name, objects=again, requests=(request,))
-        return self._load_dependencies(name, found, [request])
+        return self._load_dependencies(name, link_map, [request])
 
     @property
     def maps(self) -> tuple[str, ...]:
@@ -131,21 +129,23 @@ class LoaderProcess(ABC):
         order = LoadOrder(top)
         failed: int | None = None
         for loaded in order:  # grows during the loop: breadth first
-            for name, filtee in self._entries(loaded.elf) if loaded.elf else ():
+            entries = self._entries(loaded.elf) if loaded.elf else ()
+            self._spend(15 * len(entries), _REQUEST_SIZE * len(entries))
+            for name, filtee in entries:
                 if not name and self._program_is_unnamed:
                     self._append_program(order)
                     continue
-                found, request = self._request(loaded, name)
+                dependency, request = self._request(loaded, name)
                 if filtee is not None:
                     request = request._replace(optional=not filtee.required)
                 requests.append(request)
-                if found is None:
+                if dependency is None:
                     if failed is None and request.failed:
                         failed = len(self._given_names)
                 elif filtee is None:
-                    order.append(found)
-                elif order.move_before(found, loaded) and failed is None:
-                    self._move_before(found, loaded)
+                    order.append(dependency)
+                elif order.move_before(dependency, loaded) and failed is None:
+                    self._move_before(dependency, loaded)
         objects = tuple(order.objects)
         load = Load(
             root=root, objects=tuple(loaded.file for loaded in objects), requests=tuple(requests)
@@ -164,29 +164,28 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
-        self.files.budget.spend(15, _LOADED, memory=_REQUEST_SIZE)
         by = requester.file if requester else None
-        spelled = self._expanded(requester, name) if "$" in name else name
+        spelled = self._expand(requester, name) if "$" in name else name
+        if self.environment.chosen and by is not None:
+            spelled = self.environment.chosen.get((by, name), spelled)
         if named := self._names.get(spelled):
-            return named[0], Request(by, name, named[0].file, How.LOADED)
+            return named[0], self.files.request_of_loaded(by, name, named[0].file)
         if self._is_builtin(spelled):
-            return None, Request(by, name, None, How.LIBC, provided=True)
+            return None, Request(by, name, None, How.LIBC)
         file, tried = self._search(requester, spelled)
         if file is None:
-            skipped = not tried or tried[-1].outcome.is_skipped
-            provided = skipped and spelled in self.environment.provided
-            return None, Request(by, name, None, candidates=tried, provided=provided)
+            return None, Request(by, name, None, candidates=tried)
         real, elf = file
         how = tried[-1].how
-        found = self._inodes.get(self.files.inode(real))
-        if found is None:
+        link_map = self._inodes.get(self.files.inode(real))
+        if link_map is None:
             loader = requester if self._dlopen_inherits or not dlopen else None
-            found = self._map(real, tried[-1].path, elf, loader)
-            self._register(found, spelled)
+            link_map = self._map(real, tried[-1].path, elf, loader)
+            self._register(link_map, spelled)
         else:
             how = How.SAME_FILE
-            self._name_found_again(found, spelled)
-        return found, Request(by, name, found.file, how, tried)
+            self._add_other_name(link_map, spelled)
+        return link_map, Request(by, name, link_map.file, how, tried)
 
     def _search(
         self, requester: LinkMap | None, name: str
@@ -197,7 +196,7 @@ class LoaderProcess(ABC):
         for how, places in self._lists(requester, name):
             if not places.pairs:
                 continue
-            searched = self._searched(name, how, places)
+            searched = self._search_once(name, how, places)
             parts.append(searched.tried)
             if searched.ends:
                 found = searched.found
@@ -208,12 +207,12 @@ class LoaderProcess(ABC):
         self._spend(len(tried) >> 2, 8 * len(tried))
         return found, tried
 
-    def _searched(self, name: str, how: How, places: SearchList) -> SearchedList:
+    def _search_once(self, name: str, how: How, places: SearchList) -> SearchedList:
         """Search one list; those of the same environment are searched once for all its loads."""
         if self.reference is None:
             return self._search_list(name, how, places)
         if self._abi is None:
-            self._abi = self.reference.abi
+            self._abi = self.reference.abi, self.reference.convention
         key = name, how, places, self._abi
         known = self.files.searched.get(key)
         if known is None:
@@ -222,10 +221,11 @@ class LoaderProcess(ABC):
 
     def _search_list(self, name: str, how: How, places: SearchList) -> SearchedList:
         tried: list[Candidate] = []
-        for entry, path, real, there, last in self._opened(name, how, places):
+        for entry, path, real, there, last in self._open_candidates(name, how, places):
             self._spend(3, _CANDIDATE_SIZE + len(path))
-            elf, outcome = self._checked(there)
-            tried.append(Candidate(path, how, outcome, places.owner, entry))
+            elf, outcome = self._check_candidate(there)
+            note = self._note(there) if outcome is SearchOutcome.WRONG_CONVENTION else ""
+            tried.append(Candidate(path, how, outcome, places.owner, entry, note))
             if elf is not None:
                 return SearchedList(tuple(tried), ends=True, found=(real, elf))
             loops = outcome is SearchOutcome.LOOP and last
@@ -235,7 +235,7 @@ class LoaderProcess(ABC):
                 break
         return SearchedList(tuple(tried), ends=False)
 
-    def _opened(
+    def _open_candidates(
         self, name: str, how: How, places: SearchList
     ) -> Iterator[tuple[str, str, str, Elf | SearchOutcome, bool]]:
         """Yield element, path as written, canonical path, and the object or error of each file.
@@ -259,14 +259,20 @@ class LoaderProcess(ABC):
                     yield entry, f"{prefix}{sub}/{name}", *files.entry(inner, name), False
             yield entry, f"{prefix}{name}", *files.entry(directory, name), True
 
-    def _checked(self, there: Elf | SearchOutcome) -> tuple[Elf | None, SearchOutcome]:
+    def _check_candidate(self, candidate: Elf | SearchOutcome) -> tuple[Elf | None, SearchOutcome]:
         """Return the object if the loader accepts it, and the outcome."""
-        if not isinstance(there, Elf):
-            return None, there
+        if not isinstance(candidate, Elf):
+            return None, candidate
         if self.reference is None:
-            self.reference = there
-        outcome = self._check(there, self.reference)
-        return there if outcome is SearchOutcome.FOUND else None, outcome
+            self.reference = candidate
+        outcome = self._check(candidate, self.reference)
+        return candidate if outcome is SearchOutcome.FOUND else None, outcome
+
+    def _note(self, candidate: Elf | SearchOutcome) -> str:
+        """Return both calling conventions."""
+        if self.reference is None or not isinstance(candidate, Elf):
+            return ""
+        return f"{candidate.convention}, not {self.reference.convention}"
 
     def _move_before(self, moved: LinkMap, other: LinkMap) -> None:
         """Change the load order, in which the objects are searched for a name."""
@@ -290,11 +296,11 @@ class LoaderProcess(ABC):
     _dlopen_inherits = False
     """Whether an object opened by dlopen inherits the search path of the caller."""
 
-    def _entries(self, elf: Elf) -> Iterator[tuple[str, Filtee | None]]:
-        """Yield what `elf` needs, in the order of the dynamic section."""
-        yield from ((name, None) for name in elf.needed)
+    def _entries(self, elf: Elf) -> Sequence[tuple[str, Filtee | None]]:
+        """Return what `elf` needs, in the order of the dynamic section."""
+        return tuple(zip(elf.needed, itertools.repeat(None)))
 
-    def _expanded(self, requester: LinkMap | None, name: str) -> str:
+    def _expand(self, requester: LinkMap | None, name: str) -> str:
         """Return `name` with its tokens (`$ORIGIN`, ...) expanded."""
         del requester
         return name
@@ -335,11 +341,11 @@ class LoaderProcess(ABC):
         return self._inodes.get(self.files.inode(self.files.file(path)[0]), self.main)
 
     @abstractmethod
-    def _name_found_again(self, known: LinkMap, name: str) -> None:
+    def _add_other_name(self, known: LinkMap, name: str) -> None:
         """Add the name under which the file of a loaded object was found again."""
 
     @abstractmethod
-    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+    def _names_of(self, loaded: LinkMap, name: str) -> Iterable[str]:
         """Return the names of a new object."""
 
     def _program(self, path: str) -> LinkMap:
@@ -357,7 +363,7 @@ class LoaderProcess(ABC):
     def _register(self, loaded: LinkMap, name: str) -> None:
         loaded.place = next(self._places)
         self._inodes[self.files.inode(loaded.file)] = loaded
-        for own in self._own_names(loaded, name):
+        for own in self._names_of(loaded, name):
             self._add_name(loaded, own)
 
     def _add_name(self, loaded: LinkMap, name: str) -> None:

@@ -19,7 +19,7 @@ class ApiName(NamedTuple):
     """One name of Python's C API."""
 
     minors: frozenset[int]
-    """The minor versions of CPython 3 that export it, among `known_minors()`."""
+    """The minor versions of CPython 3 that export it, among `minor_versions()`."""
     stable: int | None
     """The minor version that added it to the stable ABI."""
 
@@ -41,7 +41,7 @@ def is_python_name(symbol: str) -> bool:
 
 
 @cache
-def known_minors() -> frozenset[int]:
+def minor_versions() -> frozenset[int]:
     """Return the minor versions whose exports are known."""
     runs = {facts.partition(" ")[0] for facts in _facts().values()}
     return frozenset(minor for spans in runs for minor in _minors(spans))
@@ -68,7 +68,7 @@ def exports(python: str, symbol: str) -> bool | None:
         return None
     minor, threaded = int(match[1]), bool(match[2])
     name = find(symbol)
-    if minor not in known_minors():
+    if minor not in minor_versions():
         # Nothing is ever removed from the stable ABI.
         return True if name and name.stable is not None and name.stable <= minor else None
     if name is not None and minor in name.minors:

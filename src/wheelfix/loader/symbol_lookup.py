@@ -41,8 +41,16 @@ class SymbolIndex:
         self.libraries = libraries
         self.wanted = wanted
         self._libc = libc
-        self._defining = _defining(libraries, self.wanted)
+        self._defining = _definers(libraries, self.wanted)
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
+
+    def has_symbols_of(self, libraries: Mapping[str, Library]) -> bool:
+        """Return whether `libraries` would be indexed in the same way."""
+        return [*libraries] == [*self.libraries] and all(
+            library.exports is self.libraries[path].exports
+            and library.elf.undefined == self.libraries[path].elf.undefined
+            for path, library in libraries.items()
+        )
 
     def providers(self, name: str, version: str | None) -> tuple[str, ...]:
         """Return all libraries with a definition that a reference can bind to."""
@@ -89,7 +97,7 @@ def undefined_names(libraries: Mapping[str, Library]) -> frozenset[str]:
     return frozenset[str]().union(*(library.names for library in libraries.values()))
 
 
-def _defining(
+def _definers(
     libraries: Mapping[str, Library], wanted: frozenset[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return for each name the libraries that define it in any version, as shared tuples."""

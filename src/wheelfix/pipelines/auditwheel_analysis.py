@@ -10,19 +10,26 @@ import logging
 import os
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from wheelfix.analysis.policy_reasons import UntrustedLibrary
 from wheelfix.errors import ToolError
+from wheelfix.host.machine_files import (
+    MAX_LIBRARY,
+    Trust,
+    UntrustedFileError,
+    open_regular,
+    trusted_file,
+)
+from wheelfix.pipelines.auditwheel_values import Analysis, PolicyFindings
 from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from wheelfix.text import count
 
-TIMEOUT = 600
-"""Seconds for the analysis of one wheel."""
 _AGAIN = "was the machine overloaded, or out of memory? run it again"
 
 
@@ -40,45 +47,13 @@ class Question:
     isa_ext_check: bool
     environ: Mapping[str, str]
     """The whole environment that auditwheel sees."""
+    trust: Trust
+    """Whose libraries may be grafted."""
+    timeout: int
+    """Seconds for the answer; 0 for no limit."""
 
 
-class PolicyFindings(NamedTuple):
-    """The findings of auditwheel for one platform policy."""
-
-    name: str
-    """The platform tag: `manylinux_2_17_x86_64`."""
-    aliases: tuple[str, ...]
-    """Older names of the same tag: `manylinux2014_x86_64`."""
-    external: Mapping[str, Path | None]
-    """Libraries that neither the policy nor the wheel provides -> where this machine has them."""
-    blacklisted: Mapping[str, Sequence[str]]
-    """Library -> its symbols that the wheel uses and the policy forbids."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
-    """The findings of auditwheel for a wheel (its `WheelAbIInfo`)."""
-
-    policies: tuple[PolicyFindings, ...]
-    """The weakest first, which is `linux_<arch>`: it promises nothing."""
-    overall: str
-    """The name of the best policy that the wheel meets."""
-    symbols: str
-    """The best policy by symbol versions alone; so for the following."""
-    ucs2: str
-    pyfpe: str
-    blacklist: str
-    machine: str
-    external: Mapping[str, Mapping[str, Mapping[str, Path | None]]]
-    """Object -> name of the policy -> libraries to graft for it, and those that they need."""
-    libpython: frozenset[str]
-    """The libraries among these that are no library to graft, but a DT_NEEDED entry to remove."""
-    excluded: frozenset[str]
-    """Names in DT_NEEDED, and paths of this machine, that a pattern of `exclude` matched."""
-    warnings: tuple[str, ...]
-
-
-class Refusal(StrEnum):
+class AuditwheelRefusal(StrEnum):
     """Why auditwheel has no analysis for a wheel."""
 
     LIBC_UNKNOWN = "no extension says for which C library it was built"
@@ -88,30 +63,22 @@ class Refusal(StrEnum):
 class Auditwheel:
     """auditwheel in worker processes. Use it as a context manager; threads may share it."""
 
-    def __init__(self, environ: Mapping[str, str], processes: int = 1) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         """Start no process yet; `environ` is the user's environment."""
         self.environ = environ
-        self._processes = processes
         self._idle: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
-        """Start the processes, which import auditwheel while the caller goes on.
-
-        If none can be started, `analyze` says so.
-        """
-        with suppress(ToolError):
-            while len(self._idle) < self._processes:
-                self._idle.append(_start())
         return self
 
     def __exit__(self, *_: object) -> None:
         while self._idle:
             self._idle.pop().kill()
 
-    def analyze(self, question: Question) -> Analysis | Refusal:
-        """Return auditwheel's analysis of a wheel.
+    def analyze(self, question: Question) -> Analysis | AuditwheelRefusal:
+        """Return auditwheel's analysis of a wheel, from a new process if the others are busy.
 
-        Raises `ToolError` if it fails, takes longer than `TIMEOUT`, or ends its process.
+        Raises `ToolError` if it fails, takes too long, or ends its process.
         """
         try:
             worker = self._idle.pop()
@@ -119,12 +86,14 @@ class Auditwheel:
             worker = _start()
         try:
             worker.start_call(analyze, question)
-            answer: Analysis | Refusal | Exception = worker.answer(TIMEOUT)
+            answer: Analysis | AuditwheelRefusal | Exception
+            answer = worker.answer(question.timeout or None)
         except BaseException:  # Ctrl-C
             worker.kill()
             raise
         if isinstance(answer, WorkerTimeoutError):
-            raise ToolError(f"auditwheel did not end within {TIMEOUT:g} seconds", hint=_AGAIN)
+            message = f"auditwheel did not end within {count(question.timeout, 'second')}"
+            raise ToolError(message, hint=_AGAIN)
         if isinstance(answer, WorkerDiedError):
             raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
         self._idle.append(worker)
@@ -136,7 +105,7 @@ class Auditwheel:
 def _start() -> WorkerProcess:
     """Start a process. Raises `ToolError` if that is not possible."""
     try:
-        return WorkerProcess(_import)
+        return WorkerProcess()
     except OSError as error:
         raise ToolError(
             f"no process can be started for auditwheel: {error}",
@@ -148,13 +117,7 @@ def _start() -> WorkerProcess:
 # auditwheel has no types, and is imported in that process alone, while ours goes on.
 
 
-def _import() -> None:
-    """Import what `analyze` needs; that reports a failure."""
-    with suppress(BaseException):
-        import_module("auditwheel.wheel_abi")
-
-
-def analyze(question: Question) -> Analysis | Refusal | ToolError:
+def analyze(question: Question) -> Analysis | AuditwheelRefusal | ToolError:
     """Let auditwheel analyse a wheel, in this process, as its `repair` and `show` do.
 
     Return an error with auditwheel's own words if it fails.
@@ -166,14 +129,16 @@ def analyze(question: Question) -> Analysis | Refusal | ToolError:
     try:
         return _analyze(question)
     except BaseException as error:  # noqa: BLE001 - a border: whatever it raises is its failure
-        trace = "".join(traceback.format_exception(error, limit=-5)).rstrip()
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        words = " ".join(str(error).split())
         return ToolError(
-            f"auditwheel failed: {type(error).__name__}: {error}\n{trace}",
+            f"auditwheel failed: {type(error).__name__}: {words} ({Path(frame.filename).name}, "
+            f"line {frame.lineno})",
             hint="`auditwheel show` on the same wheel may say more",
         )
 
 
-def _analyze(question: Question) -> Analysis | Refusal:
+def _analyze(question: Question) -> Analysis | AuditwheelRefusal:
     wheel_abi: Any = import_module("auditwheel.wheel_abi")
     lddtree: Any = import_module("auditwheel.lddtree")
     errors: Any = import_module("auditwheel.error")
@@ -184,6 +149,8 @@ def _analyze(question: Question) -> Analysis | Refusal:
     logger.handlers[:], logger.propagate = [records], False
     logger.setLevel(logging.INFO)
     libc, architecture, platform = _target(question)
+    candidates = _Candidates(question.trust, lddtree.find_lib)
+    lddtree.find_lib = candidates.find_lib
     try:
         info = wheel_abi.analyze_wheel_abi(
             libc,
@@ -196,9 +163,11 @@ def _analyze(question: Question) -> Analysis | Refusal:
             args_ldpaths=question.ldpaths,
         )
     except errors.NonPlatformWheelError:
-        return Refusal.NO_OBJECT
+        return AuditwheelRefusal.NO_OBJECT
     except errors.InvalidLibcError:
-        return Refusal.LIBC_UNKNOWN
+        return AuditwheelRefusal.LIBC_UNKNOWN
+    finally:
+        lddtree.find_lib = candidates.original
     external = {
         place.as_posix(): {name: reference.libs for name, reference in references.items()}
         for place, references in info.full_external_refs.items()
@@ -225,7 +194,41 @@ def _analyze(question: Question) -> Analysis | Refusal:
         ),
         excluded=frozenset(records.excluded),
         warnings=tuple(records.warnings),
+        untrusted=tuple(candidates.untrusted),
     )
+
+
+class _Candidates:
+    """The files that auditwheel may open in search of a library, in the place of all that exist.
+
+    It would wait for a FIFO or for a link to itself, and fails for what is not an ELF file.
+    """
+
+    def __init__(self, trust: Trust, original: Callable[..., Any]) -> None:
+        self.original = original
+        """`find_lib` of auditwheel's lddtree.py."""
+        self.untrusted: dict[UntrustedLibrary, None] = {}
+        self._trust = trust
+
+    def find_lib(self, platform: object, lib: str, ldpaths: list[str], *others: object) -> object:
+        """Search the folders that have a library of that name which no other user can change."""
+        usable = [folder for folder in ldpaths if self._is_usable(folder, lib)]
+        return self.original(platform, lib, usable, *others)
+
+    def _is_usable(self, folder: str, lib: str) -> bool:
+        path = Path(folder, lib)
+        try:
+            with open_regular(path) as file:
+                if file.read(4) != b"\x7fELF":
+                    return False
+            trusted_file(path, MAX_LIBRARY, trust=self._trust)
+        except UntrustedFileError as error:
+            reason = f"`{path}` is not used, as `{error.filename}` {error.strerror}"
+            self.untrusted[UntrustedLibrary(lib, reason, error.remedy)] = None
+            return False
+        except OSError:
+            return False
+        return True
 
 
 def _target(question: Question) -> tuple[Any, Any, str | None]:

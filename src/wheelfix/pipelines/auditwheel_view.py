@@ -7,40 +7,48 @@ finds the libraries that the loader finds once the wheel is installed:
 - DT_NEEDED names that the wheel itself ships are left out, so that they are never grafted. One
   more object, the anchor, needs all these names and finds them in the folder `own…`: auditwheel
   still follows what they need, and still knows which libraries are needed by name.
-- A search path keeps its absolute entries, where the build left the libraries to graft, and those
-  of the objects that load it. `own…` comes first, so that a library of the host that needs one
-  of the wheel's finds that one.
+- A search path keeps its tag, and its absolute entries, where the build left the libraries to
+  graft, and those of the objects that load it. `own…` comes first, so that a library of the host
+  that needs one of the wheel's finds that one.
 - Objects with the same content are shown once: extensions are all called `m`, with a hook of that
-  name. Of objects that search alike for the same libraries, only the first needs them: auditwheel
+  name. Of shipped libraries with the same content, all are there for a library of the host that
+  needs one, but RECORD and the anchor name only the first.
+- Of objects that search alike for the same libraries, only the first needs them: auditwheel
   reads the libraries of the host for each object that does. Its answer holds for the others.
+- An object has the usual loader of its C library.
 - auditwheel puts together the symbol versions that objects need, so the first has those of all.
 """
 
 import posixpath
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
+from wheelfix.analysis.machine_libraries import C_LIBRARIES, excluded_names, search_entries
+from wheelfix.analysis.policies import (
+    Policy,
+    blacklisted_libraries,
+    platform_libraries,
+    symbol_filter,
+)
+from wheelfix.analysis.policy_verdict import hook_prefix
+from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
-from wheelfix.settings import Settings
+from wheelfix.loader.machines import MACHINES
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record
 
-# Names by which auditwheel recognizes the C library, and one that it always removes: they stay in
-# the view even if the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
-_C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
-_HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
+"""auditwheel always removes it: it stays in the view even if the wheel ships such a file."""
 
-_Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
-"""A search: its folder, DT_NEEDED entries, and absolute search path entries."""
+_Needs = tuple[str | None, tuple[str, ...], PathTag | None, tuple[str, ...]]
+"""A search: its folder, DT_NEEDED entries, and absolute search path entries with their tag."""
 
 
-class Inspected(NamedTuple):
+class _Inspected(NamedTuple):
     """The names that auditwheel inspects in each object."""
 
     symbols: Callable[[str], bool]
@@ -78,9 +86,9 @@ class _Group(NamedTuple):
     libcs: frozenset[Libc]
     """The C libraries that the objects need: of two, auditwheel takes that of the first."""
 
-    def searches(self, name: str, inspected: Inspected) -> bool:
+    def searches(self, name: str, inspected: _Inspected) -> bool:
         """Return whether it matters where this machine has the library `name`."""
-        if name.startswith(_C_LIBRARIES):
+        if name.startswith(C_LIBRARIES):
             return False
         return Libc.GLIBC not in self.libcs or name not in inspected.platform
 
@@ -105,13 +113,16 @@ class _ViewObject(NamedTuple):
     """The first member that searches alike for the same libraries: it searches for all."""
 
 
-def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
-    """Return the view of `wheel` under the exclude patterns of `settings`.
+def build_view(wheel: Wheel, exclude: Iterable[str], policies: Sequence[Policy]) -> View:
+    """Return the view of `wheel` without the DT_NEEDED entries that a pattern of `exclude` matches.
 
-    Of symbols and libraries, only those that are `inspected` are shown where the rest changes
-    nothing.
+    Of symbols and libraries, only those that auditwheel inspects under `policies` are shown where
+    the rest changes nothing.
     """
-    excluded = _excluded(wheel.elfs.values(), settings.exclude)
+    inspected = _Inspected(
+        symbol_filter(policies), blacklisted_libraries(policies), platform_libraries(policies)
+    )
+    excluded = excluded_names(wheel.elfs.values(), exclude)
     members: dict[str, bytes] = {}
     names: dict[str, tuple[str, ...]] = {}
     represented: dict[str, tuple[str, ...]] = {}
@@ -119,42 +130,38 @@ def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
     searching: dict[str, str] = {}
     groups = _groups(wheel.elfs, excluded)
     objects = [shown for group in groups for shown in _view_objects(group, excluded, inspected)]
+    outside = {shown.name for shown in objects if shown.folder is None}
     for shown in objects:
-        key = (shown.name, shown.content)
-        place = places.get(key)
-        if place is None:
-            folder = shown.folder or f"e{len(places):05}"
-            place = places[key] = f"{folder}/{shown.name}"
+        key = (shown.name if shown.name in outside else "", shown.content)
+        place = f"{shown.folder or f'e{len(places):05}'}/{shown.name}"
+        if shown.folder is not None:
             members[place] = shown.content
+        place = places.setdefault(key, place)
+        members[place] = shown.content
         names[place] = (*names.get(place, ()), shown.member)
         searches = searching.setdefault(shown.representative, place)
         represented[searches] = (*represented.get(searches, ()), shown.member)
     for group in groups:
         if group.shipped:
             place = f"anchor-{group.folder}/anchor"
-            members[place] = _anchor(group)
+            members[place] = _anchor(
+                group, [name for name in group.shipped if f"{group.folder}/{name}" in names]
+            )
             names[place] = represented[place] = ()
     # By RECORD auditwheel finds the objects.
-    record = format_record(RecordRow(place, "", None) for place in members)
+    record = format_record(RecordRow(place, "", None) for place in names)
     return View(
-        filename=str(wheel.name._replace(variant=None)),  # which auditwheel does not know
-        members={**members, f"{wheel.dist_info}/RECORD": record},
+        filename=f"view-1-py3-none-{'.'.join(map(_plain, wheel.name.platforms))}.whl",
+        members={**members, wheel.dist_info.record: record},
         names=names,
         represented=represented,
         excluded=excluded,
     )
 
 
-def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
-    """Return the names in DT_NEEDED that a pattern matches, as auditwheel matches them."""
-    patterns = tuple(patterns)
-    names = {name for elf in elfs for name in elf.needed} if patterns else set[str]()
-    return frozenset(
-        name
-        for name in names
-        if not name.startswith(_C_LIBRARIES)
-        and any(fnmatchcase(name, pattern) for pattern in patterns)
-    )
+def _plain(platform: str) -> str:
+    """Return a platform tag without what `packaging` refuses; auditwheel reads nothing else."""
+    return re.sub(r"\W", "_", platform, flags=re.ASCII)
 
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
@@ -164,14 +171,14 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
     for number, found in enumerate(by_abi.values()):
         # auditwheel fails if an extension without a known C library comes before all others.
         ordered = dict(sorted(found, key=lambda item: item[1].libc is None))
-        shipped = _shipped(ordered, excluded)
-        entries = _search_entries(ordered, shipped)
+        shipped = _members_by_name(ordered, excluded)
+        entries = search_entries(ordered, shipped)
         libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)
         groups.append(_Group(f"own{number}", ordered, shipped, entries, libcs))
     return groups
 
 
-def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:
+def _members_by_name(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:
     """Return DT_NEEDED name -> the member of that name; a file name goes before a SONAME."""
     providers: dict[str, str] = {}
     for member in elfs:
@@ -184,32 +191,13 @@ def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str
         for name in dict.fromkeys(name for elf in elfs.values() for name in elf.needed)
         if name in providers
         and name not in excluded
-        and not name.startswith((*_C_LIBRARIES, _LIBPYTHON))
+        and not name.startswith((*C_LIBRARIES, _LIBPYTHON))
         and "/" not in name
     }
 
 
-def _search_entries(
-    elfs: Mapping[str, Elf], shipped: Mapping[str, str]
-) -> dict[str, tuple[str, ...]]:
-    """Collect absolute entries: those of the dependents of a library count for it, too."""
-    found = {
-        member: {entry: None for entry in elf.entries if entry.startswith("/")}
-        for member, elf in elfs.items()
-    }
-    pending = [member for member, entries in found.items() if entries]
-    while pending:
-        member = pending.pop()
-        for name in elfs[member].needed:
-            library = shipped.get(name)
-            if library is not None and not found[member].keys() <= found[library].keys():
-                found[library] |= found[member]
-                pending.append(library)
-    return {member: tuple(entries) for member, entries in found.items()}
-
-
 def _view_objects(
-    group: _Group, excluded: Container[str], inspected: Inspected
+    group: _Group, excluded: Container[str], inspected: _Inspected
 ) -> Iterator[_ViewObject]:
     """Yield the objects of `group`, those in its folder first."""
     order = (*group.shipped.values(), *group.elfs)
@@ -221,16 +209,17 @@ def _view_objects(
         needed = tuple(n for n in elf.needed if n and n not in group.shipped and n not in excluded)
         representative = member
         symbols = tuple(symbol for symbol in elf.undefined if inspected.symbols(symbol.name))
-        elf = replace(elf, undefined=symbols)
+        elf = replace(elf, undefined=symbols, interpreter=_usual_loader(elf))
         if len(group.libcs) == 1:
             elf = replace(elf, verneed=() if known else group.verneed())
             searched = tuple(n for n in needed if group.searches(n, inspected))
-            representative = known.setdefault((folder, searched, group.entries[member]), member)
+            search = folder, searched, elf.path_tag, group.entries[member]
+            representative = known.setdefault(search, member)
             needed = tuple(
                 n
                 for n in needed
                 if (representative == member and n in searched)
-                or (libc_dependent == member and n.startswith(_C_LIBRARIES))
+                or (libc_dependent == member and n.startswith(C_LIBRARIES))
                 or (symbols and n in inspected.libraries)
             )
         content = build_stub(
@@ -245,20 +234,13 @@ def _view_objects(
         yield show(member, group.folder, name, None)
     for member, elf in group.elfs.items():
         base = posixpath.basename(member)
-        hook = _hook(base, elf)
+        hook = hook_prefix(base, elf)
         if hook is None and group.shipped.get(base) == member:
             continue
         _, dot, suffix = base.partition(".")
         # auditwheel looks at a library's own name to see whether it is needed by name.
         name = base if hook is None and base in group.shipped else f"m{dot}{suffix}"
-        yield show(member, None, name, hook)
-
-
-def _hook(base: str, elf: Elf) -> str | None:
-    """Return the hook that makes `elf` an extension for auditwheel, for a module called `m`."""
-    stem = base.partition(".")[0]
-    hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
-    return next((f"{prefix}m" for prefix in hooks), None)
+        yield show(member, None, name, hook and f"{hook}m")
 
 
 def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
@@ -266,21 +248,26 @@ def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
     return ":".join((*own, *entries)) or None
 
 
-def _anchor(group: _Group) -> bytes:
-    """Build the object that needs the shipped libraries, and the C library of a dependent."""
+def _usual_loader(elf: Elf) -> str | None:
+    """Return the usual path of the loader of `elf`; None without a loader.
+
+    auditwheel takes any path in PT_INTERP for that of a library, and opens it.
+    """
+    names = MACHINES.get(elf.abi)
+    if elf.interpreter is None or names is None:
+        return None
+    is_musl = posixpath.basename(elf.interpreter).startswith("ld-musl-")
+    return f"/lib/ld-musl-{names.musl}.so.1" if is_musl else names.glibc_loader
+
+
+def _anchor(group: _Group, libraries: Iterable[str]) -> bytes:
+    """Build the object that needs `libraries`, and the C library of a dependent."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
-    libc = next((name for name in needed if name.startswith(_C_LIBRARIES)), None)
+    libc = next((name for name in needed if name.startswith(C_LIBRARIES)), None)
     some = next(iter(group.elfs.values()))
-    blank = Elf(
-        bits=some.bits,
-        little_endian=some.little_endian,
-        machine=some.machine,
-        osabi=some.osabi,
-        flags=some.flags,
-        type=ElfType.DYN,
-    )
+    blank = shared_object(some.abi, osabi=some.osabi, flags=some.flags)
     return build_stub(
         blank,
-        needed=[*((libc,) if libc else ()), *group.shipped],
+        needed=[*((libc,) if libc else ()), *libraries],
         search_path=_search_path(group, ()),
     )

@@ -1,57 +1,79 @@
-"""Check of wheels: reading, the rules, and suppressed findings.
+"""Check of wheels: reading, the rules, suppressed findings, and what a repair would fix.
 
-Only the wheels and what the settings name (`library-path`, `provider`) are read: with
-the same of them, a wheel gets the same report on every machine.
+The findings depend only on the wheels and on what the settings name (`library-path`, `provider`,
+neighbors): they are the same on every machine. Which of them a repair fixes may depend on its
+libraries. Nothing is run, unless the settings ask for neighbors that must be fetched.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
-from wheelfix.analysis.providers_in_run import set_members
-from wheelfix.budget import Budget
-from wheelfix.errors import OutputError, SettingsError, WheelfixError, unexpected_error
-from wheelfix.host.available_libraries import GivenLibraries
+from wheelfix.errors import OutputError, WheelfixError
+from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
+from wheelfix.host.provider_lookup import find_providers
+from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.pipelines.check_plan import keep_planned_fixes, name_command, wheels_beside
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.drivers import provided_elsewhere
+from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
-from wheelfix.rules.plugins import known_rules
+from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import (
-    ARCHIVE_RULES,
     IGNORE_RULES,
     RELEASE_RULES,
     TARGET_RULES,
+    is_for_any_system,
     selected_rules,
 )
 from wheelfix.rules.rule import Rule
-from wheelfix.rules.run_rules import find, find_in_set, ignored
+from wheelfix.rules.run_rules import find, find_in_set, matching_ignore
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import targets_of
-from wheelfix.settings import Settings, Share
-from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
+from wheelfix.settings import Settings
+from wheelfix.system.input_files import require_file
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
-from wheelfix.wheel.reader import Watch, open_wheel
+from wheelfix.wheel.reader import ProgressWatch, open_wheel
 
 NO_BASELINE = Baseline()
-IN_PROCESS = InProcess()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTask:
+    """One wheel to check, with all that its report depends on, wherever it is checked."""
+
+    wheel: Path
+    """As the user named it."""
+    settings: Settings
+    """Their paths are absolute."""
+    folder: Path = Path()
+    """Where a relative path of the wheel starts."""
+    beside: tuple[Provided, ...] = ()
+    """The other wheels of the run that it requires."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The user's library paths, absolute, for what a repair would graft; where neighbors are
+    fetched, all variables."""
+    words: tuple[str, ...] = ()
+    """The flags with which `wheelfix repair` has the same settings, for hints."""
 
 
 def check(
-    path: Path, settings: Settings, baseline: Baseline = NO_BASELINE, watch: Watch | None = None
+    task: CheckTask, baseline: Baseline = NO_BASELINE, watch: ProgressWatch | None = None
 ) -> Report:
-    """Return what is wrong with the wheel at `path`; a failure to read it is in `Report.error`.
+    """Return what is wrong with one wheel; a failure to read it is in `Report.error`.
 
     `watch` gets the fraction of it that was read.
     """
+    path = task.wheel
     try:
-        return _report(path, settings, baseline, watch)
+        return _report(task, baseline, watch)
     except WheelfixError as error:
         return Report(source=path, error=error)
     except OSError as error:
@@ -61,42 +83,49 @@ def check(
         return Report(source=path, error=cause)
 
 
-def _report(path: Path, settings: Settings, baseline: Baseline, watch: Watch | None) -> Report:
-    if not path.is_file():
-        raise SettingsError(f"`{path}` is not a file")
+def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) -> Report:
+    settings, path = task.settings, task.folder / task.wheel
+    require_file(task.wheel, task.folder)
     with open_wheel(path, watch=watch) as archive:
         wheel = archive.wheel
-        settings = with_providers(settings, Path.cwd(), wheel)
+        beside = (*task.beside, *find_neighbors(settings, wheel, task.environ))
+        providers = find_providers(settings.provider, wheel, beside=beside)
+        definitions = GivenLibraries(archive=archive, library_path=settings.library_path)
         context = Context(
             wheel=wheel,
             settings=settings,
+            providers=providers,
+            neighbors=cache(partial(neighbors_of, wheel, providers)),
             budget=archive.budget,
-            verdict=verdict_of(wheel, settings, archive.budget) if settings.verdict else None,
-            definitions=GivenLibraries(
-                archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
-            ),
+            verdict=verdict_of(wheel, settings, providers) if settings.verdict else None,
+            definitions=definitions.beside(providers),
         )
         system = other_system(wheel.name.platforms)
-        rules = selected_rules(settings, known_rules())
+        rules = selected_rules(settings, load_rules())
         if system is not None:
-            rules = tuple(rule for rule in rules if rule in ARCHIVE_RULES or rule.plugin)
+            rules = tuple(filter(is_for_any_system, rules))
         found = tuple(find(context, rules))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
+        if system is None:
+            libraries = definitions.on_this_machine(task.environ)
+            counting = keep_planned_fixes(counting, context, libraries, beside)
+            words = (*task.words, *wheels_beside(task.beside, task.folder))
+            counting = tuple(name_command(finding, words) for finding in counting)
         return Report(
-            source=path,
+            source=task.wheel,
             findings=counting,
             suppressed=suppressed,
             wheel=wheel,
             verdict=context.verdict if system is None else None,
-            skipped="" if system is None else _skipped(system),
+            skipped="" if system is None else _skip_note(system),
             size=archive.size,
             targets=_targets(context, rules),
         )
 
 
-def _skipped(system: OtherSystem) -> str:
+def _skip_note(system: OtherSystem) -> str:
     by = f"; {system.tool} checks these" if system.tool else ""
     return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
@@ -109,11 +138,10 @@ def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
     return {name: name in fitting for name in context.settings.target}
 
 
-def verdict_of(wheel: Wheel, settings: Settings, budget: Budget) -> Verdict | None:
+def verdict_of(wheel: Wheel, settings: Settings, providers: tuple[Provided, ...]) -> Verdict | None:
     """Return the verdict on `wheel`; libraries that others provide count as excluded."""
-    others = provided_elsewhere(wheel, settings)
-    excluding = replace(settings, exclude=(*settings.exclude, *others))
-    return policy_verdict(wheel, excluding, read_policies(), budget)
+    elsewhere = libraries_provided_elsewhere(wheel, settings, providers)
+    return policy_verdict(wheel, settings, read_policies(), elsewhere)
 
 
 def partition_findings(
@@ -126,7 +154,7 @@ def partition_findings(
     counting: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:
-        by = ignored(finding, settings)
+        by = matching_ignore(finding, settings)
         if by is None and baseline.covers(distribution_of(finding), finding):
             by = Suppressed(finding=finding, because=SuppressionReason.BASELINE)
         if by is None:
@@ -139,61 +167,6 @@ def partition_findings(
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return `findings` sorted by severity, and otherwise in their order."""
     return tuple(sorted(findings, key=lambda finding: -finding.severity))
-
-
-def check_each(
-    paths: Sequence[Path],
-    settings_for: Callable[[str], Settings],
-    baseline: Baseline = NO_BASELINE,
-    workers: Workers = IN_PROCESS,
-    watch: Watch | None = None,
-) -> Iterator[Report]:
-    """Yield the report of each wheel, in their order.
-
-    `watch` gets the fraction of each wheel that was read, in the process that checks it. A wheel
-    does not stop the others, even if its check ends its worker process.
-    """
-    settings = _beside(paths, [settings_for(path.name) for path in paths])
-    tasks = zip(paths, settings, strict=True)
-    work = partial(_checked, baseline=baseline, watch=watch)
-    for (path, own), report in workers.map_in_order(work, tasks):
-        if isinstance(report, Exception):
-            yield unfinished(path, own, report)
-        else:
-            yield report
-
-
-def _checked(task: tuple[Path, Settings], baseline: Baseline, watch: Watch | None) -> Report:
-    return check(*task, baseline, watch)
-
-
-def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
-    """Return the report of a wheel whose check ended with `error` (`Workers.map_in_order`)."""
-    match error:
-        case WorkerTimeoutError():
-            message = f"it took longer than {settings.timeout} s"
-            hint = "--timeout gives each wheel more"
-        case WorkerDiedError():
-            message = "the process that checked it ended abruptly"
-            hint = "it may have taken too much memory; check it by itself"
-        case MemoryError():
-            message = "there is not enough memory to check it"
-            hint = "check it by itself, on a machine with more memory"
-        case _:
-            return Report(source=path, error=unexpected_error(error))
-    return Report(source=path, error=WheelfixError(f"`{path.name}`: {message}", hint=hint))
-
-
-def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
-    """Yield the settings of each wheel, with the other wheels that it requires as providers."""
-    for place, own in zip(set_members(parts_in(paths)), settings, strict=True):
-        owners = place.providers if own.share is not Share.OFF else ()
-        given = (
-            replace(provider, owner=True, through=owner.through)
-            for owner in owners
-            for provider in in_wheel_beside(paths[owner.index].absolute())
-        )
-        yield replace(own, provider=(*own.provider, *given))
 
 
 def check_set(
@@ -232,16 +205,16 @@ def _distribution_of(finding: Finding) -> str:
     return finding.wheel.partition("-")[0] if finding.wheel else ""
 
 
-def without_baselined(checked: SetReport, baseline: Baseline) -> SetReport:
+def apply_baseline(checked: SetReport, baseline: Baseline) -> SetReport:
     """Return the report, in which findings that `baseline` covers no longer count."""
     return replace(
         checked,
-        reports=tuple(_without_baselined(report, baseline) for report in checked.reports),
+        reports=tuple(_apply_baseline(report, baseline) for report in checked.reports),
         findings=tuple(f for f in checked.findings if not baseline.covers(_distribution_of(f), f)),
     )
 
 
-def _without_baselined(report: Report, baseline: Baseline) -> Report:
+def _apply_baseline(report: Report, baseline: Baseline) -> Report:
     if report.wheel is None:
         return report
     distribution = report.wheel.name.distribution

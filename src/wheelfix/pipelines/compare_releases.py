@@ -8,9 +8,9 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.sbom import listed_packages
-from wheelfix.rules.release_comparison import (
-    Change,
+from wheelfix.rules.release_changes import (
     ChangeKind,
+    ReleaseChange,
     Side,
     compare,
     counterpart,
@@ -28,7 +28,7 @@ class Comparison(NamedTuple):
     """The file name; empty for a wheel without counterpart."""
     new: str
     """Likewise."""
-    changes: tuple[Change, ...]
+    changes: tuple[ReleaseChange, ...]
 
 
 Pairs = Sequence[tuple[Path | None, Path | None]]
@@ -91,10 +91,10 @@ def pairs(olds: Sequence[Path], news: Sequence[Path]) -> Pairs:
     return tuple(found)
 
 
-def unpaired(old: Path | None, new: Path | None) -> Comparison:
+def comparison_of_one(old: Path | None, new: Path | None) -> Comparison:
     """Return the comparison of a wheel that only one of the releases has."""
     if old is not None:
         message = "the new release has no wheel for this Python and platform"
-        return Comparison(old.name, "", (Change(ChangeKind.LOST_WHEEL, message),))
+        return Comparison(old.name, "", (ReleaseChange(ChangeKind.LOST_WHEEL, message),))
     message = "the old release has no wheel for this Python and platform"
-    return Comparison("", new.name if new else "", (Change(ChangeKind.FILES, message),))
+    return Comparison("", new.name if new else "", (ReleaseChange(ChangeKind.FILES, message),))

@@ -5,24 +5,31 @@ wheeltools.py (`add_platforms`).
 """
 
 import hashlib
-import mmap
+import os
 import posixpath
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
+from tempfile import mkstemp
 from typing import NamedTuple
 
-from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
-from wheelfix.grouping import grouped
-from wheelfix.loader.install_schemes import split
-from wheelfix.settings import DataLibraries, Provider, Settings, Share
+from wheelfix.grouping import values_by_key
+from wheelfix.host.machine_files import (
+    MAX_LIBRARY,
+    UntrustedFileError,
+    open_regular,
+    trusted_file,
+)
+from wheelfix.host.os_packages import Package
+from wheelfix.loader.loading import entry_directory
+from wheelfix.system.mapped_pieces import map_file
 from wheelfix.wheel.edits import (
     AddMember,
     DropEntry,
@@ -35,8 +42,8 @@ from wheelfix.wheel.edits import (
     SetRootIsPurelib,
     SetSoname,
 )
-from wheelfix.wheel.grafted_name import hashed
-from wheelfix.wheel.model import LIBRARY_KEYS, Wheel
+from wheelfix.wheel.grafted_name import add_hash
+from wheelfix.wheel.model import Wheel
 
 Externals = Mapping[str, Mapping[str, Path]]
 """Member -> name in DT_NEEDED -> the library of this machine that is to be grafted."""
@@ -48,9 +55,11 @@ class HostLibrary(NamedTuple):
     source: Path
     """The file, with symbolic links resolved."""
     path: Path
-    """A private copy."""
+    """A private copy, or in a plan that is not carried out the file itself."""
     mode: int
     """`st_mode` of the file, with write permission for its owner."""
+    size: int
+    """In bytes."""
     sha256: str
     """In hexadecimal."""
     elf: Elf
@@ -58,7 +67,7 @@ class HostLibrary(NamedTuple):
     @property
     def hashed_name(self) -> str:
         """The file name with the hash in it: `libfoo.so.1` -> `libfoo-1a2b3c4d.so.1`."""
-        return hashed(self.source.name, self.sha256)
+        return add_hash(self.source.name, self.sha256)
 
 
 class GraftedLibrary(NamedTuple):
@@ -71,6 +80,18 @@ class GraftedLibrary(NamedTuple):
     """The name in DT_NEEDED by which it was found."""
     renames: tuple[tuple[str, str], ...] = ()
     """Its own DT_NEEDED entries that are to change, old and new."""
+    copies: tuple[str, ...] = ()
+    """Other members that hold it, for other install schemes."""
+    dependents: tuple[str, ...] = ()
+    """The members that need it, after the repair."""
+    package: Package | None = None
+    """The package that owns the file, with what the configuration states of it."""
+
+    @property
+    def package_label(self) -> str:
+        """The name and version of the package; empty for none."""
+        package = self.package
+        return f"{package.name} {package.version}".strip() if package else ""
 
     @property
     def soname(self) -> str:
@@ -112,35 +133,33 @@ class Graft:
 # --- Libraries ------------------------------------------------------------------------------------
 
 
-def copy_libraries(externals: Externals, workdir: Path) -> dict[Path, HostLibrary]:
-    """Copy the libraries of this machine to `workdir`; return them by their places.
+def read_library(source: Path, workdir: Path | None) -> HostLibrary:
+    """Read the library at `source`, without links, from a private copy in `workdir`.
 
-    Raises `ToolError` for a file that is no ELF object.
+    Without `workdir` it is not copied: a plan is enough. Raises `ToolError` for a file that is not
+    an ELF object, or that another user could change.
     """
-    sources = sorted({path for found in externals.values() for path in found.values()})
-    return {
-        source: copy_library(source, workdir / f"grafted-{number}")
-        for number, source in enumerate(sources)
-    }
-
-
-def copy_library(source: Path, path: Path) -> HostLibrary:
-    """Copy the library at `source`, without links, to `path`.
-
-    Raises `ToolError` for a file that is no ELF object.
-    """
-    shutil.copyfile(source, path)
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    try:
+        real = trusted_file(source, MAX_LIBRARY)
+        path = real if workdir is None else Path(mkstemp(prefix="library-", dir=workdir)[1])
+        with open_regular(real) as library:
+            mode = os.fstat(library.fileno()).st_mode | stat.S_IWUSR
+            if workdir is not None:
+                with path.open("wb") as copy:
+                    shutil.copyfileobj(library, copy, 1 << 20)
+    except UntrustedFileError as error:
+        raise ToolError(
+            f"`{source}` cannot be grafted: `{error.filename}` {error.strerror}",
+            hint=f"to graft it: {error.remedy}",
+        ) from error
+    with path.open("rb") as file, map_file(path) as data:
         try:
             elf = read_elf(data, source.name)
         except BadElfError as error:
             raise ToolError(f"`{source}` cannot be grafted: {error}", hint=error.hint) from error
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    mode = source.stat().st_mode | stat.S_IWUSR
-    return HostLibrary(source=source, path=path, mode=mode, sha256=sha256, elf=elf)
+        size = len(data)
+    return HostLibrary(source=source, path=path, mode=mode, size=size, sha256=sha256, elf=elf)
 
 
 def grafted_libraries(
@@ -150,26 +169,42 @@ def grafted_libraries(
 
     `folder` is their folder in the wheel. A grafted library loads the wheel's own libraries before
     others of the same name. Where two objects find different libraries under one name, a grafted
-    library loads those of the first object that needs it.
+    library loads the one to which its own search path leads, or else that of the first object.
     """
     shipped = {posixpath.basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
+    pairs = ((name, path) for sources in externals.values() for name, path in sources.items())
+    known = values_by_key(pairs)
     found: dict[str, GraftedLibrary] = {}
     for member, sources in externals.items():
-        waiting = [name for name in wheel.elfs[member].needed if name in sources]
+        waiting = [(name, sources[name]) for name in wheel.elfs[member].needed if name in sources]
         while waiting:
-            name = waiting.pop()
-            host = hosts[sources[name]]
+            name, path = waiting.pop()
+            host = hosts[path]
             if host.hashed_name in found:
                 continue
-            inner = [n for n in host.elf.needed if n in sources and n not in shipped]
+            names = [n for n in host.elf.needed if n in known and n not in shipped]
+            inner = {
+                n: _own_choice(host, n, known[n]) or sources.get(n, known[n][0]) for n in names
+            }
             found[host.hashed_name] = GraftedLibrary(
                 member=f"{folder}/{host.hashed_name}",
                 host=host,
                 original=name,
-                renames=tuple((n, hosts[sources[n]].hashed_name) for n in dict.fromkeys(inner)),
+                renames=tuple((n, hosts[chosen].hashed_name) for n, chosen in inner.items()),
             )
-            waiting += inner
+            waiting += inner.items()
     return tuple(sorted(found.values(), key=lambda library: library.member))
+
+
+def _own_choice(host: HostLibrary, name: str, paths: Sequence[Path]) -> Path | None:
+    """Return the one of several libraries of a name to which the search path of `host` leads."""
+    if len(set(paths)) == 1:
+        return None
+    folders = (entry_directory(entry, str(host.source.parent)) for entry in host.elf.entries)
+    places = (os.path.realpath(f"{folder}/{name}") for folder in folders)
+    return next(
+        (path for place in places for path in paths if os.path.realpath(path) == place), None
+    )
 
 
 def renames(
@@ -190,14 +225,14 @@ def renames(
 # --- Tags -----------------------------------------------------------------------------------------
 
 
-def retagged(wheel: Wheel, platforms: Sequence[str], replaced: str) -> Tags:
+def add_platforms(wheel: Wheel, platforms: Sequence[str], replaced: Collection[str]) -> Tags:
     """Return the tags of `wheel` with `platforms` added, in place of `replaced` and `any`.
 
-    `replaced` is the tag that promises nothing: `linux_x86_64`.
+    `replaced` are the tag that promises nothing, `linux_x86_64`, and those that are given up.
     """
     before = sorted({tag.lower() for tag in wheel.name.platforms})  # as `packaging` reads them
-    after = dict.fromkeys((*(tag for tag in before if tag != replaced), *platforms))
-    gone = [replaced]
+    after = dict.fromkeys((*(tag for tag in before if tag not in replaced), *platforms))
+    gone = [*replaced]
     if "any" in after and len(after) > 1:
         del after["any"]
         gone.append("any")
@@ -257,10 +292,10 @@ def _metadata(tags: Tags, wheel: Wheel) -> Iterator[Edit]:
         yield SetRootIsPurelib(value=tags.root_is_purelib)
 
 
-# --- Libraries of other wheels --------------------------------------------------------------------
+# --- Names ----------------------------------------------------------------------------------------
 
 
-def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
+def keep_names(graft: Graft, patterns: Sequence[str]) -> Graft:
     """Return `graft` without the renaming of the libraries that the globs `patterns` match.
 
     They get the name in DT_NEEDED by which they were found, and all references stay.
@@ -285,76 +320,3 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     ]
     renames = {member: still(pairs) for member, pairs in graft.renames.items()}
     return replace(graft, libraries=tuple(libraries), renames=renames)
-
-
-def borrowed(
-    wheel: Wheel, settings: Settings, host: Callable[[str, Elf], object | None]
-) -> Iterator[Edit]:
-    """Yield the edits that rename DT_NEEDED entries for libraries that only a provider grafted.
-
-    A build may leave the search path to a library in one of its wheels, and not in the others:
-    for these, `host` does not find the library on this machine.
-    """
-    names = {old: new for provider in sharing(settings) for old, new in provider.grafted}
-    shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
-    for member, elf in wheel.elfs.items() if names else ():
-        for name in dict.fromkeys(elf.needed):
-            if name in names and name not in shipped and host(name, elf) is None:
-                yield RenameNeeded(member=member, old=name, new=names[name])
-
-
-def without_owned(
-    graft: Graft, wheel: Wheel, settings: Settings
-) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
-    """Return `graft` without the libraries that a provider shares, and these libraries.
-
-    The same name is the same file, since auditwheel puts a hash of the bytes into it. References
-    keep the new name. Libraries that only these need are left out, too. Libraries that an object
-    outside site-packages may load stay: no search path leads from there to the provider.
-    """
-    shared = sharing(settings)
-    sonames = {library.soname for library in graft.libraries}
-    owned = {soname for soname in sonames if provider_of(soname, shared)}
-    if owned and settings.data_libraries is not DataLibraries.SEARCH:
-        owned -= _reached(graft, wheel, _outside(wheel))
-    if not owned:
-        return graft, ()
-    gone = tuple(library for library in graft.libraries if library.soname in owned)
-    left = tuple(library for library in graft.libraries if library.soname not in owned)
-    reached = _reached(replace(graft, libraries=left), wheel, wheel.elfs)
-    kept = tuple(library for library in left if library.soname in reached)
-    return replace(graft, libraries=kept), gone
-
-
-def sharing(settings: Settings) -> tuple[Provider, ...]:
-    """Return the providers that share their grafted libraries with the wheel."""
-    with_all = settings.share is Share.REQUIRED
-    return tuple(provider for provider in settings.provider if provider.shared or with_all)
-
-
-def _outside(wheel: Wheel) -> Iterator[str]:
-    """Yield the objects that are installed outside site-packages."""
-    for member in wheel.elfs:
-        place = split(member, wheel)
-        if place is not None and place[0] not in LIBRARY_KEYS:
-            yield member
-
-
-def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
-    """Return the new names of the libraries that `members` need, directly or not."""
-    grafted = {library.soname: [new for _, new in library.renames] for library in graft.libraries}
-    shipped = grouped(wheel.elfs, posixpath.basename)
-
-    def needs(member: str) -> Iterator[str]:
-        renames = dict(graft.renames.get(member, ()))
-        return (renames.get(name, name) for name in wheel.elfs[member].needed)
-
-    found: set[str] = set()
-    waiting = [name for member in members for name in needs(member)]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += grafted.get(name, ())
-            waiting += (need for member in shipped.get(name, ()) for need in needs(member))
-    return found

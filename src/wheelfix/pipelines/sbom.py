@@ -9,28 +9,34 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
 import wheelfix
-from wheelfix.analysis.providers import ProvidedLibraries
 from wheelfix.errors import SettingsError
-from wheelfix.host.os_packages import LicenceFile, Package, package_url
-from wheelfix.host.provider_lookup import metadata_text
+from wheelfix.host.machine_files import MAX_DATABASE, open_regular, read_regular
+from wheelfix.host.os_packages import LicenseText, Package, package_url
+from wheelfix.pipelines.bundled_licenses import Text
 from wheelfix.pipelines.graft import GraftedLibrary
-from wheelfix.pipelines.licences import Text
-from wheelfix.settings import Provider
-from wheelfix.wheel.dist_info import declared_licence, read_core_metadata
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import ProviderUse, by_provider, provider_uses
+from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.requirements import is_for_extra, requirements_on
 
+_Components = dict[str, dict[str, Any]]
+"""Components by their references (`bom-ref`)."""
 _MEMBER = "sboms/wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
+_MARGIN = 100
+"""How much deeper a list may be nested where it is written."""
 _AUDITWHEEL = "sboms/auditwheel.cdx.json"
 """The name of auditwheel's own list."""
 _EXTERNAL = "wheelfix:external"
@@ -39,91 +45,44 @@ _LIBRARY = "wheelfix:library"
 """The property that names a library of such a component, as DT_NEEDED does."""
 
 
-class Library(NamedTuple):
-    """A grafted library: its origin, and its members."""
-
-    file: str
-    """The name of the host's file."""
-    sha256: str
-    """Of the host's file, in hexadecimal: editing has changed the one in the wheel."""
-    package: Package | None
-    members: tuple[str, ...]
-    """The members that hold it, the one that auditwheel made first."""
-    licences: tuple[str, ...] = ()
-    """Its licence texts in the wheel, relative to `*.dist-info/licenses`."""
-
-    @property
-    def reference(self) -> str:
-        """Its reference in the list: several libraries may be of one package."""
-        return self.members[0]
-
-
-class Expected(NamedTuple):
-    """A distribution that has to be installed with the wheel, for its libraries."""
-
-    name: str
-    """In its normal form (PEP 503)."""
-    requirements: tuple[str, ...]
-    """What the wheel requires of it (PEP 508)."""
-    libraries: tuple[str, ...]
-    """The DT_NEEDED entries that it satisfies."""
-    optional: bool = False
-    """Whether only an extra requires it."""
-    version: str = ""
-    """The version that was found; empty for none."""
-    file: str = ""
-    """The name of its wheel, if that was found."""
-    sha256: str = ""
-    """Of this wheel, in hexadecimal."""
-    licence: str | None = None
-
-    @property
-    def reference(self) -> str:
-        """Its package URL, with the version if that is known."""
-        given = {"file_name": self.file} if self.file else {}
-        return package_url("pypi", [self.name], self.version, given)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
     """The list of an earlier repair, by wheelfix or by auditwheel, as far as it still holds."""
 
-    components: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """By reference (`bom-ref`); so for the following."""
+    components: _Components = field(default_factory=_Components)
     depends: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The references that a component depends on, by its own."""
     tools: frozenset[tuple[str, str]] = frozenset()
     """Names and versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origins:
-    """What is known of the origin of the code in a wheel."""
+class Bundled:
+    """The code of others that is in a wheel."""
 
-    packages: Mapping[Path, Package] = field(default_factory=dict[Path, Package])
-    """The packages that own the files that libraries were copied from."""
+    libraries: Sequence[GraftedLibrary] = ()
     parts: Sequence[Package] = ()
     """Code that is in the wheel without a library of its own."""
-    texts: Mapping[LicenceFile, Text] = field(default_factory=dict[LicenceFile, Text])
-    """The licence texts that are in the wheel."""
+    texts: Mapping[LicenseText, Text] = field(default_factory=dict[LicenseText, Text])
+    """The license texts that are in the wheel."""
 
-    def texts_of(self, package: Package | None) -> tuple[str, ...]:
-        """Return the texts of a package, relative to `*.dist-info/licenses`."""
-        files = package.licence_files if package else ()
-        return tuple(self.texts[file].path for file in files if file in self.texts)
+    def text_references(self, package: Package | None) -> list[dict[str, str]]:
+        """Return the references to the texts of a package, relative to the folder of the list."""
+        files = package.license_files if package else ()
+        paths = [self.texts[file].path for file in files if file in self.texts]
+        return [{"type": "license", "url": f"../licenses/{quote(path)}"} for path in paths]
 
 
 def sbom_edits(
-    grafted: Sequence[GraftedLibrary],
-    origins: Origins,
-    taken: Iterable[ProvidedLibraries],
+    bundled: Bundled,
+    providers: tuple[Provided, ...],
     wheel: Wheel,
     edits: Iterable[Edit],
 ) -> Iterator[Edit]:
     """Yield the edits that put an SBOM into `wheel`, the wheel after `edits`.
 
-    It lists the `grafted` libraries with their `origins`, the distributions of libraries `taken`
-    from others, and the components in the lists of earlier repairs and of auditwheel, which it
-    replaces.
+    It lists what is `bundled`, the distributions whose libraries it uses, and the components in
+    the lists of earlier repairs and of auditwheel, which it replaces.
     """
     edits = tuple(edits)
     present = {member.name for member in wheel.members}
@@ -131,31 +90,19 @@ def sbom_edits(
     def places(member: str) -> tuple[str, ...]:
         return tuple(place for place in places_of(member, edits) if place in present)
 
-    libraries = [
-        Library(
-            file=library.host.source.name,
-            sha256=library.host.sha256,
-            package=(package := origins.packages.get(library.host.source)),
-            members=members,
-            licences=origins.texts_of(package),
-        )
-        for library in grafted
-        if (members := places(library.member))
-    ]
-    expected = tuple(map(described, taken))
     theirs, member = (f"{wheel.dist_info}/{name}" for name in (_AUDITWHEEL, _MEMBER))
     read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in (theirs, member)}
     earlier = {name: found for name, found in read.items() if found is not None}
-    if not (libraries or expected or origins.parts or member in earlier):
+    uses = by_provider(provider_uses(wheel, providers))
+    if not (bundled.libraries or bundled.parts or uses or member in earlier):
         return
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(
         wheel,
-        libraries,
+        bundled,
         tools,
-        expected=expected,
-        parts=[(part, origins.texts_of(part)) for part in origins.parts],
-        earlier=joined(earlier.values()),
+        providers=providers,
+        earlier=join_lists(earlier.values()),
     )
     if theirs not in earlier and wheel.texts.get(member, "").encode() == content:
         return
@@ -186,42 +133,48 @@ _NOTHING = Earlier()
 # --- The list ------------------------------------------------------------------------------------
 
 
-def write_sbom(  # noqa: PLR0913 - each kind of component
+def write_sbom(
     wheel: Wheel,
-    libraries: Sequence[Library],
+    bundled: Bundled,
     tools: Mapping[str, str],
     *,
-    expected: Sequence[Expected] = (),
-    parts: Sequence[tuple[Package, Sequence[str]]] = (),
+    providers: tuple[Provided, ...] = (),
     earlier: Earlier = _NOTHING,
 ) -> bytes:
-    """Return the SBOM of `libraries`, all of them in `wheel`, and of the `expected` distributions.
+    """Return the SBOM of what is `bundled` in `wheel`, and of the `providers` that it uses.
 
-    `parts` are other code in the wheel, with its licence texts. A package is listed once, with the
-    places of all its libraries. `tools` are the names and versions of the programs that made the
-    wheel. Components of `earlier` with another reference stay.
+    A package is listed once, with the places of all its libraries. `tools` are the names and
+    versions of the programs that made the wheel. Components of `earlier` with another reference
+    stay.
     """
     own = _wheel_component(wheel.name)
-    found = {
+    expected = _provider_components(wheel, providers)
+    components = {
         ref: component
         for ref, component in earlier.components.items()
         if _holds(component, expected, wheel)
     }
-    found |= {library.reference: _grafted_component(library) for library in libraries}
-    found |= {provider.reference: _expected_component(provider) for provider in expected}
-    found |= {part.purl: _part_component(part, texts) for part, texts in parts}
-    objects = {library.reference: wheel.elfs[library.reference] for library in libraries}
-    sonames = {name: provider.reference for provider in expected for name in provider.libraries}
+    libraries = bundled.libraries
+    components |= {library.member: _grafted_component(library, bundled) for library in libraries}
+    components |= expected
+    components |= {part.purl: _part_component(part, bundled) for part in bundled.parts}
+    objects = {library.member: wheel.elfs[library.member] for library in libraries}
+    sonames = {
+        value: ref
+        for ref, component in expected.items()
+        for name, value in _properties(component)
+        if name == _LIBRARY
+    }
     sonames |= {
-        objects[library.reference].soname or library.file: library.reference
+        objects[library.member].soname or library.host.source.name: library.member
         for library in libraries
     }
     depends = dict(earlier.depends)
     for ref, elf in objects.items():
         depends[ref] = tuple(sonames[name] for name in elf.needed if name in sonames)
     used = sorted({*tools.items(), *earlier.tools})
-    found, depends = _one_for_each_package(found, depends)
-    refs = sorted(found)
+    components, depends = _one_for_each_package(components, depends)
+    refs = sorted(components)
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -236,11 +189,11 @@ def write_sbom(  # noqa: PLR0913 - each kind of component
             },
             "component": own,
         },
-        "components": [found[ref] for ref in refs],
+        "components": [components[ref] for ref in refs],
         "dependencies": [
             {"ref": own["bom-ref"], "dependsOn": refs},
             *(
-                {"ref": ref, "dependsOn": sorted({*depends.get(ref, ())} & found.keys())}
+                {"ref": ref, "dependsOn": sorted({*depends.get(ref, ())} & components.keys())}
                 for ref in refs
             ),
         ],
@@ -256,13 +209,13 @@ def included_sboms(
 ) -> Iterator[Edit]:
     """Yield the edits that copy the SBOMs `files` into `wheel` (PEP 770); `read` reads a member.
 
-    Raises `SettingsError` for a file that cannot be read, that is no SBOM in JSON, or whose name
+    Raises `SettingsError` for a file that cannot be read, is not an SBOM in JSON, or whose name
     another SBOM has.
     """
     present = {member.name for member in wheel.members}
-    taken: dict[str, bytes] = {}
+    taken: dict[str, NewFile] = {}
     for path in map(Path, files):
-        content = _content(path)
+        source = NewFile(content=_content(path), origin=str(path))
         inner = f"sboms/{path.name}"
         if inner in {_MEMBER, _AUDITWHEEL}:
             raise SettingsError(
@@ -270,26 +223,24 @@ def included_sboms(
                 "repair replaces",
                 hint="give the file of `sbom-include` another name",
             )
-        if taken.setdefault(inner, content) != content:
+        if taken.setdefault(inner, source).content != source.content:
             raise SettingsError(
                 f"two different files of `sbom-include` are called `{path.name}`",
                 hint="give them different names: they go into one folder of the wheel",
             )
-    for inner, content in taken.items():
+    for inner, source in taken.items():
         member = f"{wheel.dist_info}/{inner}"
-        if member in present and read(member) == content:
+        if member in present and read(member) == source.content:
             continue
         if member in present:
             yield RemoveMember(member=member)
-        yield AddMember(
-            member=member, source=NewFile(content=content), size=len(content), mode=0o100644
-        )
+        yield AddMember(member=member, source=source, size=len(source.content), mode=0o100644)
 
 
 def _content(path: Path) -> bytes:
     """Return an SBOM. Raises `SettingsError` if the file is none, or cannot be read."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MAX_DATABASE)
     except OSError as error:
         raise SettingsError(
             f"cannot read `{path}`: {error.strerror}",
@@ -312,19 +263,20 @@ def _content(path: Path) -> bytes:
 
 
 def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | None:
-    """Return the part of a list that still holds; None if it is no CycloneDX with components.
+    """Return the part of a list that still holds; None if it is not CycloneDX with components.
 
     `places` returns the present names of a former member. Components whose members are gone are
     left out; a component without a place, as auditwheel writes it, stays.
     """
     try:
         document: Any = json.loads(text)
+        json.dumps(reduce(lambda inner, _: [inner], range(_MARGIN), document), allow_nan=False)
         own = document["metadata"]["component"]["bom-ref"]
         listed = [part for part in document["components"] if _reference_of(part) != own]
         kept = {
             component["bom-ref"]: moved
             for component in listed
-            if (moved := _moved(component, places)) is not None
+            if (moved := _move(component, places)) is not None
         }
         refs = {ref: moved["bom-ref"] for ref, moved in kept.items()}
         depends = {
@@ -357,30 +309,30 @@ def listed_packages(wheel: Wheel) -> dict[str, str]:
     }
 
 
-def joined(lists: Iterable[Earlier]) -> Earlier:
+def join_lists(lists: Iterable[Earlier]) -> Earlier:
     """Return several lists as one; later components replace earlier ones."""
-    found = Earlier()
+    joined = Earlier()
     for later in lists:
-        found = Earlier(
-            components={**found.components, **later.components},
-            depends={**found.depends, **later.depends},
-            tools=found.tools | later.tools,
+        joined = Earlier(
+            components={**joined.components, **later.components},
+            depends={**joined.depends, **later.depends},
+            tools=joined.tools | later.tools,
         )
-    return found
+    return joined
 
 
-def _moved(
+def _move(
     component: dict[str, Any], places: Callable[[str], Sequence[str]]
 ) -> dict[str, Any] | None:
     """Return a component with its places of today, None if no member holds it any more."""
     occurrences: list[dict[str, Any]] = component.get("evidence", {}).get("occurrences", [])
     if occurrences == []:
         return component
-    locations = [found["location"] for found in occurrences]
+    locations = [occurrence["location"] for occurrence in occurrences]
     moved = [
-        {**found, "location": place}
-        for found in occurrences
-        for place in places(str(found["location"]))
+        {**occurrence, "location": place}
+        for occurrence in occurrences
+        for place in places(str(occurrence["location"]))
     ]
     if not moved:
         return None
@@ -390,12 +342,17 @@ def _moved(
 
 
 def _reference_of(component: dict[str, Any]) -> str:
-    """Return the reference of a component. Raises `TypeError` if that or its name is no text."""
-    ref, name = component["bom-ref"], component["name"]
-    if not isinstance(ref, str) or not isinstance(name, str):
+    """Return the reference of a component.
+
+    Raises `TypeError` or `KeyError` if a field that is read has another type than CycloneDX says.
+    """
+    ref, hashes = component["bom-ref"], component.get("hashes", [])
+    texts = [ref, component["name"], *(component.get(key, "") for key in ("version", "purl"))]
+    texts += [value for found in hashes for value in (found["alg"], found["content"])]
+    if not isinstance(hashes, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(ref)
     _properties(component)
-    return ref
+    return str(ref)
 
 
 def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -403,14 +360,14 @@ def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(str(entry["name"]), str(entry["value"])) for entry in listed}
 
 
-def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wheel) -> bool:
+def _holds(component: Mapping[str, Any], expected: _Components, wheel: Wheel) -> bool:
     """Return whether a component still holds: its library is used, and it is not listed anew."""
     properties = _properties(component)
     if (_EXTERNAL, "true") not in properties:
         return True
     needed = {name for elf in wheel.elfs.values() for name in elf.needed}
     used = any(value in needed for name, value in properties if name == _LIBRARY)
-    return used and component["name"] not in {provider.name for provider in expected}
+    return used and component["name"] not in {other["name"] for other in expected.values()}
 
 
 # --- Components ----------------------------------------------------------------------------------
@@ -422,80 +379,54 @@ def _component(ref: str, name: str, **known: object) -> dict[str, Any]:
     return {"type": "library", "bom-ref": ref, "name": name, **given}
 
 
-def _expected_component(expected: Expected) -> dict[str, Any]:
-    properties = [
-        (_EXTERNAL, "true"),
-        *(("wheelfix:requirement", text) for text in expected.requirements),
-        *((_LIBRARY, name) for name in sorted(expected.libraries)),
-    ]
-    return _component(
-        expected.reference,
-        expected.name,
-        version=expected.version,
-        scope="optional" if expected.optional else "required",
-        hashes=_hashes(expected.sha256),
-        licenses=_licences(expected.licence),
-        purl=expected.reference,
-        properties=[{"name": name, "value": value} for name, value in properties],
-    )
-
-
 def _wheel_component(name: WheelName) -> dict[str, Any]:
     project = canonicalize_name(name.distribution)
     purl = package_url("pypi", [project], name.version, {"file_name": str(name)})
     return _component(purl, name.distribution, version=name.version, purl=purl)
 
 
-def _grafted_component(library: Library) -> dict[str, Any]:
-    package = library.package
+def _grafted_component(library: GraftedLibrary, bundled: Bundled) -> dict[str, Any]:
+    package, places = library.package, (library.member, *library.copies)
     return _component(
-        library.reference,
-        package.name if package else library.file,
+        library.member,
+        package.name if package else library.host.source.name,
         version=package and package.version,
-        hashes=_hashes(library.sha256),
-        licenses=_licences(package and package.licence),
+        hashes=_hashes(library.host.sha256),
+        licenses=_licenses(package and package.license),
         purl=package and package.purl,
-        externalReferences=_text_references(library.licences),
-        evidence={"occurrences": [{"location": name} for name in library.members]},
+        externalReferences=bundled.text_references(package),
+        evidence={"occurrences": [{"location": name} for name in places]},
     )
 
 
-def _part_component(package: Package, texts: Sequence[str]) -> dict[str, Any]:
+def _part_component(package: Package, bundled: Bundled) -> dict[str, Any]:
     return _component(
         package.purl,
         package.name,
         version=package.version,
-        licenses=_licences(package.licence),
+        licenses=_licenses(package.license),
         purl=package.purl,
-        externalReferences=_text_references(texts),
+        externalReferences=bundled.text_references(package),
     )
 
 
-def _text_references(texts: Sequence[str]) -> list[dict[str, str]]:
-    """Return the references to licence texts, relative to the folder of the list."""
-    return [{"type": "license", "url": f"../licenses/{quote(text)}"} for text in texts]
-
-
-_Components = dict[str, dict[str, Any]]
-
-
 def _one_for_each_package(
-    found: _Components, depends: Mapping[str, Sequence[str]]
+    components: _Components, depends: Mapping[str, Sequence[str]]
 ) -> tuple[_Components, dict[str, tuple[str, ...]]]:
     """Return one component for each package URL, and the dependencies of those that are left.
 
     It has the places of all, each with the hash of the file that was copied there.
     """
-    refs = {ref: ref for ref in found}
+    refs = {ref: ref for ref in components}
     kept: dict[object, str] = {}
     merged: _Components = {}
-    for ref in sorted(found):
-        component = found[ref]
+    for ref in sorted(components):
+        component = components[ref]
         first = kept.setdefault(component.get("purl", ref), ref)
         refs[ref] = first
         merged[first] = _both(merged[first], component) if first != ref else component
     links: dict[str, tuple[str, ...]] = {}
-    for ref in found:
+    for ref in components:
         others = (refs[other] for other in depends.get(ref, ()) if other in refs)
         links[refs[ref]] = tuple(
             dict.fromkeys((*links.get(refs[ref], ()), *(o for o in others if o != refs[ref])))
@@ -529,7 +460,7 @@ def _hashes(sha256: str) -> list[dict[str, str]]:
     return [{"alg": "SHA-256", "content": sha256}] if sha256 else []
 
 
-def _licences(text: str | None) -> list[dict[str, Any]]:
+def _licenses(text: str | None) -> list[dict[str, Any]]:
     """Return `text` as an SPDX id, as an SPDX expression, or else as a name.
 
     It is what the distribution declares for the package, not for this one file.
@@ -549,34 +480,40 @@ def _licences(text: str | None) -> list[dict[str, Any]]:
 # --- Providers -----------------------------------------------------------------------------------
 
 
-def described(taken: ProvidedLibraries) -> Expected:
-    """Describe a provider: with the hash of its wheel, if found, and the licence in METADATA."""
-    provider = taken.provider
-    wheel = Path(provider.path) if provider.path.endswith(".whl") else None
-    return Expected(
-        name=provider.name,
-        requirements=taken.requirements,
-        libraries=taken.libraries,
-        optional=taken.optional,
+def _provider_components(wheel: Wheel, providers: tuple[Provided, ...]) -> _Components:
+    """Return the distributions that must be installed with `wheel`, by reference.
+
+    With the hash of the wheel of each, if that was found, and the license in its METADATA.
+    """
+    uses = by_provider(provider_uses(wheel, providers))
+    components = (_provider_component(wheel, own) for own in uses.values())
+    return {component["bom-ref"]: component for component in components}
+
+
+def _provider_component(wheel: Wheel, uses: Sequence[ProviderUse]) -> dict[str, Any]:
+    provider = uses[0].provider
+    required = requirements_on(wheel, provider.name)
+    file = Path(provider.wheel) if provider.wheel else None
+    purl = package_url(
+        "pypi", [provider.name], provider.version, {"file_name": file.name} if file else {}
+    )
+    properties = [
+        (_EXTERNAL, "true"),
+        *(("wheelfix:requirement", str(text)) for text in required or (provider.requirement,)),
+        *((_LIBRARY, name) for name in sorted({use.library for use in uses})),
+    ]
+    return _component(
+        purl,
+        provider.name,
         version=provider.version,
-        file=wheel.name if wheel else "",
-        sha256=_sha256(wheel) if wheel else "",
-        licence=declared_licence(read_core_metadata(_metadata(provider, wheel))),
+        scope="optional" if required and all(map(is_for_extra, required)) else "required",
+        hashes=_hashes(_sha256(file) if file else ""),
+        licenses=_licenses(declared_license(provider.metadata)),
+        purl=purl,
+        properties=[{"name": name, "value": value} for name, value in properties],
     )
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _metadata(provider: Provider, wheel: Path | None) -> str:
-    """Return the METADATA of the provider; empty if it was not found."""
-    if wheel is not None:
-        return metadata_text(wheel)
-    if not provider.path:
-        return ""
-    try:
-        return metadata.distribution(provider.name).read_text("METADATA") or ""
-    except metadata.PackageNotFoundError:
-        return ""

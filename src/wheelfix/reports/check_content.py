@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, islice
@@ -14,26 +14,26 @@ from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.printable import (
+    LONGEST,
     PLAIN,
-    Colour,
+    Color,
     Style,
     hint_lines,
-    linked,
+    link,
     paint,
     printable,
-    wrapped,
+    shorten,
+    wrap,
 )
 from wheelfix.reports.rule_docs import rule_address
-from wheelfix.rules.baseline import known
+from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import EVERY, AnyRule, names_rule
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.text import counted
+from wheelfix.text import FEW, count, first_of, join_plain, join_some
 
 NAME = "wheelfix"
 """The tool's name in reports."""
-FEW = 3
-"""The number of items of one kind that a summary shows."""
 
 
 class RenderOptions(NamedTuple):
@@ -47,11 +47,11 @@ class RenderOptions(NamedTuple):
     """The working directory of the run."""
     root: Path = Path()
     """The folder of the checkout; paths below it are relative to it."""
-    colour: bool = False
+    color: bool = False
     width: int = 0
     """Columns of the terminal; 0 if lines are not wrapped."""
     verbose: bool = False
-    least: Severity = Severity.INFO
+    least: Severity = Severity.NOTE
     """The lowest severity that formats for people show."""
     asked: tuple[str, ...] = ()
     """Selectors of rules whose notes are shown although `least` is higher."""
@@ -66,7 +66,7 @@ class RenderOptions(NamedTuple):
     def style(self) -> Style:
         """How text for people looks."""
         return Style(
-            colour=self.colour,
+            color=self.color,
             width=self.width,
             verbose=self.verbose,
             documentation=self.documentation,
@@ -133,7 +133,7 @@ def _with_path(hint: str, path: str) -> str:
     return _TAKES_WHEEL.sub(lambda command: f"`{command[1]} {quoted}`", hint)
 
 
-_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check)[^`…]*)`")
+_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check|show|verify)[^`…]*)`")
 
 
 def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
@@ -141,9 +141,9 @@ def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ..
     return locate(((report, finding) for finding in report.findings), options)
 
 
-def of_set(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
+def of_set(set_report: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return the findings of the cross-wheel rules."""
-    return locate(islice(found.all_findings, len(found.findings)), options)
+    return locate(islice(set_report.all_findings, len(set_report.findings)), options)
 
 
 def locate(
@@ -162,9 +162,11 @@ def locate(
     return tuple(everything)
 
 
-def unreadable(found: SetReport, options: RenderOptions) -> Iterator[tuple[str, WheelfixError]]:
+def unreadable(
+    set_report: SetReport, options: RenderOptions
+) -> Iterator[tuple[str, WheelfixError]]:
     """Yield the path of each file that could not be read, and why."""
-    for report in found.reports:
+    for report in set_report.reports:
         if report.error is not None:
             yield shown_path(report.source, options), report.error
 
@@ -188,7 +190,7 @@ def _identity(finding: Finding, report: Report | None) -> str:
     name = report.source.name if report is not None else ""
     distribution, *rest = name.split("-")
     message = "" if finding.entry else finding.message
-    return "\0".join((*known(distribution, finding), message, *rest[1:]))
+    return "\0".join((*fingerprint(distribution, finding), message, *rest[1:]))
 
 
 def digest(text: str) -> str:
@@ -196,19 +198,19 @@ def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
+def suppressed_findings(set_report: SetReport) -> Iterator[Suppressed]:
     """Yield the suppressed findings of the set and of every wheel."""
-    return chain(found.suppressed, *(report.suppressed for report in found.reports))
+    return chain(set_report.suppressed, *(report.suppressed for report in set_report.reports))
 
 
 # --- Findings for people --------------------------------------------------------------------------
 
 
 class Cause(NamedTuple):
-    """Findings of one rule that differ only in the files that they concern."""
+    """Findings of one rule that differ only in the files, or the entries, that they concern."""
 
     finding: Finding
-    """The first of them; its notes are those that all have."""
+    """All of them in one: its notes are those that all have, or those of each entry."""
     places: tuple[str, ...]
     """The files, without repetition; empty if the findings concern none."""
 
@@ -216,10 +218,8 @@ class Cause(NamedTuple):
         """Return the lines that say where: one per file if `verbose`, else one for all."""
         if style.verbose or len(self.places) < 2:
             return self.places
-        shown = ", ".join(self.places[:FEW])
-        more = len(self.places) - FEW
-        others = f", and {more:,} more" if more > 0 else ""
-        return (f"{counted(len(self.places), 'file')}: {shown}{others}",)
+        few = ", ".join(first_of(self.places, FEW))
+        return (f"{count(len(self.places), 'file')}: {few}",)
 
 
 def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
@@ -227,11 +227,26 @@ def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
     found: list[Cause] = []
     for group in grouped(placed, lambda pair: _cause(pair[1])).values():
         places = tuple(dict.fromkeys(place for place, _ in group if place))
-        first = group[0][1]
-        shared = set(first.notes).intersection(*(finding.notes for _, finding in group))
-        notes = tuple(note for note in first.notes if note in shared)
-        found.append(Cause(replace(first, notes=notes), places))
+        found.append(Cause(_as_one([finding for _, finding in group]), places))
     return found
+
+
+def _as_one(findings: Sequence[Finding]) -> Finding:
+    """Return what `findings` of one cause say together, naming the first entries."""
+    first = findings[0]
+    by_entry = {finding.entry: finding for finding in reversed(findings)}
+    entries = [entry for entry in reversed(by_entry) if entry is not None]
+    if first.several is None or len(entries) < 2:
+        shared = set(first.notes).intersection(*(finding.notes for finding in findings))
+        return replace(first, notes=tuple(note for note in first.notes if note in shared))
+    hints = dict.fromkeys(line for f in findings for line in (f.hint or "").splitlines())
+    return replace(
+        first,
+        message=first.several.replace("{}", join_some(entries, FEW), 1),
+        entry=None,
+        notes=tuple(f"`{entry}`: {join_plain(by_entry[entry].notes, 2)}" for entry in entries),
+        hint="\n".join(first_of([*hints], FEW)) or None,
+    )
 
 
 def causes_in_wheel(findings: Iterable[Finding]) -> list[Cause]:
@@ -243,14 +258,15 @@ def _cause(finding: Finding) -> tuple[str, Severity, Safety | None, str]:
     """Return what findings of one cause have in common."""
     message = finding.message.replace(f"`{finding.member}`", "") if finding.member else ""
     safety = finding.fix.safety if finding.fix is not None else None
-    return finding.code, finding.severity, safety, message or finding.message
+    said = finding.several or message or finding.message
+    return finding.code, finding.severity, safety, said
 
 
 def lowest_shown(show: Show, fail_on: FailOn, verbosity: int) -> Severity:
     """Return the lowest severity that formats for people show; what fails a check is shown."""
     least = _LEAST[show]
     if verbosity:
-        least = Severity.INFO if verbosity > 0 else Severity.ERROR
+        least = Severity.NOTE if verbosity > 0 else Severity.ERROR
     failing = lowest_failing(fail_on)
     return least if failing is None else min(least, failing)
 
@@ -258,11 +274,11 @@ def lowest_shown(show: Show, fail_on: FailOn, verbosity: int) -> Severity:
 _LEAST = {
     Show.ERRORS: Severity.ERROR,
     Show.WARNINGS: Severity.WARNING,
-    Show.NOTES: Severity.INFO,
+    Show.NOTES: Severity.NOTE,
 }
 
 
-def selected_by_name(settings: Settings) -> tuple[str, ...]:
+def selectors_by_name(settings: Settings) -> tuple[str, ...]:
     """Return the selectors of rules that were given, apart from ALL."""
     return tuple(s for s in (*settings.select, *settings.extend_select) if s != EVERY)
 
@@ -270,25 +286,41 @@ def selected_by_name(settings: Settings) -> tuple[str, ...]:
 def is_shown(finding: Finding, options: RenderOptions) -> bool:
     """Return whether formats for people show `finding`: notes have to be asked for."""
     return finding.severity >= options.least or (
-        finding.severity is Severity.INFO
+        finding.severity is Severity.NOTE
         and any(names_rule(selector, finding.code, finding.name) for selector in options.asked)
     )
 
 
-def shown_only(found: SetReport, options: RenderOptions) -> SetReport:
-    """Return the report without the findings that formats for people do not show."""
+def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
+    """Return what formats for people show: not all findings, and unless verbose in short texts."""
 
     def kept(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        return tuple(finding for finding in findings if is_shown(finding, options))
+        shown = (finding for finding in findings if is_shown(finding, options))
+        return tuple(shown if options.verbose else map(shorten_finding, shown))
 
-    reports = (replace(report, findings=kept(report.findings)) for report in found.reports)
-    return replace(found, reports=tuple(reports), findings=kept(found.findings))
+    reports = (replace(report, findings=kept(report.findings)) for report in set_report.reports)
+    return replace(set_report, reports=tuple(reports), findings=kept(set_report.findings))
+
+
+def shorten_finding(finding: Finding) -> Finding:
+    """Return a finding whose texts are short; a hint that is too long is replaced by a command."""
+    hint = finding.hint
+    if hint is not None and any(len(line) > LONGEST for line in hint.splitlines()):
+        hint = None if "wheelfix " in hint else shorten(hint)
+    return replace(
+        finding,
+        message=shorten(finding.message),
+        notes=tuple(map(shorten, finding.notes)),
+        hint=hint,
+        member=finding.member and shorten(finding.member),
+        entry=finding.entry and shorten(finding.entry),
+    )
 
 
 def heading(finding: Finding) -> str:
     """Return `warning[WF201] unused-needed [*]`; the asterisk marks what `repair` fixes."""
     mark = " [*]" if is_fixed_by_repair(finding.fix) else ""
-    return f"{finding.severity.word}[{finding.code}] {finding.name}{mark}"
+    return f"{finding.severity.label}[{finding.code}] {finding.name}{mark}"
 
 
 def is_fixed_by_repair(fix: Fix | None) -> bool:
@@ -308,29 +340,28 @@ def finding_text(
 
     `wheel` is the path of its wheel, for commands to paste; `places` are lines that say where.
     """
-    colour, width = style.colour, style.width
-    notes = [*finding.notes] if style.verbose else [*finding.notes[:FEW]]
-    if len(notes) < len(finding.notes):
-        notes.append(f"and {len(finding.notes) - len(notes):,} more, which -v shows")
+    color, width = style.color, style.width
+    most = len(finding.notes) if style.verbose else FEW
+    notes = first_of(finding.notes, most, ", which -v shows")
     if finding.entry and not any(finding.entry in text for text in (finding.message, *notes)):
         notes.append(f"the entry is `{finding.entry}`")
     head = heading(finding)
     address = rule_address(finding.code, finding.name, style.documentation)
-    code = linked(finding.code, address if colour else "")
-    painted = paint(head.replace(finding.code, code, 1), _SEVERITY[finding.severity], on=colour)
-    arrow = paint("-->", Colour.BLUE, on=colour)
+    code = link(finding.code, address if color else "")
+    painted = paint(head.replace(finding.code, code, 1), _SEVERITY[finding.severity], on=color)
+    arrow = paint("-->", Color.BLUE, on=color)
     lines = [
-        wrapped(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),
-        *(wrapped("  --> ", printable(place), width).replace("-->", arrow, 1) for place in places),
-        *(wrapped("  = note: ", printable(note), width) for note in notes),
-        *([wrapped("  = why: ", printable(why), width)] if why else []),
+        wrap(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),
+        *(wrap("  --> ", printable(place), width).replace("-->", arrow, 1) for place in places),
+        *(wrap("  = note: ", printable(note), width) for note in notes),
+        *([wrap("  = why: ", printable(why), width)] if why else []),
         *hint_lines(advice(finding, wheel), style),
     ]
     return "\n".join(lines)
 
 
 _SEVERITY = {
-    Severity.ERROR: Colour.RED,
-    Severity.WARNING: Colour.YELLOW,
-    Severity.INFO: Colour.BLUE,
+    Severity.ERROR: Color.RED,
+    Severity.WARNING: Color.YELLOW,
+    Severity.NOTE: Color.BLUE,
 }

@@ -61,6 +61,6 @@ _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
 }
 
 
-def render(found: SetReport, form: Format, options: RenderOptions) -> str:
-    """Return the report of `found` in the format `form`, without a final line end."""
-    return _RENDER[form](found, options)
+def render(set_report: SetReport, form: Format, options: RenderOptions) -> str:
+    """Return the report of `set_report` in the format `form`, without a final line end."""
+    return _RENDER[form](set_report, options)

@@ -1,15 +1,16 @@
 """Report of `check` as JSON, and as JSON lines (`schemas/check*.schema.json`)."""
 
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     NAME,
     LocatedFinding,
     RenderOptions,
-    all_suppressed,
     of_set,
     of_wheel,
     shown_path,
+    suppressed_findings,
     target_statuses,
 )
 from wheelfix.reports.printable import json_text
@@ -20,22 +21,22 @@ VERSION = 1
 """Increases if a key is removed or changes its meaning, not if one is added."""
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return the whole report."""
     value = {
         "version": VERSION,
         "tool": {"name": NAME, "version": options.version},
-        "summary": _counts(found),
-        "wheels": [_wheel(report, options) for report in found.reports],
-        "findings": [_finding(located, options) for located in of_set(found, options)],
-        "suppressed": [_suppressed(located, options) for located in found.suppressed],
+        "summary": _counts(set_report),
+        "wheels": [_wheel(report, options) for report in set_report.reports],
+        "findings": [_finding(located, options) for located in of_set(set_report, options)],
+        "suppressed": [_suppressed_finding(located, options) for located in set_report.suppressed],
     }
     return json_text(value)
 
 
-def render_jsonl(found: SetReport, options: RenderOptions) -> str:
+def render_jsonl(set_report: SetReport, options: RenderOptions) -> str:
     """Return the record of each wheel; findings of cross-wheel rules are left out."""
-    return "\n".join(record(report, options) for report in found.reports)
+    return "\n".join(record(report, options) for report in set_report.reports)
 
 
 def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
@@ -49,17 +50,17 @@ def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
     return json_text(value, indent=None)
 
 
-def _counts(found: SetReport) -> dict[str, int]:
+def _counts(set_report: SetReport) -> dict[str, int]:
     """Return the counts of the summary."""
-    findings = [finding for _, finding in found.all_findings]
+    findings = [finding for _, finding in set_report.all_findings]
     fixes = [finding.fix for finding in findings if finding.fix is not None]
     return {
-        "wheels": len(found.reports) - len(found.unreadable),
-        "unreadable": len(found.unreadable),
+        "wheels": len(set_report.reports) - len(set_report.unreadable),
+        "unreadable": len(set_report.unreadable),
         "errors": sum(finding.severity is Severity.ERROR for finding in findings),
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
-        "infos": sum(finding.severity is Severity.INFO for finding in findings),
-        "suppressed": sum(1 for _ in all_suppressed(found)),
+        "notes": sum(finding.severity is Severity.NOTE for finding in findings),
+        "suppressed": sum(1 for _ in suppressed_findings(set_report)),
         "fixed_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
         "fixed_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
     }
@@ -69,11 +70,12 @@ def verdict_value(verdict: Verdict | None) -> dict[str, object] | None:
     """Return a verdict, None if there is none."""
     if verdict is None:
         return None
-    return {
-        "tag": verdict.overall,
-        "reasons": list(verdict.reasons),
-        "auditwheel_show": verdict.shown,
-    }
+    return {"tag": verdict.overall, "reasons": list(verdict.reasons)}
+
+
+def error_value(error: WheelfixError | None) -> dict[str, object] | None:
+    """Return an error as JSON types."""
+    return None if error is None else {"message": error.message, "hint": error.hint}
 
 
 def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
@@ -87,21 +89,16 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         "verdict": verdict_value(report.verdict),
         "skipped": report.skipped or None,
         "targets": target_statuses(report),
-        "error": None
-        if report.error is None
-        else {"message": report.error.message, "hint": report.error.hint},
+        "error": error_value(report.error),
         "findings": [_finding(located, options) for located in of_wheel(report, options)],
-        "suppressed": [_suppressed(located, options) for located in report.suppressed],
+        "suppressed": [_suppressed_finding(located, options) for located in report.suppressed],
     }
 
 
 def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, object]:
     finding, fix = located.finding, located.finding.fix
     return {
-        **problem(finding, options.documentation),
-        "entry": finding.entry,
-        "notes": list(finding.notes),
-        "hint": finding.hint,
+        **finding_value(finding, options.documentation),
         "fix": None
         if fix is None
         else {"title": fix.title, "safety": fix.safety.value, "edits": len(fix.edits)},
@@ -109,10 +106,17 @@ def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, objec
     }
 
 
-def _suppressed(located: Suppressed, options: RenderOptions) -> dict[str, object]:
+def _suppressed_finding(located: Suppressed, options: RenderOptions) -> dict[str, object]:
     because, reason = located.because.value, located.reason
     about = problem(located.finding, options.documentation)
     return {**about, "because": because, "reason": reason}
+
+
+def finding_value(finding: Finding, documentation: str) -> dict[str, object]:
+    """Return a finding with what it tells people."""
+    about = problem(finding, documentation)
+    notes = list(finding.notes)
+    return {**about, "entry": finding.entry, "notes": notes, "hint": finding.hint}
 
 
 def problem(finding: Finding, documentation: str) -> dict[str, object]:

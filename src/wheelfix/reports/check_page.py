@@ -5,13 +5,13 @@ Security Policy allows this script and this style by their hashes, and nothing e
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
-    FEW,
     Cause,
     RenderOptions,
     advice,
@@ -22,40 +22,52 @@ from wheelfix.reports.check_content import (
     shown_path,
 )
 from wheelfix.reports.check_text import totals
-from wheelfix.reports.page_template import filled
+from wheelfix.reports.page_template import fill_template
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import why
 from wheelfix.rules.findings import Severity
-from wheelfix.text import counted, in_units
+from wheelfix.text import FEW, count, in_units
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the page: a section per wheel, in it an article per rule, in it the causes."""
-    hit = {finding.code for _, finding in found.all_findings}
+def render(set_report: SetReport, options: RenderOptions) -> str:
+    """Return the page: a section per wheel, in it an article per rule, in it the causes.
+
+    Wheels with errors come first; of many wheels, each is folded.
+    """
+    hit = {finding.code for _, finding in set_report.all_findings}
     reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
     sections: list[str] = []
-    if found.findings:
-        beside = causes((located.place, located.finding) for located in of_set(found, options))
-        sections += _section("<h2>all wheels side by side</h2>", beside, "", reasons)
-    for number, report in enumerate(found.reports):
-        sections += _wheel(number, report, options, reasons)
+    if set_report.findings:
+        beside = causes((located.place, located.finding) for located in of_set(set_report, options))
+        heading = "<h2>all wheels side by side</h2>"
+        sections += _section(heading, _articles(beside, "", reasons), is_open=True)
+    set_report = replace(set_report, reports=tuple(sorted(set_report.reports, key=_rank)))
+    is_open = len(set_report.reports) <= FEW
+    for number, report in enumerate(set_report.reports):
+        sections += _wheel(number, report, options, reasons, is_open=is_open)
     values = {
-        "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
-        "SUMS": "<br>".join(_rich(line) for line in totals(found, options)),
+        "TITLE": escape(f"wheelfix check: {count(len(set_report.reports), 'wheel')}"),
+        "SUMS": "<br>".join(_rich(line) for line in totals(set_report, options)),
         "VERSION": escape(options.version),
-        "OVERVIEW": _overview(found, options) if len(found.reports) > 1 else "",
+        "OVERVIEW": _overview(set_report, options) if len(set_report.reports) > 1 else "",
         "SECTIONS": "\n".join(sections),
     }
-    return filled("check_page.html", values)
+    return fill_template("check_page.html", values)
 
 
-def _overview(found: SetReport, options: RenderOptions) -> str:
+def _rank(report: Report) -> int:
+    """Return the place of a wheel in the page: unreadable ones first, then those with errors."""
+    worst = max((finding.severity for finding in report.findings), default=-1)
+    return -len(Severity) if report.error is not None else -worst
+
+
+def _overview(set_report: SetReport, options: RenderOptions) -> str:
     """Return a table of the wheels: a row each, with the numbers of its causes by severity."""
     severities = sorted(Severity, reverse=True)
-    head = "".join(f"<th>{text}</th>" for text in ("wheel", *(f"{s.word}s" for s in severities)))
+    head = "".join(f"<th>{text}</th>" for text in ("wheel", *(f"{s.label}s" for s in severities)))
     rows = [head]
-    for number, report in enumerate(found.reports):
-        name = f'<a href="#wheel-{number}">{_escaped(shown_path(report.source, options))}</a>'
+    for number, report in enumerate(set_report.reports):
+        name = f'<a href="#wheel-{number}">{_escape(shown_path(report.source, options))}</a>'
         by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
         cells = "".join(
             f'<td class="{severity.label}"><b>{by[severity]}</b></td>'
@@ -64,48 +76,60 @@ def _overview(found: SetReport, options: RenderOptions) -> str:
             for severity in severities
         )
         if report.error is not None:
-            cells = f'<td colspan="{len(severities)}" class="error"><b>unreadable</b></td>'
+            cells = f'<td colspan="{len(severities)}" class="error"><b>not judged</b></td>'
         rows.append(f"<td>{name}</td>{cells}")
     return f'<div class="scroll"><table><tr>{"</tr><tr>".join(rows)}</tr></table></div>'
 
 
 def _wheel(
-    number: int, report: Report, options: RenderOptions, reasons: dict[str, str]
+    number: int,
+    report: Report,
+    options: RenderOptions,
+    reasons: dict[str, str],
+    *,
+    is_open: bool,
 ) -> Iterator[str]:
     path = shown_path(report.source, options)
     if report.error is not None:
-        yield f'<section><h2 id="wheel-{number}">{_escaped(path)}</h2>'
-        yield '<article class="error"><h3><b>unreadable</b></h3>'
-        yield f'<div class="cause"><p>{_lines(error_words(report.error))}</p></div>'
-        yield "</article></section>"
+        heading = f'<h2 id="wheel-{number}">{_escape(path)}</h2>'
+        article = (
+            '<article class="error"><h3><b>not judged</b></h3>',
+            f'<div class="cause"><p>{_lines(error_words(report.error))}</p></div></article>',
+        )
+        yield from _section(heading, article, is_open=is_open)
         return
     objects = len(report.wheel.elfs) if report.wheel is not None else 0
+    by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
     facts = [
+        *(count(by[severity], severity.label) for severity in sorted(by, reverse=True)),
         *([f"its objects allow {report.verdict.overall}"] if report.verdict is not None else []),
-        report.skipped or (counted(objects, "object") if objects else "no ELF objects"),
+        report.skipped or (count(objects, "object") if objects else "no ELF objects"),
         *([in_units(report.size)] if report.size else []),
     ]
-    small = f"<small>{_escaped(', '.join(facts))}</small>"
-    heading = f'<h2 id="wheel-{number}">{_escaped(path)} {small}</h2>'
-    yield from _section(heading, causes_in_wheel(report.findings), path, reasons)
+    small = f"<small>{_escape(', '.join(facts))}</small>"
+    heading = f'<h2 id="wheel-{number}">{_escape(path)} {small}</h2>'
+    articles = _articles(causes_in_wheel(report.findings), path, reasons)
+    yield from _section(heading, articles, is_open=is_open)
 
 
-def _section(
-    heading: str, found: Sequence[Cause], wheel: str, reasons: dict[str, str]
-) -> Iterator[str]:
-    yield f"<section>{heading}"
-    if not found:
+def _section(heading: str, content: Iterable[str], *, is_open: bool) -> Iterator[str]:
+    yield f'<details class="wheel"{" open" if is_open else ""}><summary>{heading}</summary>'
+    yield from content
+    yield "</details>"
+
+
+def _articles(causes: Sequence[Cause], wheel: str, reasons: dict[str, str]) -> Iterator[str]:
+    if not causes:
         yield '<p class="fine">nothing to report</p>'
-    by_rule = grouped(found, lambda cause: (cause.finding.severity, cause.finding.code))
+    by_rule = grouped(causes, lambda cause: (cause.finding.severity, cause.finding.code))
     for (_, code), group in sorted(by_rule.items(), key=lambda item: -item[0][0]):
         yield from _article(group, wheel, reasons.get(code, ""))
-    yield "</section>"
 
 
 def _article(group: Sequence[Cause], wheel: str, reason: str) -> Iterator[str]:
     first = group[0].finding
     yield f'<article class="{first.severity.label}">'
-    yield f"<h3><b>{first.severity.word}</b> {_escaped(f'{first.code} {first.name}')}</h3>"
+    yield f"<h3><b>{first.severity.label}</b> {_escape(f'{first.code} {first.name}')}</h3>"
     if reason:
         yield f'<p class="why">{_rich(reason)}</p>'
     for cause in group:
@@ -121,10 +145,10 @@ def _cause(cause: Cause, wheel: str) -> Iterator[str]:
     yield f'<div class="cause"><p>{_rich(finding.message)}{fixed}</p>'
     said = " ".join((finding.message, *finding.notes))
     new = cause.places if len(cause.places) > 1 else [p for p in cause.places if p not in said]
-    places = [f"<code>{_escaped(place)}</code>" for place in new]
+    places = [f"<code>{_escape(place)}</code>" for place in new]
     if len(places) > FEW:
         items = "".join(f"<li>{place}</li>" for place in places)
-        number = counted(len(places), "file")
+        number = count(len(places), "file")
         yield f"<details><summary>{number}</summary><ul>{items}</ul></details>"
     elif places:
         yield f'<p class="place">{", ".join(places)}</p>'
@@ -144,10 +168,10 @@ def _lines(text: str) -> str:
 def _rich(text: str) -> str:
     """Return a message with its literals as code."""
     return "".join(
-        f"<code>{_escaped(piece)}</code>" if literal else _escaped(piece)
+        f"<code>{_escape(piece)}</code>" if literal else _escape(piece)
         for literal, piece in backtick_spans(text)
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(printable(text))

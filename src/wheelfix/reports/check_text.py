@@ -7,10 +7,8 @@ from itertools import groupby
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
-    FEW,
     Cause,
     RenderOptions,
-    all_suppressed,
     causes,
     causes_in_wheel,
     finding_text,
@@ -18,108 +16,122 @@ from wheelfix.reports.check_content import (
     is_fixed_by_repair,
     is_shown,
     of_set,
-    shown_only,
     shown_path,
+    suppressed_findings,
     target_statuses,
     unreadable,
+    visible_report,
 )
-from wheelfix.reports.printable import Colour, paint, printable, wrapped
+from wheelfix.reports.printable import LONGEST, Color, fit, paint, printable, shorten, wrap
 from wheelfix.reports.rule_docs import why_briefly
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
-from wheelfix.text import counted, join_some
+from wheelfix.rules.platform_tag import broken_promises
+from wheelfix.text import FEW, count, join_some
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return a line per wheel, its findings by cause with reason and remedy, and the totals.
 
     Of many causes of one rule in one wheel only a few are shown, unless `verbose`. Errors of
     unreadable files are not included: they go to stderr.
     """
-    shown = shown_only(found, options)
+    shown = visible_report(set_report, options)
     hit = {finding.code for _, finding in shown.all_findings}
     reasons = {rule.code: why_briefly(rule) for rule in options.rules if rule.code in hit}
     blocks: list[str] = []
     if shown.findings:
-        title = f"{counted(len(found.reports), 'wheel')} side by side"
-        blocks.append(paint(title, Colour.BOLD, on=options.colour))
+        title = f"{count(len(set_report.reports), 'wheel')} side by side"
+        blocks.append(paint(title, Color.BOLD, on=options.color))
         blocks += _texts(_causes_of_set(shown, options), "", reasons, options)
-    blocks += _wheels(found, shown, reasons, options)
+    blocks += _wheels(set_report, shown, reasons, options)
     if options.verbose:
-        blocks += _suppressed(found)
-    blocks.append(_target_table(found, options))
-    if not options.quiet and not _is_one_line(found, shown):
-        many = len(found.reports) > 1
-        lines = totals(found, options) if many else (*_tallied(shown, options), *_left_out(found))
-        blocks.append("\n".join(wrapped("", line, options.width, 2) for line in lines))
-    return "\n\n".join(block for block in blocks if block)
+        blocks += _suppressed_lines(set_report)
+    blocks.append(_target_table(set_report, options))
+    if not options.quiet and not _is_one_line(set_report, shown):
+        many = len(set_report.reports) > 1
+        lines = (
+            totals(set_report, options)
+            if many
+            else (*_tallied(shown, options), *_omissions(set_report))
+        )
+        blocks.append("\n".join(wrap("", line, options.width, 2) for line in lines))
+    return fit("\n\n".join(block for block in blocks if block), verbose=options.verbose)
 
 
-def _is_one_line(found: SetReport, shown: SetReport) -> bool:
+def _is_one_line(set_report: SetReport, shown: SetReport) -> bool:
     """Return whether the line of the only wheel says everything."""
-    nothing_else = not any(all_suppressed(found)) and not any(shown.all_findings)
-    return len(found.reports) == 1 and nothing_else and not found.unreadable
+    nothing_else = not any(suppressed_findings(set_report)) and not any(shown.all_findings)
+    return len(set_report.reports) == 1 and nothing_else and not set_report.unreadable
 
 
 def _wheels(
-    found: SetReport, shown: SetReport, reasons: dict[str, str], options: RenderOptions
+    set_report: SetReport, shown: SetReport, reasons: dict[str, str], options: RenderOptions
 ) -> Iterator[str]:
     """Yield each wheel with findings as blocks, and adjacent wheels without any as one block."""
     pairs = [
         (whole, visible)
-        for whole, visible in zip(found.reports, shown.reports, strict=True)
+        for whole, visible in zip(set_report.reports, shown.reports, strict=True)
         if whole.error is None
     ]
     for has_findings, group in groupby(pairs, lambda pair: bool(pair[1].findings)):
         if not has_findings:
-            heads = (_head(whole, found, options) for whole, _ in group)
+            heads = (_head(whole, set_report, options) for whole, _ in group)
             yield "" if options.quiet else "\n".join(heads)
             continue
         for whole, visible in group:
             path = shown_path(whole.source, options)
             first, *more = _texts(causes_in_wheel(visible.findings), path, reasons, options)
-            yield f"{_head(whole, found, options)}\n{first}"
+            yield f"{_head(whole, set_report, options)}\n{first}"
             yield from more
 
 
-def _head(report: Report, found: SetReport, options: RenderOptions) -> str:
+def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
     """Return the line of a wheel: its path, what its objects allow, and what is not shown."""
-    path = paint(printable(shown_path(report.source, options)), Colour.BOLD, on=options.colour)
-    is_alone = len(found.reports) == 1
-    findings = (*report.findings, *(found.findings if is_alone else ()))
+    path = paint(printable(shown_path(report.source, options)), Color.BOLD, on=options.color)
+    is_alone = len(set_report.reports) == 1
+    findings = (*report.findings, *(set_report.findings if is_alone else ()))
     sound = not any(is_shown(finding, options) for finding in findings)
     number = len(report.wheel.elfs) if report.wheel is not None else 0
-    objects = counted(number, "object") if number else "no ELF objects"
+    objects = count(number, "object") if number else "no ELF objects"
     facts = [
-        *([paint("ok", Colour.GREEN, on=options.colour)] if sound and not report.skipped else []),
-        *([printable(report.verdict.overall)] if report.verdict is not None else []),
+        *([paint("ok", Color.GREEN, on=options.color)] if sound and not report.skipped else []),
+        *_allowed(report),
         report.skipped or objects,
         *([f"{kinds}: -v"] if (kinds := _kinds(_hidden(findings, options))) else []),
     ]
     return f"{path}: {', '.join(facts)}"
 
 
+def _allowed(report: Report) -> Iterator[str]:
+    """Yield the best tag of the objects; where the file name promises a better one, it says so."""
+    if report.verdict is not None:
+        tag = printable(report.verdict.overall)
+        broken = report.wheel is not None and broken_promises(report.wheel, report.verdict)
+        yield f"its objects allow only {tag}" if broken else tag
+
+
 def _hidden(findings: Iterable[Finding], options: RenderOptions) -> list[Cause]:
     return causes_in_wheel(finding for finding in findings if not is_shown(finding, options))
 
 
-def _causes_of_set(found: SetReport, options: RenderOptions) -> list[Cause]:
-    return causes((located.place, located.finding) for located in of_set(found, options))
+def _causes_of_set(set_report: SetReport, options: RenderOptions) -> list[Cause]:
+    return causes((located.place, located.finding) for located in of_set(set_report, options))
 
 
-def _all_causes(found: SetReport, options: RenderOptions) -> list[Cause]:
-    per_wheel = (causes_in_wheel(report.findings) for report in found.reports)
-    return [*_causes_of_set(found, options), *(cause for some in per_wheel for cause in some)]
+def _all_causes(set_report: SetReport, options: RenderOptions) -> list[Cause]:
+    per_wheel = (causes_in_wheel(report.findings) for report in set_report.reports)
+    return [*_causes_of_set(set_report, options), *(cause for some in per_wheel for cause in some)]
 
 
-def totals(found: SetReport, options: RenderOptions) -> Iterator[str]:
+def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
     """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
-    shown = shown_only(found, options)
+    shown = visible_report(set_report, options)
     yield from _tallied(shown, options)
-    kinds = Counter(cause.finding.severity for cause in _all_causes(found, options))
+    kinds = Counter(cause.finding.severity for cause in _all_causes(set_report, options))
     kinds.subtract(cause.finding.severity for cause in _all_causes(shown, options))
-    if hidden := _spelled(kinds):
+    if hidden := _spell(kinds):
         yield f"Not shown: {hidden} (-v shows them)."
-    yield from _left_out(found)
+    yield from _omissions(set_report)
 
 
 def _tallied(shown: SetReport, options: RenderOptions) -> Iterator[str]:
@@ -127,18 +139,18 @@ def _tallied(shown: SetReport, options: RenderOptions) -> Iterator[str]:
         yield _tally(_all_causes(shown, options), judged)
 
 
-def _left_out(found: SetReport) -> Iterator[str]:
+def _omissions(found: SetReport) -> Iterator[str]:
     """Yield what does not count, and what could not be read."""
     if left_out := _suppressed_text(found):
         yield left_out
     if found.unreadable:
         names = join_some([printable(report.source.name) for report in found.unreadable], FEW)
-        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {names}."
+        yield f"{count(len(found.unreadable), 'wheel')} not judged: {names}."
 
 
-def _suppressed_text(found: SetReport) -> str:
+def _suppressed_text(set_report: SetReport) -> str:
     """Return how many findings are suppressed, and why; empty if none are."""
-    by = Counter(suppressed.because for suppressed in all_suppressed(found))
+    by = Counter(suppressed.because for suppressed in suppressed_findings(set_report))
     if not by:
         return ""
     words = {
@@ -152,47 +164,47 @@ def _suppressed_text(found: SetReport) -> str:
     return f"Not counted: {kinds}."
 
 
-def _tally(found: Sequence[Cause], wheels: int) -> str:
+def _tally(causes: Sequence[Cause], wheels: int) -> str:
     """Return the number of problems by severity, and how many `repair` would fix."""
-    if not found:
-        return f"All checks passed for {counted(wheels, 'wheel')}."
-    total = f"Found {_kinds(found)} in {counted(wheels, 'wheel')}."
-    return f"{total} {_fixed(found)}".rstrip()
+    if not causes:
+        return f"All checks passed for {count(wheels, 'wheel')}."
+    total = f"Found {_kinds(causes)} in {count(wheels, 'wheel')}."
+    return f"{total} {_fix_count(causes)}".rstrip()
 
 
-def _fixed(found: Sequence[Cause]) -> str:
+def _fix_count(causes: Sequence[Cause]) -> str:
     """Return how many problems a repair certainly fixes; the graft may fix more."""
-    fixes = [cause.finding.fix for cause in found]
+    fixes = [cause.finding.fix for cause in causes]
     safe = sum(is_fixed_by_repair(fix) for fix in fixes)
     unsafe = sum(fix is not None and fix.safety is Safety.UNSAFE for fix in fixes)
     if safe:
-        number = "all of them" if safe == len(found) > 1 else f"{safe:,}"
+        number = "all of them" if safe == len(causes) > 1 else f"{safe:,}"
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
         return f"`wheelfix repair` fixes {number} [*]{more}."
     return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
-def _kinds(found: Iterable[Cause]) -> str:
+def _kinds(causes: Iterable[Cause]) -> str:
     """Return `2 errors, 1 note`."""
-    return _spelled(Counter(cause.finding.severity for cause in found))
+    return _spell(Counter(cause.finding.severity for cause in causes))
 
 
-def _spelled(numbers: Counter[Severity]) -> str:
+def _spell(numbers: Counter[Severity]) -> str:
     return ", ".join(
-        counted(numbers[severity], severity.word)
+        count(numbers[severity], severity.label)
         for severity in sorted(Severity, reverse=True)
         if numbers[severity]
     )
 
 
 def _texts(
-    found: Sequence[Cause], wheel: str, reasons: dict[str, str], options: RenderOptions
+    causes: Sequence[Cause], wheel: str, reasons: dict[str, str], options: RenderOptions
 ) -> Iterator[str]:
     """Yield the causes by rule; the first of a rule in the report has the reason.
 
     A reason that was printed is removed from `reasons`.
     """
-    for code, group in grouped(found, lambda cause: cause.finding.code).items():
+    for code, group in grouped(causes, lambda cause: cause.finding.code).items():
         shown = group if options.verbose else group[:FEW]
         for cause in shown:
             yield finding_text(
@@ -210,9 +222,9 @@ def _texts(
             )
 
 
-def _target_table(found: SetReport, options: RenderOptions) -> str:
+def _target_table(set_report: SetReport, options: RenderOptions) -> str:
     """Return which wheel loads on which machine of `--target`; empty without any."""
-    statuses = {report.source: target_statuses(report) for report in found.reports}
+    statuses = {report.source: target_statuses(report) for report in set_report.reports}
     names = list(dict.fromkeys(name for some in statuses.values() for name in some))
     if not names:
         return ""
@@ -226,44 +238,55 @@ def _target_table(found: SetReport, options: RenderOptions) -> str:
     return "\n".join("  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines)
 
 
-def _suppressed(found: SetReport) -> Iterator[str]:
+def _suppressed_lines(set_report: SetReport) -> Iterator[str]:
     lines = [
         f"{some.finding.code} {some.finding.member or ''} [{some.because}] {some.reason}"
-        for some in all_suppressed(found)
+        for some in suppressed_findings(set_report)
     ]
     if lines:
         yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])
 
 
-def render_concise(found: SetReport, options: RenderOptions) -> str:
+def render_concise(set_report: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: error[WF101] name: message` for each cause, and the totals."""
-    shown = shown_only(found, options)
+    shown = visible_report(set_report, options)
     lines = [
-        _concise(cause, cause.places[0] if cause.places else "all wheels")
+        _concise(cause, cause.places[0] if cause.places else "all wheels", is_whole=options.verbose)
         for cause in _causes_of_set(shown, options)
     ]
     for report in shown.reports:
         path = shown_path(report.source, options)
         for cause in causes_in_wheel(report.findings):
             place = f"{path}!{cause.places[0]}" if cause.places else path
-            lines.append(_concise(cause, place))
-    for path, error in unreadable(found, options):
-        lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
+            lines.append(_concise(cause, place, is_whole=options.verbose))
+    for path, error in unreadable(set_report, options):
+        lines.append(f"{path}: not judged: {' '.join(error.message.splitlines())}")
     printed = [printable(line) for line in lines]
-    return "\n".join(printed if options.quiet else [*printed, *totals(found, options)])
+    lines = printed if options.quiet else [*printed, *totals(set_report, options)]
+    return fit("\n".join(lines), verbose=options.verbose)
 
 
-def _concise(cause: Cause, place: str) -> str:
+def _room(head: str) -> int:
+    """Return how many characters of a message a line has room for after `head`."""
+    return max(LONGEST - len(head) - _OTHERS, FEW * _OTHERS)
+
+
+_OTHERS = 20
+"""Characters for ` (and 3 more files)`."""
+
+
+def _concise(cause: Cause, place: str, *, is_whole: bool) -> str:
     more = len(cause.places) - 1
-    others = f" (and {counted(more, 'more file')})" if more > 0 else ""
-    return f"{place}: {heading(cause.finding)}: {cause.finding.message}{others}"
+    others = f" (and {count(more, 'more file')})" if more > 0 else ""
+    head, message = f"{place}: {heading(cause.finding)}: ", cause.finding.message
+    return head + message + others if is_whole else head + shorten(message, _room(head)) + others
 
 
-def render_statistics(found: SetReport, options: RenderOptions) -> str:
+def render_statistics(set_report: SetReport, options: RenderOptions) -> str:
     """Return the number of findings of each rule, most first."""
-    shown = [finding for _, finding in shown_only(found, options).all_findings]
+    shown = [finding for _, finding in visible_report(set_report, options).all_findings]
     groups = grouped(shown, lambda finding: finding.code)
     ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].code))
     width = max((len(f"{len(group):,}") for group in ordered), default=0)
     lines = [f"{len(group):>{width},}  {printable(heading(group[0]))}" for group in ordered]
-    return "\n".join([*lines, *totals(found, options)])
+    return "\n".join([*lines, *totals(set_report, options)])

@@ -4,17 +4,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from wheelfix.pipelines.compare_releases import Comparison
-from wheelfix.reports.markdown import code_span, folded, prose
-from wheelfix.reports.printable import Colour, json_text, paint, printable
+from wheelfix.reports.markdown import code_span, fold, prose
+from wheelfix.reports.printable import Color, json_text, paint, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.release_comparison import Change, ChangeKind
-from wheelfix.text import counted, join_some
+from wheelfix.rules.release_changes import ChangeKind, ReleaseChange
+from wheelfix.text import count, first_of, join_some
 
 _ITEMS, _MEMBERS = 5, 3
 _MANY_ITEMS = 100
 """Items of a folded list; a comment on GitHub has at most 65,536 characters."""
 _LARGEST_COMMENT = 60_000
-_COLOURS = {Severity.ERROR: Colour.RED, Severity.WARNING: Colour.YELLOW}
+_COLORS = {Severity.ERROR: Color.RED, Severity.WARNING: Color.YELLOW}
 
 
 class Judged(NamedTuple):
@@ -23,9 +23,9 @@ class Judged(NamedTuple):
     comparisons: Sequence[Comparison]
     accepted: Collection[ChangeKind] = ()
 
-    def severity(self, change: Change) -> Severity:
+    def severity(self, change: ReleaseChange) -> Severity:
         """Return how severe a change is, once those that are intended no longer count."""
-        return Severity.INFO if change.kind in self.accepted else change.severity
+        return Severity.NOTE if change.kind in self.accepted else change.severity
 
     def number(self, severity: Severity) -> int:
         """Return the number of changes of one severity."""
@@ -36,10 +36,10 @@ class Judged(NamedTuple):
     def totals(self) -> str:
         """The numbers of changes, in words."""
         words = ((s, self.number(s)) for s in reversed(Severity))
-        return ", ".join(counted(n, s.word) for s, n in words if n) or "no differences"
+        return ", ".join(count(n, s.label) for s, n in words if n) or "no differences"
 
 
-def text(judged: Judged, *, verbose: bool, colour: bool) -> str:
+def text(judged: Judged, *, verbose: bool, color: bool) -> str:
     """Return a paragraph for each pair of wheels; all items if `verbose`."""
     lines: list[str] = []
     for found in judged.comparisons:
@@ -49,30 +49,28 @@ def text(judged: Judged, *, verbose: bool, colour: bool) -> str:
         if not found.changes:
             lines.append("no differences")
     lines.append(judged.totals)
-    return "\n".join(_painted(printable(line), colour=colour) for line in lines)
+    return "\n".join(_paint(printable(line), color=color) for line in lines)
 
 
-def _change_lines(judged: Judged, change: Change, *, verbose: bool) -> Iterator[str]:
+def _change_lines(judged: Judged, change: ReleaseChange, *, verbose: bool) -> Iterator[str]:
     severity = judged.severity(change)
     where = _where(change, len(change.members) if verbose else _MEMBERS)
-    yield f"  {severity.word:8} {change.kind}: {change.message}{where}"
-    items = change.items if verbose else change.items[:_ITEMS]
-    yield from (f"             {item}" for item in items)
-    if len(items) < len(change.items):
-        yield f"             and {len(change.items) - len(items):,} more: -v"
+    yield f"  {severity.label:8} {change.kind}: {change.message}{where}"
+    most = len(change.items) if verbose else _ITEMS
+    yield from (f"             {item}" for item in first_of(change.items, most, ": -v"))
 
 
-def _where(change: Change, most: int) -> str:
+def _where(change: ReleaseChange, most: int) -> str:
     """Return the files of a change, unless its message names them."""
     named = any(member in change.message for member in change.members)
     return f": {join_some(change.members, most)}" if change.members and not named else ""
 
 
-def _painted(line: str, *, colour: bool) -> str:
-    for severity, tone in _COLOURS.items():
-        if line.startswith(f"  {severity.word}"):
-            return line.replace(severity.word, paint(severity.word, tone, on=colour), 1)
-    return paint(line, Colour.BOLD, on=colour) if line.startswith(("--- ", "+++ ")) else line
+def _paint(line: str, *, color: bool) -> str:
+    for severity, tone in _COLORS.items():
+        if line.startswith(f"  {severity.label}"):
+            return line.replace(severity.label, paint(severity.label, tone, on=color), 1)
+    return paint(line, Color.BOLD, on=color) if line.startswith(("--- ", "+++ ")) else line
 
 
 def markdown(judged: Judged) -> str:
@@ -84,12 +82,12 @@ def markdown(judged: Judged) -> str:
     return full if len(full) <= _LARGEST_COMMENT else _document(judged, lambda _: ())
 
 
-def _document(judged: Judged, lists: Callable[[Change], Iterable[str]]) -> str:
+def _document(judged: Judged, lists: Callable[[ReleaseChange], Iterable[str]]) -> str:
     blocks = ["## wheelfix diff", prose(judged.totals)]
     for found in judged.comparisons:
         blocks.append(f"{code_span(found.old or '(none)')} → {code_span(found.new or '(none)')}")
         rows = [
-            f"| {judged.severity(change).word} | {change.kind} | {_cell(change)} |"
+            f"| {judged.severity(change).label} | {change.kind} | {_cell(change)} |"
             for change in found.changes
         ]
         if rows:
@@ -98,19 +96,17 @@ def _document(judged: Judged, lists: Callable[[Change], Iterable[str]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _cell(change: Change) -> str:
+def _cell(change: ReleaseChange) -> str:
     where = _where(change, _MEMBERS)
     few = change.items if len(change.items) <= _ITEMS else ()
     return prose(change.message + where) + "".join(f"<br>{code_span(item)}" for item in few)
 
 
-def _lists(change: Change) -> Iterator[str]:
+def _lists(change: ReleaseChange) -> Iterator[str]:
     if len(change.items) > _ITEMS:
-        rows = [f"- {code_span(item)}" for item in change.items[:_MANY_ITEMS]]
-        left = len(change.items) - len(rows)
-        rows += [f"- and {left:,} more"] if left else []
+        rows = first_of([code_span(item) for item in change.items], _MANY_ITEMS)
         title = f"{change.kind}: {prose(change.message)}"
-        yield folded(title, "\n".join(rows))
+        yield fold(title, "\n".join(f"- {row}" for row in rows))
 
 
 def as_json(judged: Judged) -> str:
@@ -120,7 +116,7 @@ def as_json(judged: Judged) -> str:
         "summary": {
             "errors": judged.number(Severity.ERROR),
             "warnings": judged.number(Severity.WARNING),
-            "infos": judged.number(Severity.INFO),
+            "notes": judged.number(Severity.NOTE),
         },
         "wheels": [
             {
@@ -134,7 +130,7 @@ def as_json(judged: Judged) -> str:
     return json_text(value)
 
 
-def _change(judged: Judged, change: Change) -> dict[str, Any]:
+def _change(judged: Judged, change: ReleaseChange) -> dict[str, Any]:
     return {
         "kind": change.kind.value,
         "severity": judged.severity(change).label,

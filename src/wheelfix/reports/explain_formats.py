@@ -1,73 +1,70 @@
 """The output of `wheelfix explain`: load trees as text, like those of libtree, and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
-from wheelfix.analysis.installation import Installation, Provenance
-from wheelfix.analysis.load_conditions import Factor
-from wheelfix.analysis.load_tree import Resolution, Step, how_found
+from wheelfix.analysis.load_alternatives import Factor
+from wheelfix.analysis.load_tree import Resolution, Step, describe_search
 from wheelfix.analysis.why_not_used import WhyNot
+from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How, SearchOutcome
-from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import join_some
+from wheelfix.reports.printable import Color, fields_value, paint, printable
+from wheelfix.text import FEW, first_of, join_some
 
-FEW = 4
-"""Names in a line before the rest is only counted."""
-
-PROVENANCE_COLOURS = {
-    Provenance.WHEEL: Colour.GREEN,
-    Provenance.OTHER: Colour.BLUE,
-    Provenance.VARIABLE: Colour.YELLOW,
-    Provenance.PYTHON: Colour.DIM,
-    Provenance.PLATFORM: Colour.DIM,
-    Provenance.MISSING: Colour.RED,
+PROVENANCE_COLORS = {
+    Provenance.WHEEL: Color.GREEN,
+    Provenance.OTHER: Color.BLUE,
+    Provenance.VARIABLE: Color.YELLOW,
+    Provenance.PYTHON: Color.DIM,
+    Provenance.PLATFORM: Color.DIM,
+    Provenance.MISSING: Color.RED,
 }
 
 
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def explanation_text(
-    installation: Installation, explanation: Explanation, *, verbose: bool, colour: bool
-) -> str:
+def explanation_text(world: World, explanation: Explanation, *, verbose: bool, color: bool) -> str:
     """Return the tree, all attempts for missing libraries, and what the result depends on."""
-    name = paint(printable(explanation.name), Colour.BOLD, on=colour)
+    name = paint(printable(explanation.name), Color.BOLD, on=color)
     lines = [f"{name}  {_where(explanation)}"]
-    lines += _tree(installation, explanation.steps, verbose=verbose, colour=colour)
+    lines += _tree(world, explanation.steps, verbose=verbose, color=color)
     if len(explanation.steps) == 1 and explanation.ok:
         lines.append("  needs nothing")
     lines += [
-        f"{paint('problem', Colour.RED, on=colour)}: {printable(problem)}"
+        f"{paint('problem', Color.RED, on=color)}: {printable(problem)}"
         for problem in explanation.problems
     ]
-    lines += _choices(installation, explanation.choices, colour=colour)
-    lines += _incomplete(installation)
-    lines += _alternatives(explanation, verbose=verbose, colour=colour)
-    if explanation.remedies:
-        lines.append(paint("what to do", Colour.BOLD, on=colour))
-        lines += [f"  {printable(remedy)}" for remedy in explanation.remedies]
-    return "\n".join(lines)
+    lines += _choices(world, explanation.choices, color=color)
+    lines += _incomplete(world)
+    lines += _alternatives(explanation, verbose=verbose, color=color)
+    return "\n".join([*lines, *remedies_text(explanation.remedies, color=color)])
 
 
-def _choices(
-    installation: Installation, choices: Sequence[PythonChoice], *, colour: bool
-) -> Iterator[str]:
+def remedies_text(remedies: Iterable[str], *, color: bool) -> list[str]:
+    """Return what to do, a line each below a title; nothing without remedies."""
+    lines = [f"  {printable(remedy)}" for remedy in dict.fromkeys(remedies)]
+    return [paint("what to do", Color.BOLD, on=color), *lines] if lines else []
+
+
+def _choices(world: World, choices: Sequence[PythonChoice], *, color: bool) -> Iterator[str]:
     """Yield the files that Python code opens; the loader's search does not apply to them."""
     if choices:
-        yield paint("opened by Python code", Colour.BOLD, on=colour)
+        yield paint("opened by Python code", Color.BOLD, on=color)
     for choice in choices:
         search = choice.search
         body = f"{search.function}() of {search.source}" if search.function else search.source
         places = ", ".join(
-            f"{stop.variable or 'its own folders'} (line {stop.line})" for stop in search.stops
+            f"{stop.variable} (line {stop.line})" if stop.variable else "its own folders"
+            for stop in search.stops
         )
         yield printable(f"  {body} looks for it in {places}: the first one wins")
         how = f"{choice.stop.variable} {choice.directory}" if choice.stop else "its own folders"
-        where = printable(f"`{choice.name}` => {installation.label(choice.path)}  [{how}]")
-        yield f"    {paint(where, Colour.YELLOW if choice.elsewhere else Colour.GREEN, on=colour)}"
+        where = printable(f"`{choice.name}` => {world.label(choice.path)}  [{how}]")
+        yield f"    {paint(where, Color.YELLOW if choice.elsewhere else Color.GREEN, on=color)}"
         names = " or ".join(search.variables)
         if choice.stop is None:
             yield printable(f"    another file, if a directory of {names} holds `{choice.name}`")
@@ -80,9 +77,9 @@ def _choices(
         yield printable(f"    to change that, {advice}")
 
 
-def _incomplete(installation: Installation) -> Iterator[str]:
+def _incomplete(world: World) -> Iterator[str]:
     """Yield a note if some Python sources were too complex to evaluate."""
-    names = installation.searches.unfollowed
+    names = world.searches.unfollowed
     if names:
         yield printable(
             f"not fully evaluated: {join_some(names, FEW)}; their library searches may be "
@@ -94,19 +91,17 @@ def _where(explanation: Explanation) -> str:
     return printable(f"on {explanation.target}, in {explanation.where}")
 
 
-def _tree(
-    installation: Installation, steps: Sequence[Step], *, verbose: bool, colour: bool
-) -> Iterator[str]:
+def _tree(world: World, steps: Sequence[Step], *, verbose: bool, color: bool) -> Iterator[str]:
     """Yield a line for each step; the platform's libraries of one object share a line."""
     shown = groupby(_visible(steps), lambda step: (step.depth, not verbose and _is_plain(step)))
     for (depth, is_plain), group in shown:
         if is_plain:
             names = ", ".join(step.request.name for step in group)
-            text = printable(f"{names}  [platform {installation.name}]")
-            yield "  " * depth + paint(text, Colour.DIM, on=colour)
+            text = printable(f"{names}  [platform {world.name}]")
+            yield "  " * depth + paint(text, Color.DIM, on=color)
             continue
         for step in group:
-            yield from _step(installation, step, verbose=verbose, colour=colour)
+            yield from _step(world, step, verbose=verbose, color=color)
 
 
 def _visible(steps: Sequence[Step]) -> Iterator[Step]:
@@ -128,26 +123,26 @@ def _is_plain(step: Step) -> bool:
     return _is_platform(step) and step.request.how in usual
 
 
-def _step(installation: Installation, step: Step, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _step(world: World, step: Step, *, verbose: bool, color: bool) -> Iterator[str]:
     indent = "  " * step.depth
     if step.depth == 0:
         if step.request.failed:
-            yield f"  {paint('cannot be loaded', Colour.RED, on=colour)}"
-            yield from _candidates(installation, step, indent, colour=colour)
+            yield f"  {paint('cannot be loaded', Color.RED, on=color)}"
+            yield from _candidates(world, step, indent, color=color)
         return
     name = printable(step.request.name)
-    how = printable(f"[{how_found(installation, step)}]")
+    how = printable(f"[{describe_search(world, step)}]")
     if step.origin is None:
         providers = printable(possible_providers(step.package, step.wheels))
-        yield f"{indent}{paint(f'{name}  {how}{providers}', Colour.RED, on=colour)}"
-        yield from _candidates(installation, step, indent, colour=colour)
+        yield f"{indent}{paint(f'{name}  {how}{providers}', Color.RED, on=color)}"
+        yield from _candidates(world, step, indent, color=color)
         return
     where = "" if step.origin.name == step.request.name else f" => {printable(step.origin.name)}"
     again = "  (see above)" if step.repeated and step.request.how is not How.LOADED else ""
-    painted = paint(name, PROVENANCE_COLOURS[step.origin.provenance], on=colour)
-    yield f"{indent}{painted}{where}  {paint(how, Colour.DIM, on=colour)}{again}"
+    painted = paint(name, PROVENANCE_COLORS[step.origin.provenance], on=color)
+    yield f"{indent}{painted}{where}  {paint(how, Color.DIM, on=color)}{again}"
     if verbose:
-        yield from _candidates(installation, step, indent, colour=colour)
+        yield from _candidates(world, step, indent, color=color)
 
 
 def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
@@ -156,9 +151,7 @@ def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
     return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
 
 
-def _candidates(
-    installation: Installation, step: Step, indent: str, *, colour: bool
-) -> Iterator[str]:
+def _candidates(world: World, step: Step, indent: str, *, color: bool) -> Iterator[str]:
     """Yield all paths that were tried, in order, below the list that each is from."""
     if not step.request.candidates:
         if step.origin is None:
@@ -167,19 +160,19 @@ def _candidates(
     for (how, owner), group in groupby(
         step.request.candidates, lambda tried: (tried.how, tried.owner)
     ):
-        yield f"{indent}    {printable(_list_name(installation, how, owner))}"
+        yield f"{indent}    {printable(_list_name(world, how, owner))}"
         for candidate in group:
             good = candidate.outcome is SearchOutcome.FOUND
-            shown = printable(f"{candidate.path}: {candidate.outcome}")
-            yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
+            shown = printable(f"{candidate.path}: {candidate.verdict}")
+            yield f"{indent}      {paint(shown, Color.GREEN if good else Color.DIM, on=color)}"
 
 
-def _list_name(installation: Installation, how: How, owner: str | None) -> str:
+def _list_name(world: World, how: How, owner: str | None) -> str:
     """Return the name of the search list `how` of the object `owner`."""
     words = {
         How.RPATH: "its own search path (DT_RPATH)",
         How.RUNPATH: "its own search path (DT_RUNPATH)",
-        How.INHERITED: f"the search path of {installation.label(owner)}",
+        How.INHERITED: f"the search path of {world.label(owner)}",
         How.LIBRARY_PATH: "LD_LIBRARY_PATH",
         How.CACHE: "/etc/ld.so.cache",
         How.DEFAULT: "the default directories",
@@ -187,10 +180,10 @@ def _list_name(installation: Installation, how: How, owner: str | None) -> str:
     return words.get(how, "the path as written")
 
 
-def _alternatives(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _alternatives(explanation: Explanation, *, verbose: bool, color: bool) -> Iterator[str]:
     if not explanation.alternatives:
         return
-    yield paint("depends on", Colour.BOLD, on=colour)
+    yield paint("depends on", Color.BOLD, on=color)
     for factor in Factor:
         for other in explanation.alternatives:
             if other.factor is factor:
@@ -205,17 +198,28 @@ def _clause(when: str) -> str:
     return when
 
 
-def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
-    """Return a line for each load root, those that fail first."""
+def roots_text(explanations: Sequence[Explanation], *, verbose: bool, color: bool) -> str:
+    """Return a line for each load root, those that fail first.
+
+    Those with one result share a line, unless `verbose`.
+    """
     if not explanations:
         return "no ELF object in it is loaded"
     lines = [_where(explanations[0])]
-    for explanation in sorted(explanations, key=lambda explanation: explanation.ok):
-        found = _counts(explanation) or ("" if explanation.missing else "needs nothing")
-        words = [found, _verdict(explanation, colour=colour)]
-        lines.append(f"  {printable(explanation.name)}: {'  '.join(filter(None, words))}")
+    ordered = sorted(explanations, key=lambda explanation: explanation.ok)
+    for words, some in grouped(ordered, lambda each: _result(each, color=color)).items():
+        names = [each.name for each in some]
+        shown = [", ".join(first_of(names, FEW))] if len(names) > FEW and not verbose else names
+        lines += [f"  {printable(name)}: {words}" for name in shown]
     lines += _factors(explanations)
-    return "\n".join(lines)
+    remedies = [remedy for explanation in explanations for remedy in explanation.remedies]
+    return "\n".join([*lines, *remedies_text(remedies, color=color)])
+
+
+def _result(explanation: Explanation, *, color: bool) -> str:
+    """Return `2 from the wheel, 3 from the platform  ok`."""
+    found = _counts(explanation) or ("" if explanation.missing else "needs nothing")
+    return "  ".join(filter(None, [found, _verdict(explanation, color=color)]))
 
 
 def _counts(explanation: Explanation) -> str:
@@ -238,12 +242,12 @@ _SOURCES = {
 }
 
 
-def _verdict(explanation: Explanation, *, colour: bool) -> str:
+def _verdict(explanation: Explanation, *, color: bool) -> str:
     if explanation.ok:
-        return paint("ok", Colour.GREEN, on=colour)
+        return paint("ok", Color.GREEN, on=color)
     names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
     missing = [f"not found: {', '.join(names)}"] if names else []
-    return paint(printable("; ".join((*missing, *explanation.problems))), Colour.RED, on=colour)
+    return paint(printable("; ".join((*missing, *explanation.problems))), Color.RED, on=color)
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
@@ -254,36 +258,36 @@ def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
 
 
 def resolutions_text(
-    installation: Installation, name: str, found: Sequence[Resolution], *, colour: bool
+    world: World, name: str, resolutions: Sequence[Resolution], *, color: bool
 ) -> str:
     """Return the results for the library `name`, each with the objects that get it."""
-    title = paint(printable(name), Colour.BOLD, on=colour)
-    lines = [title + printable(f"  on {installation.name}")]
-    if not found:
+    title = paint(printable(name), Color.BOLD, on=color)
+    lines = [title + printable(f"  on {world.name}")]
+    if not resolutions:
         lines.append("  no object needs it")
-    for resolution in found:
+    for resolution in resolutions:
         step = resolution.step
-        how = f"[{how_found(installation, step)}]"
+        how = f"[{describe_search(world, step)}]"
         providers = possible_providers(step.package, step.wheels)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")
         if step.origin is None:
-            lines += _candidates(installation, step, "", colour=colour)
+            lines += _candidates(world, step, "", color=color)
     return "\n".join(lines)
 
 
-def why_not_text(answer: WhyNot, *, colour: bool) -> str:
+def why_not_text(answer: WhyNot, *, color: bool) -> str:
     """Return the reasons, one a line."""
     head = "it is loaded" if answer.loaded else "why not"
-    lines = [paint(f"{head}: {printable(answer.name)}", Colour.BOLD, on=colour)]
+    lines = [paint(f"{head}: {printable(answer.name)}", Color.BOLD, on=color)]
     return "\n".join([*lines, *(f"  {printable(reason)}" for reason in answer.reasons)])
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def explanation_value(installation: Installation, explanation: Explanation) -> dict[str, object]:
+def explanation_value(world: World, explanation: Explanation) -> dict[str, object]:
     """Return the explanation as JSON types; requests in the order of the tree, with their depth."""
     return {
         "root": explanation.name,
@@ -291,25 +295,17 @@ def explanation_value(installation: Installation, explanation: Explanation) -> d
         "target": explanation.target,
         "installed": explanation.where,
         "ok": explanation.ok,
-        "objects": [installation.label(path) for path in explanation.objects],
-        "requests": [_request_value(installation, step) for step in explanation.steps],
+        "objects": [world.label(path) for path in explanation.objects],
+        "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
         "remedies": list(explanation.remedies),
-        "opened_by_python": [_choice_value(installation, choice) for choice in explanation.choices],
-        "not_followed": list(installation.searches.unfollowed),
-        "alternatives": [
-            {
-                "kind": other.factor.value,
-                "names": list(other.names),
-                "when": other.when,
-                "then": other.then,
-            }
-            for other in explanation.alternatives
-        ],
+        "opened_by_python": [_choice_value(world, choice) for choice in explanation.choices],
+        "not_followed": list(world.searches.unfollowed),
+        "alternatives": [fields_value(other, factor="kind") for other in explanation.alternatives],
     }
 
 
-def _choice_value(installation: Installation, choice: PythonChoice) -> dict[str, object]:
+def _choice_value(world: World, choice: PythonChoice) -> dict[str, object]:
     return {
         "source": choice.search.source,
         "function": choice.search.function or None,
@@ -318,17 +314,17 @@ def _choice_value(installation: Installation, choice: PythonChoice) -> dict[str,
         ],
         "name": choice.name,
         "path": choice.path,
-        "file": installation.label(choice.path),
+        "file": world.label(choice.path),
         "variable": choice.stop.variable if choice.stop else None,
         "directory": choice.directory,
     }
 
 
-def _request_value(installation: Installation, step: Step) -> dict[str, object]:
+def _request_value(world: World, step: Step) -> dict[str, object]:
     request = step.request
 
     def label(path: str | None) -> str | None:
-        return None if path is None else installation.label(path)
+        return None if path is None else world.label(path)
 
     return {
         "depth": step.depth,
@@ -339,7 +335,7 @@ def _request_value(installation: Installation, step: Step) -> dict[str, object]:
         "given_by": (step.origin.provenance if step.origin else Provenance.MISSING).value,
         "how": request.how.value if request.how else None,
         "entry": step.via.entry if step.via else None,
-        "found": how_found(installation, step),
+        "found": describe_search(world, step),
         "loaded_by": label(step.loaded_by),
         "repeated": step.repeated,
         "package": step.package,
@@ -357,17 +353,15 @@ def _request_value(installation: Installation, step: Step) -> dict[str, object]:
     }
 
 
-def resolutions_value(
-    installation: Installation, found: Sequence[Resolution]
-) -> list[dict[str, object]]:
+def resolutions_value(world: World, resolutions: Sequence[Resolution]) -> list[dict[str, object]]:
     """Return the results for one library name as JSON types."""
     return [
         {
-            **_request_value(installation, resolution.step),
+            **_request_value(world, resolution.step),
             "roots": list(resolution.roots),
             "requesters": list(resolution.requesters),
         }
-        for resolution in found
+        for resolution in resolutions
     ]
 
 

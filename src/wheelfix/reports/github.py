@@ -10,23 +10,22 @@ from typing import NamedTuple
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
-    FEW,
     LocatedFinding,
     RenderOptions,
     locate,
-    shown_only,
     unreadable,
+    visible_report,
 )
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.text import counted
+from wheelfix.text import FEW, count, first_of
 
 LIMIT = 10
 """Annotations of one kind that GitHub shows per step."""
 _LONGEST = 1000
 """Characters per line."""
-_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
 class _Note(NamedTuple):
@@ -38,17 +37,17 @@ class _Note(NamedTuple):
     lines: tuple[str, ...]
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return at most ten annotations of each kind, errors first, and the totals as plain text."""
     notes = [
-        _Note(Severity.ERROR, path, "unreadable wheel", tuple(error_words(error).splitlines()))
-        for path, error in unreadable(found, options)
+        _Note(Severity.ERROR, path, "wheel not judged", tuple(error_words(error).splitlines()))
+        for path, error in unreadable(set_report, options)
     ]
-    notes += _notes(locate(shown_only(found, options).all_findings, options))
+    notes += _notes(locate(visible_report(set_report, options).all_findings, options))
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
-        lines += _limited([note for note in notes if note.severity is severity])
-    return "\n".join([*lines, *totals(found, options)])
+        lines += _limit([note for note in notes if note.severity is severity])
+    return "\n".join([*lines, *totals(set_report, options)])
 
 
 def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
@@ -56,9 +55,7 @@ def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
         first = group[0]
-        lines = [_line(located) for located in group[:FEW]]
-        if len(group) > FEW:
-            lines.append(f"and {len(group) - FEW:,} more")
+        lines = first_of([_line(located) for located in group], FEW)
         yield _Note(severity, path, first.title, (*lines, *first.advice.splitlines()))
 
 
@@ -69,25 +66,25 @@ def _line(located: LocatedFinding) -> str:
     return f"`{finding.member}`: {finding.message}"
 
 
-def _limited(notes: Sequence[_Note]) -> Iterator[str]:
+def _limit(notes: Sequence[_Note]) -> Iterator[str]:
     if len(notes) <= LIMIT:
         yield from map(_command, notes)
         return
     yield from map(_command, notes[: LIMIT - 1])
     rest = notes[LIMIT - 1 :]
-    kind = counted(len(rest), rest[0].severity.word)
+    kind = count(len(rest), rest[0].severity.label)
     lines = (f"{kind} more, by rule and wheel:", *(f"{n.path}: {n.title}" for n in rest[:LIMIT]))
     yield _command(_Note(severity=rest[0].severity, path="", title="and more", lines=lines))
 
 
 def _command(note: _Note) -> str:
     place = f"file={_property(note.path)}," if note.path else ""
-    message = _data("\n".join(_shortened(printable(line)) for line in note.lines))
+    message = _data("\n".join(_truncate(printable(line)) for line in note.lines))
     title = _property(f"wheelfix: {note.title}")
     return f"::{_COMMAND[note.severity]} {place}title={title}::{message}"
 
 
-def _shortened(line: str) -> str:
+def _truncate(line: str) -> str:
     """Truncate a line: GitHub truncates an annotation at 64 KiB."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 

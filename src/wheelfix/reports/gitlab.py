@@ -14,15 +14,15 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.printable import error_words, json_text, printable
 from wheelfix.rules.findings import Severity
 
-_SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
+_SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.NOTE: "info"}
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return the list of issues; an unreadable file is an issue too."""
-    fallback = next((shown_path(report.source, options) for report in found.reports), ".")
-    findings = worst_first(locate(found.all_findings, options))
+    fallback = next((shown_path(report.source, options) for report in set_report.reports), ".")
+    findings = worst_first(locate(set_report.all_findings, options))
     issues = [
-        *(_unreadable(path, error) for path, error in unreadable(found, options)),
+        *(_unreadable(path, error) for path, error in unreadable(set_report, options)),
         *(_issue(located, fallback) for located in findings),
     ]
     return json_text(issues)

@@ -3,16 +3,15 @@
 Names are from wheels that may be hostile: each format escapes them in its own way.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.analysis.graph import Change, Edge, Graph, Node, changes_between
-from wheelfix.analysis.installation import Provenance
-from wheelfix.reports.explain_formats import PROVENANCE_COLOURS, possible_providers
-from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import counted, in_units
+from wheelfix.analysis.graph import Edge, Graph, Node
+from wheelfix.analysis.world import Provenance
+from wheelfix.grouping import grouped
+from wheelfix.reports.explain_formats import PROVENANCE_COLORS, possible_providers
+from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
+from wheelfix.text import FEW, count, in_units, join_plain
 
-FEW = 3
-"""Dependents in a line before the rest is only counted."""
 _STYLE = {
     Provenance.WHEEL: ("#dbeafe", "#2563eb"),
     Provenance.OTHER: ("#ede9fe", "#7c3aed"),
@@ -21,30 +20,34 @@ _STYLE = {
     Provenance.VARIABLE: ("#ffedd5", "#c2410c"),
     Provenance.MISSING: ("#fee2e2", "#dc2626"),
 }
-"""Fill and stroke colours."""
-_MARKS = {Change.ADDED: "+", Change.GONE: "-", Change.CHANGED: "~"}
+"""Fill and stroke colors."""
 
 
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def graph_text(graph: Graph, *, colour: bool) -> str:
-    """Return the load roots, the vendored libraries, those from elsewhere and those not found."""
+def graph_text(graph: Graph, style: Style = PLAIN) -> str:
+    """Return the load roots, the vendored libraries, those from elsewhere and those not found.
+
+    Those with the same needs are shown once, unless verbose.
+    """
+    color = style.color
     needs, dependents = graph.edges_from(), graph.edges_to()
     roots = [node for node in graph.nodes_from(Provenance.WHEEL) if node.is_root]
     lines = [
-        paint(printable(graph.wheel), Colour.BOLD, on=colour),
+        paint(printable(graph.wheel), Color.BOLD, on=color),
         printable(f"on {graph.target}, in {graph.where}"),
         _sums(graph),
     ]
     for title, nodes in (("loaded first", roots), ("vendored libraries", graph.vendored)):
         if nodes:
-            lines += ["", paint(title, Colour.BOLD, on=colour)]
-        for node in nodes:
+            lines += ["", paint(title, Color.BOLD, on=color)]
+        for node, *others in _alike(nodes, needs, style):
             by = "" if node.is_root else f"  needed by {_dependents(dependents.get(node.id, []))}"
-            name = paint(printable(node.id), Colour.GREEN, on=colour)
-            lines.append(f"  {name}  {printable(in_units(node.size or 0) + by)}")
-            lines += _needs(graph, needs.get(node.id, []), colour=colour)
+            more = f" and {len(others):,} more with the same needs: -v" if others else ""
+            name = paint(printable(node.id), Color.GREEN, on=color)
+            lines.append(f"  {name}{more}  {printable(in_units(node.size or 0) + by)}")
+            lines += _needs(graph, needs.get(node.id, []), color=color)
     for provenance, title in (
         (Provenance.OTHER, "from other wheels"),
         (Provenance.VARIABLE, "from LD_LIBRARY_PATH"),
@@ -54,135 +57,78 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
     ):
         nodes = graph.nodes_from(provenance)
         if nodes:
-            lines += ["", paint(printable(title), Colour.BOLD, on=colour)]
+            lines += ["", paint(printable(title), Color.BOLD, on=color)]
         for node in nodes:
-            name = paint(printable(node.id), PROVENANCE_COLOURS[provenance], on=colour)
+            name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=color)
             text = _dependents(dependents[node.id]) + possible_providers(node.package, node.wheels)
             lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
 
 
+def _alike(
+    nodes: Sequence[Node], needs: Mapping[str, Sequence[Edge]], style: Style
+) -> Iterable[Sequence[Node]]:
+    """Return the load roots that find the same libraries in the same way, and others alone."""
+
+    def key(node: Node) -> Hashable:
+        if style.verbose or not node.is_root:
+            return node.id
+        return tuple((edge.name, edge.target, edge.how) for edge in needs.get(node.id, ()))
+
+    return grouped(nodes, key).values()
+
+
 def _sums(graph: Graph) -> str:
     own, vendored = graph.nodes_from(Provenance.WHEEL), graph.vendored
-    text = f"{counted(len(own), 'object')}, {in_units(_bytes(own))}"
+    text = f"{count(len(own), 'object')}, {in_units(_bytes(own))}"
     if vendored:
-        text += f"; {len(vendored)} of them vendored libraries, {in_units(_bytes(vendored))}"
+        text += (
+            f"; {count(len(vendored), 'vendored library')} among them, {in_units(_bytes(vendored))}"
+        )
     if graph.missing:
-        text += f"; {counted(len(graph.missing), 'library')} not found"
+        text += f"; {count(len(graph.missing), 'library')} not found"
     return text
 
 
-def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str]:
+def _needs(graph: Graph, edges: Sequence[Edge], *, color: bool) -> Iterator[str]:
     provenances = {node.id: node.provenance for node in graph.nodes}
     plain: list[str] = []
     for edge in edges:
         if provenances[edge.target] is Provenance.PLATFORM and not edge.varies:
             plain.append(edge.name)
             continue
-        provider_colour = PROVENANCE_COLOURS[provenances[edge.target]]
-        name = paint(printable(edge.name), provider_colour, on=colour)
+        provider_color = PROVENANCE_COLORS[provenances[edge.target]]
+        name = paint(printable(edge.name), provider_color, on=color)
         leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
-        how = paint(printable(f"[{edge.how}]"), Colour.DIM, on=colour)
+        how = paint(printable(f"[{edge.how}]"), Color.DIM, on=color)
         yield f"    {name}{leads}  {how}"
         yield from (f"      but {printable(other)}" for other in edge.varies)
     if plain:
         names = printable(", ".join(plain))
-        yield f"    {paint(f'{names}  [platform]', Colour.DIM, on=colour)}"
+        yield f"    {paint(f'{names}  [platform]', Color.DIM, on=color)}"
 
 
 def _dependents(edges: Sequence[Edge]) -> str:
-    names = list(dict.fromkeys(edge.source.rpartition("/")[2] for edge in edges))
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
+    return join_plain((edge.source.rpartition("/")[2] for edge in edges), FEW)
 
 
 # --- Two wheels side by side ----------------------------------------------------------------------
-
-
-def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
-    """Return the differences between a wheel and its repair in two columns."""
-    rows: list[tuple[str, str, str]] = [("", "before", "after"), *_totals(before, after)]
-    old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
-    old_needs, new_needs = before.edges_from(), after.edges_from()
-    changes = changes_between(before, after)
-    unchanged = 0
-    for name in dict.fromkeys((*old, *new)):
-        sides = old.get(name), new.get(name)
-        if not any(side and side.provenance is Provenance.WHEEL for side in sides):
-            continue
-        if changes[name] is Change.SAME:
-            unchanged += 1
-            continue
-        sizes = [in_units(side.size or 0) if side else "-" for side in sides]
-        rows.append((f"{_MARKS[changes[name]]} {name}", sizes[0], sizes[1]))
-        rows += _changed_needs(old_needs.get(name, []), new_needs.get(name, []))
-    for provenance in (Provenance.PLATFORM, Provenance.OTHER, Provenance.MISSING):
-        word = "not found" if provenance is Provenance.MISSING else provenance.value
-        for name in dict.fromkeys((*old, *new)):
-            was, now = (
-                side is not None and side.provenance is provenance
-                for side in (old.get(name), new.get(name))
-            )
-            if was != now:
-                left, right = (word, "-") if was else ("-", word)
-                rows.append((f"{'-' if was else '+'} {name}", left, right))
-    lines = [printable(f"before  {before.wheel}"), printable(f"after   {after.wheel}"), ""]
-    lines += _columns([tuple(printable(cell) for cell in row) for row in rows], colour=colour)
-    if unchanged:
-        lines.append(f"{counted(unchanged, 'object')} unchanged")
-    return "\n".join(lines)
-
-
-def _totals(*graphs: Graph) -> Iterator[tuple[str, str, str]]:
-    own = [graph.nodes_from(Provenance.WHEEL) for graph in graphs]
-    for label, (old, new) in (
-        ("objects", map(len, own)),
-        ("vendored libraries", (len(graph.vendored) for graph in graphs)),
-        ("not found", (len(graph.missing) for graph in graphs)),
-        ("bytes", map(_bytes, own)),
-    ):
-        yield label, f"{old:,}", f"{new:,}"
 
 
 def _bytes(nodes: Iterable[Node]) -> int:
     return sum(node.size or 0 for node in nodes)
 
 
-def _changed_needs(old: Iterable[Edge], new: Iterable[Edge]) -> Iterator[tuple[str, str, str]]:
-    before = {edge.name: edge for edge in old}
-    after = {edge.name: edge for edge in new}
-    for name in dict.fromkeys((*before, *after)):
-        here, there = _result(before.get(name)), _result(after.get(name))
-        if here != there:
-            yield f"    {name}", here, there
-
-
-def _result(edge: Edge | None) -> str:
-    if edge is None:
-        return "-"
-    return edge.how if edge.how == "not found" else f"[{edge.how}]"
-
-
-def _columns(rows: Sequence[tuple[str, ...]], *, colour: bool) -> Iterator[str]:
-    widths = [min(max(len(row[n]) for row in rows), 60) for n in (0, 1)]
-    paints = {"+": Colour.GREEN, "-": Colour.RED, "~": Colour.YELLOW}
-    for first, second, third in rows:
-        line = f"{first:{widths[0]}}  {second:{widths[1]}}  {third}".rstrip()
-        tone = paints.get(first[:1])
-        yield paint(line, tone, on=colour) if tone else line
-
-
-# --- Mermaid and DOT ------------------------------------------------------------------------------
-
-
 def mermaid(graphs: Sequence[Graph]) -> str:
-    """Return a Mermaid flowchart; each of two graphs is a subgraph."""
+    """Return a Mermaid flowchart; each of several graphs is a subgraph.
+
+    Two are `compared`: before and after a repair.
+    """
     lines = ["flowchart LR"]
     for number, graph in enumerate(graphs):
         ids = {node.id: f"g{number}n{index}" for index, node in enumerate(graph.nodes)}
         if len(graphs) > 1:
-            title = ("before", "after")[number]
-            lines.append(f'subgraph g{number}["{_mermaid(f"{title}: {graph.wheel}")}"]')
+            lines.append(f'subgraph g{number}["{_mermaid(graph.wheel)}"]')
         for node in graph.nodes:
             label = "<br>".join(_mermaid(text) for text in _label(node))
             lines.append(f'  {ids[node.id]}["{label}"]:::{_class(node.provenance)}')
@@ -214,7 +160,10 @@ def _label(node: Node) -> tuple[str, ...]:
 
 
 def dot(graphs: Sequence[Graph]) -> str:
-    """Return a Graphviz digraph; each of two graphs is a cluster."""
+    """Return a Graphviz digraph; each graph is a cluster.
+
+    Two are `compared`: before and after a repair.
+    """
     lines = [
         "digraph wheel {",
         "  rankdir=LR;",
@@ -223,8 +172,7 @@ def dot(graphs: Sequence[Graph]) -> str:
     ]
     for number, graph in enumerate(graphs):
         ids = {node.id: f"g{number}n{index}" for index, node in enumerate(graph.nodes)}
-        title = graph.wheel if len(graphs) == 1 else f"{('before', 'after')[number]}: {graph.wheel}"
-        lines += [f"  subgraph cluster_{number} {{", f"    label={_dot(title)};"]
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_dot(graph.wheel)};"]
         for node in graph.nodes:
             fill, stroke = _STYLE[node.provenance]
             label = _dot("\n".join(_label(node)))
@@ -255,34 +203,12 @@ def graph_value(graph: Graph) -> dict[str, object]:
         "target": graph.target,
         "installed": graph.where,
         "nodes": [
-            {
-                "id": node.id,
-                "given_by": node.provenance.value,
-                "role": node.role,
-                "root": node.is_root,
-                "size": node.size,
-                "soname": node.soname,
-                "search_path": node.search_path,
-                "package": node.package,
-                "wheels": list(node.wheels),
-            }
-            for node in graph.nodes
+            fields_value(node, provenance="given_by", is_root="root") for node in graph.nodes
         ],
-        "edges": [
-            {
-                "source": edge.source,
-                "target": edge.target,
-                "name": edge.name,
-                "found": edge.how,
-                "varies": list(edge.varies),
-            }
-            for edge in graph.edges
-        ],
+        "edges": [fields_value(edge, how="found") for edge in graph.edges],
     }
 
 
 def graphs_value(graphs: Sequence[Graph]) -> dict[str, object]:
-    """Return one graph, or two as `before` and `after`, as JSON types."""
-    if len(graphs) == 1:
-        return {"version": 1, "graph": graph_value(graphs[0])}
-    return {"version": 1, "before": graph_value(graphs[0]), "after": graph_value(graphs[1])}
+    """Return the graphs as JSON types."""
+    return {"version": 1, "graphs": [graph_value(graph) for graph in graphs]}

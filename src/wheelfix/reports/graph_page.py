@@ -5,38 +5,36 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from wheelfix.analysis.graph import Graph, Node, changes_between
+from wheelfix.analysis.graph import Graph, Node
 from wheelfix.reports.graph_formats import graph_value
-from wheelfix.reports.page_template import filled
+from wheelfix.reports.page_template import fill_template
+from wheelfix.reports.printable import hide_command
 from wheelfix.wheel.grafted_name import original_name
 
 _VERSION = re.compile(r"(\.so\.\d+)[\d.]*$")
 
 
 def page(graphs: Sequence[Graph]) -> str:
-    """Return the page for one wheel, or for two: before, after, and what changed.
+    """Return the page for one wheel, or for several to choose from.
 
     The graphs are embedded as JSON, escaped so that nothing can end the script element. The
     page's own script writes names as text, never as markup, and its Content-Security-Policy
     forbids it to load anything.
     """
-    data = {
-        "graphs": [_labelled(graph) for graph in graphs],
-        "changes": changes_between(*graphs) if len(graphs) == 2 else {},
-    }
+    data = {"graphs": [_graph_with_labels(graph) for graph in graphs]}
     values = json.dumps(data, separators=(",", ":"))
     for character in "<>&":
         values = values.replace(character, f"\\u{ord(character):04x}")
-    values = values.replace("##[", "#\\u0023[")  # GitHub Actions reads `##[` as a command
+    values = hide_command(values)
     title = "".join(
         character if character.isalnum() or character in "._-+" else f"&#{ord(character)};"
         for character in graphs[0].wheel
         if character.isprintable()
     )
-    return filled("graph_page.html", {"TITLE": title, "GRAPHS": values})
+    return fill_template("graph_page.html", {"TITLE": title, "GRAPHS": values})
 
 
-def _labelled(graph: Graph) -> dict[str, object]:
+def _graph_with_labels(graph: Graph) -> dict[str, object]:
     """Return the graph as JSON types, each node with the short name that the page shows."""
     labels = {node.id: _label(node) for node in graph.nodes}
     value = graph_value(graph)

@@ -7,23 +7,24 @@ character, so that no name from a wheel can become markup.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.installation import LoadOptions
+from wheelfix.analysis.graph import graph_of_wheel
+from wheelfix.analysis.world import Installed
 from wheelfix.budget import BudgetError
 from wheelfix.grouping import grouped
-from wheelfix.loader.target_machines import default_name, find
+from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
+    causes_in_wheel,
     of_set,
     of_wheel,
-    shown_only,
     shown_path,
+    visible_report,
 )
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.graph_formats import mermaid
-from wheelfix.reports.printable import backtick_spans, error_words, printable
+from wheelfix.reports.printable import backtick_spans, error_words, printable, shorten
 from wheelfix.reports.rule_docs import rule_address, why
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel
@@ -57,31 +58,31 @@ _DETAILS = (
 )
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return all findings with advice, and the graphs of the first few wheels."""
-    return _document(found, options, _DETAILS[0])
+    return _document(set_report, options, _DETAILS[0])
 
 
-def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_LIMIT) -> str:
+def step_summary(set_report: SetReport, options: RenderOptions, room: int = SUMMARY_LIMIT) -> str:
     """Return the report in at most `room` bytes; graphs go first, then advice, then rows."""
     text = ""
     for detail in _DETAILS:
-        text = _document(found, options, detail) + "\n"
+        text = _document(set_report, options, detail) + "\n"
         if len(text.encode()) <= room:
             return text
     whole = text.encode()[: max(room, 0)]
     return whole[: whole.rfind(b"\n") + 1].decode()
 
 
-def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
-    blocks = ["## wheelfix check", _overview(found.reports, options)]
-    blocks.append("  \n".join(prose(line) for line in totals(found, options)))
-    found = shown_only(found, options)
-    if found.findings:
+def _document(set_report: SetReport, options: RenderOptions, detail: _Detail) -> str:
+    blocks = ["## wheelfix check", _overview(set_report.reports, options)]
+    blocks.append("  \n".join(prose(line) for line in totals(set_report, options)))
+    set_report = visible_report(set_report, options)
+    if set_report.findings:
         blocks.append("### All wheels side by side")
-        blocks += _findings(of_set(found, options), options, detail)
+        blocks += _findings(of_set(set_report, options), options, detail)
     graphs = detail.graphs
-    for report in found.reports:
+    for report in set_report.reports:
         graph = _graph(report.wheel) if report.wheel and report.findings and graphs else ""
         graphs -= bool(graph)
         blocks += _section(report, graph, options, detail)
@@ -93,7 +94,7 @@ def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
         (
             code_span(shown_path(report.source, options)),
             code_span(report.verdict.overall) if report.verdict else "",
-            *(["unreadable", "", ""] if report.error else _numbers(report)),
+            *(["not judged", "", ""] if report.error else _numbers(report)),
         )
         for report in reports
     ]
@@ -101,8 +102,9 @@ def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
 
 
 def _numbers(report: Report) -> list[str]:
+    causes = causes_in_wheel(report.findings)
     return [
-        f"{sum(finding.severity is severity for finding in report.findings):,}"
+        f"{sum(cause.finding.severity is severity for cause in causes):,}"
         for severity in sorted(Severity, reverse=True)
     ]
 
@@ -112,10 +114,11 @@ def _section(report: Report, graph: str, options: RenderOptions, detail: _Detail
         return
     yield f"### {code_span(shown_path(report.source, options))}"
     if report.error is not None:
-        yield "  \n".join(prose(line) for line in error_words(report.error).splitlines())
+        words = error_words(report.error).splitlines()
+        yield "  \n".join(map(prose, words if options.verbose else map(shorten, words)))
     yield from _findings(of_wheel(report, options), options, detail)
     if graph:
-        yield folded("Libraries once installed", f"```mermaid\n{graph}\n```")
+        yield fold("Libraries once installed", f"```mermaid\n{graph}\n```")
 
 
 def _findings(
@@ -124,7 +127,7 @@ def _findings(
     shown = findings if detail.rows is None else findings[: detail.rows]
     rows = [
         (
-            located.finding.severity.word,
+            located.finding.severity.label,
             prose(located.title),
             code_span(located.finding.member) if located.finding.member else "",
             prose(located.finding.message),
@@ -136,7 +139,7 @@ def _findings(
     if len(shown) < len(findings):
         yield f"and {len(findings) - len(shown):,} more"
     if detail.advice and findings:
-        yield folded("Why, and what to do", "\n".join(_advice(findings, options)))
+        yield fold("Why, and what to do", "\n".join(_advice(findings, options)))
 
 
 def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Iterator[str]:
@@ -167,7 +170,8 @@ def _graph(wheel: Wheel) -> str:
     if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
     try:
-        graph = graph_of(wheel, LoadOptions(target=find(default_name(wheel), wheel)))
+        world = Installed(wheel=wheel).on(find(default_name(wheel), wheel))
+        graph = graph_of_wheel(wheel, world)
     except BudgetError:
         return ""
     text = mermaid([graph])
@@ -179,7 +183,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def folded(title: str, body: str) -> str:
+def fold(title: str, body: str) -> str:
     """Return a block that shows `body` when `title` is clicked."""
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 

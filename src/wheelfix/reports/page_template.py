@@ -8,7 +8,7 @@ from hashlib import sha256
 from wheelfix.system.packaged_text import read_text
 
 
-def filled(name: str, values: Mapping[str, str]) -> str:
+def fill_template(name: str, values: Mapping[str, str]) -> str:
     """Return the template `name` of this package with `values`, HTML, for its marks `@@NAME@@`.
 
     `@@POLICY@@` becomes a Content Security Policy that allows the template's inline `style` and

@@ -1,18 +1,20 @@
-"""Escapes, colours and error messages for every output.
+"""Escapes, colors and error messages for every output.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from enum import StrEnum
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from wheelfix.errors import WheelfixError
 
 
-class Colour(StrEnum):
+class Color(StrEnum):
     """SGR parameters (ECMA-48)."""
 
     BOLD = "1"
@@ -36,40 +38,114 @@ def printable(text: str) -> str:
     return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
 
 
+LONGEST = 200
+"""Characters of a line for people, unless verbose."""
+_LONGEST_COMMAND = 2000
+"""Characters of a line with a command, which is there to be pasted."""
+_LONGEST_LITERAL = 60
+_CUT = " […: -v] "
+_ESCAPE = re.compile(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
+
+
+def shorten(text: str, most: int = LONGEST) -> str:
+    """Return `text` in at most `most` characters: first long names lose their middle, then it does.
+
+    A name with thousands of characters is hostile, or a mangled one. What went wrong is often at
+    the end.
+    """
+    if len(text) <= most:
+        return text
+    pieces = text.split("`")
+    pieces[1::2] = map(_shorten_literal, pieces[1::2])
+    shorter = "`".join(pieces)
+    return shorter if len(shorter) <= most else _without_middle([shorter], most)
+
+
+def _shorten_literal(name: str) -> str:
+    half = _LONGEST_LITERAL // 2
+    return name if len(name) <= _LONGEST_LITERAL else f"{name[:half]}…{name[1 - half :]}"
+
+
+def fit(text: str, *, verbose: bool) -> str:
+    """Return text for people without long lines, unless `verbose`; escapes do not count."""
+    if verbose or all(len(line) <= LONGEST for line in text.splitlines()):
+        return text
+    return "\n".join(map(_cut, text.splitlines()))
+
+
+def _cut(line: str) -> str:
+    """Return a line of at most `LONGEST` visible characters, with all its escapes."""
+    most = _LONGEST_COMMAND if "wheelfix " in line else LONGEST
+    pieces = _ESCAPE.split(line)
+    if sum(map(len, pieces[::2])) <= most:
+        return line
+    return _without_middle(pieces, most)
+
+
+def _without_middle(pieces: Sequence[str], most: int) -> str:
+    """Return texts and escapes in turn, of the texts only the beginning and the end."""
+    length = sum(map(len, pieces[::2]))
+    last = most // 3
+    first = most - len(_CUT) - last
+    cut, start = list(pieces), 0
+    for place in range(0, len(pieces), 2):
+        piece, end = pieces[place], start + len(pieces[place])
+        if end > first and start < length - last:
+            mark = _CUT if start <= first else ""
+            cut[place] = piece[: max(first - start, 0)] + mark + piece[length - last - start :]
+        start = end
+    return "".join(cut)
+
+
 def json_text(value: object, *, indent: int | None = 2) -> str:
     """Return JSON in ASCII, for any terminal, without the runner's `##[`."""
     separators = (",", ":") if indent is None else None
-    text = json.dumps(value, indent=indent, separators=separators)
-    return text.replace("##[", r"#\u0023[")
+    return hide_command(json.dumps(value, indent=indent, separators=separators))
 
 
-def paint(text: str, colour: Colour, *, on: bool) -> str:
-    """Return `text` in `colour` if `on`."""
-    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
+def fields_value(value: object, **names: str) -> dict[str, object]:
+    """Return the fields of a dataclass as JSON types; `names` are other keys for some of them."""
+    found = [(field.name, getattr(value, field.name)) for field in fields(cast("Any", value))]
+    return {
+        names.get(name, name): list(cast("tuple[object, ...]", item))
+        if isinstance(item, tuple)
+        else item
+        for name, item in found
+    }
 
 
-def linked(text: str, address: str) -> str:
+def hide_command(quoted: str) -> str:
+    """Escape the runner's `##[` in a string as JSON, TOML and JavaScript write one."""
+    return quoted.replace("##[", r"#\u0023[")
+
+
+def paint(text: str, color: Color, *, on: bool) -> str:
+    """Return `text` in `color` if `on`."""
+    return f"\x1b[{color}m{text}\x1b[0m" if on and text else text
+
+
+def link(text: str, address: str) -> str:
     """Return `text` as a hyperlink of a terminal to `address` (OSC 8); unchanged without one."""
     return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if address else text
 
 
-def error_text(error: WheelfixError, *, colour: bool) -> str:
+def error_text(error: WheelfixError, *, color: bool) -> str:
     """Return the message and the hint of `error`, on lines of their own."""
     first, *more = error.message.splitlines() or [""]
-    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
+    lines = [paint("error", Color.RED, on=color) + f": {printable(first)}"]
     lines += [f"  {printable(line)}" for line in more]
-    return "\n".join([*lines, *hint_lines(error.hint, Style(colour=colour))])
+    return "\n".join([*lines, *hint_lines(error.hint, Style(color=color))])
 
 
 class Style(NamedTuple):
     """How text for people looks."""
 
-    colour: bool = False
+    color: bool = False
     width: int = 0
     """Columns of the terminal; 0 if lines are not wrapped."""
     verbose: bool = False
     documentation: str = ""
-    """The address of the documentation site, to link coloured rules to; empty for no links."""
+    """The address of the documentation site, to link colored rules to; empty for no links."""
 
 
 PLAIN = Style()
@@ -84,14 +160,14 @@ def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
         return []
     width = 0 if "`wheelfix " in hint else style.width
     first, *more = hint.splitlines() or [""]
-    label = paint("hint", Colour.BLUE, on=style.colour)
+    label = paint("hint", Color.BLUE, on=style.color)
     return [
-        wrapped("hint: ", printable(first), width).replace("hint", label, 1),
-        *(wrapped("      ", printable(line), width) for line in more),
+        wrap("hint: ", printable(first), width).replace("hint", label, 1),
+        *(wrap("      ", printable(line), width) for line in more),
     ]
 
 
-def wrapped(label: str, text: str, width: int, hanging: int = 0) -> str:
+def wrap(label: str, text: str, width: int, hanging: int = 0) -> str:
     """Break `label` and `text` at `width` columns; 0 leaves them on one line.
 
     Further lines are indented by `hanging` columns, or else as far as the label reaches. Words are

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from wheelfix.pipelines.repair_result import Absent, GraftedFrom, Loads, Outcome
-from wheelfix.reports.check_json import problem, verdict_value
-from wheelfix.rules.findings import Finding, PlannedEdit
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.repair_result import Absent, ObjectLoads, Outcome
+from wheelfix.reports.check_json import error_value, finding_value, verdict_value
+from wheelfix.rules.findings import PlannedEdit
 from wheelfix.wheel.model import Wheel
 
 
@@ -18,21 +19,20 @@ def as_json(outcomes: Iterable[Outcome], documentation: str) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome, documentation: str) -> dict[str, Any]:
-    error = outcome.error
     return {
         "source": str(outcome.source),
         "status": outcome.status.value,
         "output": None if outcome.output is None else str(outcome.output),
-        "error": None if error is None else {"message": error.message, "hint": error.hint},
+        "error": error_value(outcome.error),
         "tags_before": _platforms(outcome.before),
         "tags_after": _platforms(outcome.after),
         "size_before": outcome.bytes_before,
         "size_after": outcome.bytes_after or None,
-        "grafted": [_grafted(library) for library in outcome.grafted],
+        "grafted": [_grafted_library(library) for library in outcome.grafted],
         "edits": [_edit(edit) for edit in outcome.edits],
         "edited_by": dict(outcome.ways),
-        "found": [_finding(finding, documentation) for finding in outcome.found],
-        "remaining": [_finding(finding, documentation) for finding in outcome.remaining],
+        "found": [finding_value(finding, documentation) for finding in outcome.found],
+        "remaining": [finding_value(finding, documentation) for finding in outcome.remaining],
         "loads": [_loads(load) for load in outcome.loads],
         "absent": [_absent(library) for library in outcome.absent],
         "verdict": verdict_value(outcome.verdict),
@@ -44,13 +44,13 @@ def _platforms(wheel: Wheel | None) -> list[str]:
     return [] if wheel is None else list(wheel.name.platforms)
 
 
-def _grafted(library: GraftedFrom) -> dict[str, Any]:
+def _grafted_library(library: GraftedLibrary) -> dict[str, Any]:
     return {
         "member": library.member,
         "original_name": library.original,
-        "source": str(library.source),
-        "package": library.package or None,
-        "size": library.size,
+        "source": str(library.host.source),
+        "package": library.package_label or None,
+        "size": library.host.size,
         "needed_by": list(library.dependents),
     }
 
@@ -75,16 +75,7 @@ def _edit(edit: PlannedEdit) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding, documentation: str) -> dict[str, Any]:
-    return {
-        **problem(finding, documentation),
-        "entry": finding.entry,
-        "notes": list(finding.notes),
-        "hint": finding.hint,
-    }
-
-
-def _loads(load: Loads) -> dict[str, Any]:
+def _loads(load: ObjectLoads) -> dict[str, Any]:
     return {
         "member": load.member,
         "libraries": dict(load.libraries),

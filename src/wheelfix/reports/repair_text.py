@@ -5,22 +5,35 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.grouping import grouped
-from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
-from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text, heading
-from wheelfix.reports.printable import Colour, Style, error_text, paint, printable
+from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
+from wheelfix.reports.check_content import (
+    causes_in_wheel,
+    finding_text,
+    heading,
+    shorten_finding,
+)
+from wheelfix.reports.printable import Color, Style, error_text, error_words, paint, printable
+from wheelfix.reports.run_totals import WheelResult
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
-from wheelfix.text import counted, in_units, join_some
+from wheelfix.text import FEW, count, first_of, in_units, join_plain, join_some
+from wheelfix.wheel.edits import (
+    AddLicenseFile,
+    AddMember,
+    NewFile,
+    SetLicenseExpression,
+    WriteSource,
+)
 
 _STATUS = {
-    Status.REPAIRED: Colour.GREEN,
-    Status.UNCHANGED: Colour.GREEN,
-    Status.PLANNED: Colour.BLUE,
-    Status.REJECTED: Colour.RED,
-    Status.FAILED: Colour.RED,
+    Status.REPAIRED: Color.GREEN,
+    Status.UNCHANGED: Color.GREEN,
+    Status.PLANNED: Color.BLUE,
+    Status.REJECTED: Color.RED,
+    Status.FAILED: Color.RED,
 }
 
 
@@ -32,24 +45,24 @@ _GRAFTED = 5
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
-def summary(outcome: Outcome, *, verbose: bool, colour: bool, documentation: str = "") -> str:
+def summary(outcome: Outcome, *, verbose: bool, color: bool, documentation: str = "") -> str:
     """Return what was grafted and fixed, the proof, and what is left.
 
     At most `MOST_LINES` lines, unless `verbose`: of each kind, some are left out. Rules are linked
     to their pages on `documentation`, the address of the site, if it is not empty.
     """
-    lines = [*_excluded(outcome.absent, verbose=verbose), *_head(outcome, colour=colour)]
+    lines = [*_excluded_lines(outcome.absent, verbose=verbose), *_head(outcome, color=color)]
     if outcome.error is not None:
         return "\n".join(lines if verbose else _cut(lines, MOST_LINES, "line"))
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
     wheel = os.fspath(outcome.source)
-    style = Style(colour=colour, verbose=verbose, documentation=documentation)
+    style = Style(color=color, verbose=verbose, documentation=documentation)
     texts = list(_texts(full, wheel, style))
     rows = list(_rows(outcome, verbose=verbose))
     if not verbose:
         of_errors = [line for text in texts for line in text.splitlines()]
         room = MOST_LINES - len(lines)
-        rows = _folded(rows, room - min(len(of_errors), room // 2))
+        rows = _fold(rows, room - min(len(of_errors), room // 2))
         texts = _cut(of_errors, room - len(rows), "line")
     previous = ""
     for label, text in rows:
@@ -62,22 +75,31 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
     """Yield the lines of a summary, each with its label; those of a label are adjacent."""
     mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
     if verbose:
-        yield from (("wrong", line) for line in _grouped(outcome.found))
+        left = {(found.code, found.member, found.entry) for found in outcome.remaining}
+        gone = (f for f in outcome.found if (f.code, f.member, f.entry) not in left)
+        yield from (("wrong", line) for line in _group(gone))
     grafted, fixed = ("grafted", "fixed") if outcome.output else ("to graft", "to fix")
-    yield from ((grafted, line) for line in _grafted(outcome.grafted, verbose=verbose))
-    yield from ((fixed, line) for line in _fixed(outcome.edits, verbose=verbose))
+    yield from ((grafted, line) for line in _grafted_lines(outcome, verbose=verbose))
+    yield from ((fixed, line) for line in _fixed_lines(outcome.edits, verbose=verbose))
+    yield from (("python", line) for line in _sources(outcome))
+    yield from (("licenses", line) for line in _license_lines(outcome.edits, verbose=verbose))
+    yield from (("sbom", line) for line in _sbom_lines(outcome))
     if verbose:
         yield from (("edited", line) for line in _ways(outcome.ways))
     yield from _absent(outcome.absent)
-    proved = "expected" if outcome.status is Status.PLANNED else "proved"
-    yield from ((proved, line) for line in _proved(outcome, verbose=verbose))
+    failing = [load for load in outcome.loads if load.fails]
+    yield from (("fails", line) for line in _loads(failing, verbose=verbose))
+    if outcome.status is not Status.REJECTED:
+        proved = "expected" if outcome.status is Status.PLANNED else "proved"
+        yield from ((proved, line) for line in _proof_lines(outcome, verbose=verbose))
+        yield from (("tag", line) for line in _tag_lines(outcome, verbose=verbose))
     if verbose and outcome.codec:
         yield "codec", outcome.codec
     yield from (("note", message) for message in outcome.messages)
-    yield from (("left", line) for line in (_grouped(mild) if verbose else _left(mild)))
+    yield from (("left", line) for line in (_group(mild) if verbose else _remaining_lines(mild)))
 
 
-def _folded(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
+def _fold(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
     """Return at most `most` lines, or one of each label: of the longest lists, the last go."""
     lists = grouped(rows, lambda row: row[0])
     lengths = {label: len(some) for label, some in lists.items()}
@@ -99,95 +121,179 @@ def _cut(lines: Sequence[str], most: int, noun: str) -> list[str]:
         return list(lines)
     shown = lines[: max(most - 1, 1)]
     left = len(lines) - len(shown)
-    rest = f"and {counted(left, f'more {noun}') if noun else f'{left:,} more'}: -v"
+    rest = f"and {count(left, f'more {noun}') if noun else f'{left:,} more'}: -v"
     return [*shown, rest] if most > 1 else [f"{shown[0]}, {rest}"]
 
 
-def _excluded(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[str]:
+def _excluded_lines(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[str]:
     """Yield auditwheel's words on the excluded libraries, which its users search for."""
     names = [found.library for found in libraries if found.absence is Absence.EXCLUDED]
     yield from (f"Excluding {printable(name)}" for name in (names if verbose else names[:FEW]))
 
 
-def failure(outcome: Outcome, *, colour: bool, documentation: str = "") -> str:
-    """Return why a wheel was not written, as in `summary`; empty for a wheel that was."""
+def failure(outcome: Outcome, *, color: bool, documentation: str = "") -> str:
+    """Return why a wheel was not written, as in `summary` and not longer; empty if it was."""
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    style = Style(colour=colour, documentation=documentation)
+    style = Style(color=color, documentation=documentation)
     found = _texts(errors, os.fspath(outcome.source), style)
-    return "\n".join([*_head(outcome, colour=colour), *found])
+    text = "\n".join([*_head(outcome, color=color), *found])
+    return "\n".join(_cut(text.splitlines(), MOST_LINES, "line"))
+
+
+def fails_alike(one: Outcome, other: Outcome) -> bool:
+    """Return whether one error kept both wheels from being judged, such as that of a setting."""
+    return (
+        one.error is not None
+        and other.error is not None
+        and error_words(one.error) == error_words(other.error)
+    )
+
+
+def failure_again(outcome: Outcome, first: Outcome, *, color: bool) -> str:
+    """Return the line of a wheel that fails like `first`, whose error was printed."""
+    status = paint(outcome.status, _STATUS[outcome.status], on=color)
+    return f"{printable(outcome.source.name)}: {status} like {printable(first.source.name)}"
+
+
+def run_result(outcome: Outcome) -> WheelResult:
+    """Return how a wheel ended, for the totals of a run."""
+    cause = next((heading(finding) for finding in _errors(outcome.remaining)), "")
+    return WheelResult(
+        outcome.source.name, outcome.status, outcome.error.message if outcome.error else cause
+    )
 
 
 def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[str]:
-    for cause in causes_in_wheel(findings):
+    shown = findings if style.verbose else map(shorten_finding, findings)
+    for cause in causes_in_wheel(shown):
         yield finding_text(cause.finding, wheel=wheel, places=cause.lines(style), style=style)
 
 
-def _head(outcome: Outcome, *, colour: bool) -> list[str]:
+def _head(outcome: Outcome, *, color: bool) -> list[str]:
     """Return the line with name, status, tag and sizes, and the error of a wheel that failed."""
-    status = paint(outcome.status, _STATUS[outcome.status], on=colour)
+    status = paint(outcome.status, _STATUS[outcome.status], on=color)
     is_changed = outcome.status in {Status.REPAIRED, Status.PLANNED}
     facts = [*_tags(outcome), *_sizes(outcome)] if is_changed else []
     head = ", ".join([f"{printable(outcome.source.name)}: {status}", *facts])
     error = outcome.error
-    return [head, *(error_text(error, colour=colour).splitlines() if error else [])]
+    return [head, *(error_text(error, color=color).splitlines() if error else [])]
 
 
 def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is Severity.ERROR)
 
 
-def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
+def _group(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield a line for each rule with findings, and its places."""
     for found in grouped(findings, lambda finding: finding.name).values():
         worst = max(found, key=lambda finding: finding.severity)
-        yield f"{heading(worst)}: {counted(len(found), 'time')}"
-        yield from (f"  {_placed(finding)}" for finding in found)
+        yield f"{heading(worst)}: {count(len(found), 'time')}"
+        yield from (f"  {_message_with_place(finding)}" for finding in found)
 
 
-def _placed(finding: Finding) -> str:
+def _message_with_place(finding: Finding) -> str:
     """Return the message of a finding, with its member if that is not named."""
     is_named = finding.member is None or finding.member in finding.message
     return finding.message if is_named else f"`{finding.member}`: {finding.message}"
 
 
-def _left(findings: Sequence[Finding]) -> Iterator[str]:
+def _remaining_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each rule with warnings, and how many notes there are."""
     warnings = [found for found in findings if found.severity is Severity.WARNING]
     for found in grouped(warnings, lambda finding: finding.name).values():
-        more = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
-        yield f"{found[0].code} {found[0].name}: {_placed(found[0])}{more}"
-    notes = len(findings) - len(warnings)
+        places = ", ".join(first_of([_message_with_place(one) for one in found], 1))
+        yield f"{found[0].code} {found[0].name}: {places}"
+    notes = causes_in_wheel(found for found in findings if found.severity is Severity.NOTE)
     if notes:
-        yield f"{counted(notes, 'note')}: -v"
+        yield f"{count(len(notes), 'note')}: -v"
 
 
-def _grafted(libraries: Sequence[GraftedFrom], *, verbose: bool) -> Iterator[str]:
-    """Yield each grafted library with its origin and its dependents, the largest ones first."""
-    ordered = sorted(libraries, key=lambda library: -library.size)
+def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+    """Yield each grafted library with its origin and its dependents, the largest ones first.
+
+    A dependent is named by its file name if no other object has that.
+    """
+    libraries = outcome.grafted
+    files = Counter(map(posixpath.basename, outcome.after.elfs if outcome.after else ()))
+    ordered = sorted(libraries, key=lambda library: -library.host.size)
     shown = ordered if verbose else ordered[:_GRAFTED]
     originals = {posixpath.basename(library.member): library.original for library in libraries}
     for library in shown:
-        package = f" ({library.package})" if library.package else ""
-        dependents = [posixpath.basename(member) for member in library.dependents]
-        names = join_some([originals.get(name, name) for name in dependents], 2)
+        package = f" ({library.package_label})" if library.package else ""
+        dependents = [
+            originals.get(name, member if files[name] > 1 else name)
+            for member in library.dependents
+            for name in (posixpath.basename(member),)
+        ]
+        names = join_some(dependents, 2)
         needed = f", needed by {names}" if names else ""
-        size = in_units(library.size)
-        yield f"{library.original} from {library.source}{package}, {size}{needed}"
+        again = f", {count(len(library.copies), 'more copy')}" if library.copies else ""
+        size = in_units(library.host.size)
+        yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
     if len(shown) < len(ordered):
         yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"
 
 
-def _fixed(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
+def _license_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
+    """Yield what is added of licenses: how many texts and from where, and lines of METADATA."""
+    texts = {
+        edit.edit.member: edit.edit.source.origin
+        for edit in edits
+        if isinstance(edit.edit, AddMember)
+        and isinstance(edit.edit.source, NewFile)
+        and edit.edit.source.origin
+        and not _is_sbom(edit.edit.member)
+    }
+    if texts and not verbose:
+        origins = join_some(map(posixpath.dirname, texts.values()), 2)
+        folder = posixpath.commonpath(map(posixpath.dirname, texts))
+        yield f"{count(len(texts), 'text')} from {origins} in `{folder}`"
+    elif verbose:
+        yield from (f"`{member}` from {origin}" for member, origin in texts.items())
+    lines = [edit.new for edit in edits if isinstance(edit.edit, AddLicenseFile)]
+    if lines:
+        yield f"METADATA gets {join_plain(lines, len(lines) if verbose else 2)}"
+    for edit in edits:
+        if isinstance(edit.edit, SetLicenseExpression):
+            yield f"METADATA: {edit.old} becomes {edit.new}"
+
+
+def _sbom_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield the SBOMs that are added, and from where, or what they list."""
+    for edit in outcome.edits:
+        match edit.edit:
+            case AddMember(member=member, source=NewFile(origin=origin)) if _is_sbom(member):
+                grafted = count(len(outcome.grafted), "grafted library")
+                listed = grafted if outcome.grafted else "the libraries that it uses"
+                yield f"`{member}` from {origin}" if origin else f"`{member}` lists {listed}"
+            case _:
+                pass
+
+
+def _is_sbom(member: str) -> bool:
+    return "/sboms/" in member
+
+
+def _fixed_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each rule with edits; if `verbose`, also all their files."""
     asked = [edit for edit in edits if edit.code != "graft"]
     for name, made in grouped(asked, lambda edit: edit.name).items():
         files = list(dict.fromkeys(edit.member for edit in made))
-        of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
+        of_files = f"`{files[0]}`" if len(files) == 1 else count(len(files), "file")
         code = f"{made[0].code} " if made[0].code != name else ""
-        yield f"{code}{name}: {counted(len(made), 'edit')} of {of_files}"
+        yield f"{code}{name}: {count(len(made), 'edit')} of {of_files}"
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
+
+
+def _sources(outcome: Outcome) -> Iterator[str]:
+    """Yield which Python sources the repair adds or edits, and what each does then."""
+    known = outcome.before.sources if outcome.before else dict[str, bytes]()
+    for edit in outcome.edits:
+        if isinstance(edit.edit, WriteSource):
+            is_new = edit.edit.member not in known
+            yield f"{'added' if is_new else 'edited'} `{edit.edit.member}`, which {edit.new}"
 
 
 def _absent(libraries: Sequence[Absent]) -> Iterator[tuple[str, str]]:
@@ -207,52 +313,47 @@ def _absent(libraries: Sequence[Absent]) -> Iterator[tuple[str, str]]:
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:
     """Yield how many objects were edited in each way, and which ones."""
     for way, members in sorted(grouped(ways, lambda member: ways[member]).items()):
-        yield f"{way}: {counted(len(members), 'object')}"
+        yield f"{way}: {count(len(members), 'object')}"
         yield from (f"  `{member}`" for member in members)
 
 
-def _proved(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+def _proof_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
     """Yield what the changed files load in every install scheme, and auditwheel's verdict."""
-    yield from _loads(outcome.loads, verbose=verbose)
+    if verbose:
+        yield from _loads([load for load in outcome.loads if not load.fails], verbose=True)
     if outcome.loads and not any(load.fails for load in outcome.loads):
-        found = "all bundled libraries are found" if outcome.absent else "all found"
-        yield f"{found} in every install scheme that the tags allow"
-    if outcome.verdict is None:
+        found = "all bundled libraries" if outcome.absent else "all libraries"
+        yield f"{found} are found in every install scheme that the tags allow"
+    if outcome.verdict is not None:
+        yield f"auditwheel: {outcome.verdict.text}"
+
+
+def _tag_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+    """Yield why the tag is not the one that was asked for, or which symbol forbids an older one."""
+    verdict = outcome.verdict
+    if verdict is None:
         return
-    yield from _tag(outcome.verdict)
     tags = outcome.after.name.platforms if outcome.after else ()
-    if verbose or outcome.verdict.overall not in tags:
-        reasons = outcome.verdict.reasons
-        yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
+    if verbose or verdict.overall not in tags:
+        yield from verdict.reasons if verbose else verdict.reasons[:FEW]
+    if verdict.newest:
+        yield f"not older: {verdict.newest}"
 
 
-def _tag(verdict: Verdict) -> Iterator[str]:
-    """Yield the tag that auditwheel determines, and that of `auditwheel show` if it differs."""
-    if not verdict.shown_because:
-        yield f"auditwheel show: {verdict.overall}"
-        return
-    yield f"installed: {verdict.overall}"
-    yield f"auditwheel show: {verdict.shown}, {verdict.shown_because}"
-
-
-def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
-    """Yield what each changed file loads, failures first; only those without `verbose`."""
-    failing = [load for load in loads if load.fails]
-    shown = [*failing, *(load for load in loads if not load.fails)] if verbose else failing
-    for load in shown:
-        yield f"`{load.member}`: {_found(load, verbose=verbose)}"
+def _loads(loads: Iterable[ObjectLoads], *, verbose: bool) -> Iterator[str]:
+    """Yield what each of some changed files loads, and in which install schemes."""
+    for load in loads:
+        yield f"`{load.member}`: {_libraries_by_folder(load, verbose=verbose)}"
         if load.fails:
             yield f"  not with {', '.join(load.fails)}"
-            yield f"  works with {', '.join(load.works) or 'none'}"
-        else:
-            yield f"  works with {', '.join(load.works)}"
+        yield f"  works with {', '.join(load.works) or 'none'}"
 
 
-def _found(load: Loads, *, verbose: bool) -> str:
+def _libraries_by_folder(load: ObjectLoads, *, verbose: bool) -> str:
     """Return how many libraries `load` finds in each folder; if `verbose`, which ones."""
     folders = grouped(load.libraries, lambda library: posixpath.dirname(library[1]) or ".")
     found = (
-        f"{', '.join(name for name, _ in some) if verbose else counted(len(some), 'library')}"
+        f"{', '.join(name for name, _ in some) if verbose else count(len(some), 'library')}"
         f" from `{folder}`"
         for folder, some in folders.items()
     )
@@ -273,10 +374,10 @@ def _sizes(outcome: Outcome) -> Iterator[str]:
 # --- The plan -------------------------------------------------------------------------------------
 
 
-def plan(outcome: Outcome, *, colour: bool) -> str:
+def plan(outcome: Outcome, *, color: bool) -> str:
     """Return each edit of the plan: the file, the old and the new value, and the rule."""
     head = f"plan for {printable(outcome.source.name)}"
-    lines = [paint(head, Colour.BOLD, on=colour)]
+    lines = [paint(head, Color.BOLD, on=color)]
     if not outcome.edits:
         lines.append("  nothing to change")
     for member, edits in grouped(outcome.edits, lambda edit: edit.member).items():
@@ -284,5 +385,5 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
         for edit in edits:
             rule = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
-            lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Colour.DIM, on=colour)}")
+            lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Color.DIM, on=color)}")
     return "\n".join(lines)

@@ -79,7 +79,7 @@ def rule_page(rule: AnyRule) -> str:
         "": "`wheelfix repair` does not fix it.",
     }[safety]
     lines = [f"# {rule.name} ({rule.code})", ""]
-    lines += [f"**{rule.severity.word.capitalize()}.** {summary} {fixed}", ""]
+    lines += [f"**{rule.severity.label.capitalize()}.** {summary} {fixed}", ""]
     for heading, text in texts.items():
         lines += [f"{_HEADING}{heading}", "", text, ""]
     return "\n".join(lines)

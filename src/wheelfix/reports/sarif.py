@@ -27,18 +27,18 @@ from wheelfix.rules.rule import AnyRule
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-_PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
 """GitHub's terms ("SARIF support for code scanning")."""
 _ESCAPES = str.maketrans({"\\": r"\\", "[": r"\[", "]": r"\]", "{": "{{", "}": "}}"})
 
 
-def render(found: SetReport, options: RenderOptions) -> str:
+def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return one run: every rule that was run, every finding, every unreadable file."""
-    findings = worst_first(locate(found.all_findings, options))
+    findings = worst_first(locate(set_report.all_findings, options))
     rules = {rule.code: rule for rule in options.rules}
     numbers = {code: number for number, code in enumerate(rules)}
-    fallback = next((shown_path(report.source, options) for report in found.reports), "")
+    fallback = next((shown_path(report.source, options) for report in set_report.reports), "")
     run = {
         "tool": {
             "driver": {
@@ -51,9 +51,9 @@ def render(found: SetReport, options: RenderOptions) -> str:
         },
         "invocations": [
             {
-                "executionSuccessful": not found.unreadable,
+                "executionSuccessful": not set_report.unreadable,
                 "toolExecutionNotifications": [
-                    _notification(path, error) for path, error in unreadable(found, options)
+                    _notification(path, error) for path, error in unreadable(set_report, options)
                 ],
             }
         ],

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from wheelfix.analysis.graph import Graph, Node
-from wheelfix.analysis.installation import Provenance
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.world import Provenance
 from wheelfix.loader.platform_libraries import is_dynamic_loader
 from wheelfix.reports.check_json import verdict_value
 from wheelfix.reports.printable import printable
-from wheelfix.text import counted, in_units, join_some
+from wheelfix.text import count, first_of, in_units, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 
@@ -35,11 +35,11 @@ def text(shown: Shown) -> str:
     lines += _paragraph("python", [_pythons(wheel)])
     lines += _paragraph("size", [_sizes(wheel)])
     lines += _paragraph("objects", [_objects(shown.graph)])
-    lines += _paragraph("bundled", _bundled(shown.graph))
+    lines += _paragraph("bundled", _bundled_lines(shown.graph))
     for label, provenance in _ELSEWHERE.items():
         names = sorted(node.id for node in shown.graph.nodes_from(provenance))
         own = [name for name in names if not is_dynamic_loader(name)]
-        lines += _paragraph(label, [_listed(own)] if own else [])
+        lines += _paragraph(label, [join_plain(own, _MOST)] if own else [])
     lines += _paragraph("not found", _missing(shown.graph))
     return "\n".join(map(printable, lines))
 
@@ -60,16 +60,12 @@ def _tags(shown: Shown) -> list[str]:
     own = ".".join(shown.wheel.name.platforms)
     if shown.verdict is None:
         return [f"{own}; the wheel has no ELF objects"]
-    allowed = f"{own}; its objects allow {shown.verdict.overall}"
-    if shown.verdict.libraries_alone:
-        return [f"{allowed}, because of the libraries that are not found"]
     verdict = shown.verdict
-    zipped = [f"auditwheel show: {verdict.shown}, {verdict.shown_because}"]
-    return [
-        allowed,
-        *(zipped if verdict.shown_because else ()),
-        *([verdict.near.text] if verdict.near is not None else verdict.reasons[:1]),
-    ]
+    allowed = f"{own}; its objects allow"
+    if verdict.libraries_alone:
+        return [f"{allowed} {verdict.overall}, because of the libraries that are not found"]
+    obstacles = [verdict.near.text] if verdict.near is not None else verdict.reasons[:1]
+    return [f"{allowed} {verdict.text}", *obstacles]
 
 
 def _pythons(wheel: Wheel) -> str:
@@ -80,7 +76,7 @@ def _pythons(wheel: Wheel) -> str:
 
 def _sizes(wheel: Wheel) -> str:
     installed = sum(member.size for member in wheel.members)
-    files = counted(len(wheel.members), "file")
+    files = count(len(wheel.members), "file")
     return f"{in_units(wheel.zip_size)}, installed {in_units(installed)}; {files}"
 
 
@@ -88,19 +84,13 @@ def _objects(graph: Graph) -> str:
     own = graph.nodes_from(Provenance.WHEEL)
     roles = {"module": "extension module", "program": "program", "library": "library"}
     numbers = {noun: sum(node.role == role for node in own) for role, noun in roles.items()}
-    return ", ".join(counted(n, noun) for noun, n in numbers.items() if n) or "none"
+    return ", ".join(count(n, noun) for noun, n in numbers.items() if n) or "none"
 
 
-def _bundled(graph: Graph) -> list[str]:
+def _bundled_lines(graph: Graph) -> list[str]:
     nodes = sorted(_libraries(graph), key=lambda node: -(node.size or 0))
     named = [f"{node.name} ({in_units(node.size or 0)})" for node in nodes]
-    return [_listed(named)] if named else []
-
-
-def _listed(names: Sequence[str]) -> str:
-    left = len(names) - _MOST
-    shown = ", ".join(names[:_MOST])
-    return f"{shown} and {left:,} more" if left > 0 else shown
+    return [join_plain(named, _MOST)] if named else []
 
 
 def _libraries(graph: Graph) -> tuple[Node, ...]:
@@ -110,20 +100,22 @@ def _libraries(graph: Graph) -> tuple[Node, ...]:
 def _missing(graph: Graph) -> list[str]:
     lines: list[str] = []
     edges = graph.edges_to()
-    for node in graph.missing[:_MOST]:
+    for node in graph.missing:
         dependents = join_some([posixpath.basename(e.source) for e in edges.get(node.id, ())], 2)
         given = f"; the wheel of {join_some(node.wheels, 2)} has it" if node.wheels else ""
         lines.append(f"{node.id}, needed by {dependents}{given}")
-    left = len(graph.missing) - len(lines)
-    return [*lines, f"and {left:,} more"] if left > 0 else lines
+    return first_of(lines, _MOST)
 
 
-def as_json(shown: Shown) -> dict[str, Any]:
+def as_json(shown: Sequence[Shown]) -> dict[str, Any]:
     """Return the same as JSON types; `version` changes when the meaning of a key does."""
+    return {"version": 1, "wheels": [_wheel_value(each) for each in shown]}
+
+
+def _wheel_value(shown: Shown) -> dict[str, Any]:
     wheel, verdict, graph = shown.wheel, shown.verdict, shown.graph
     dependents = graph.edges_to()
     return {
-        "version": 1,
         "wheel": str(wheel.name),
         "tags": list(wheel.tags),
         "verdict": verdict_value(verdict),

@@ -1,5 +1,6 @@
 """The output of `wheelfix trace`: loaded files as text and as JSON."""
 
+import posixpath
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.host.trace_values import (
-    Difference,
     Loaded,
     NotFound,
     Process,
@@ -17,31 +17,29 @@ from wheelfix.host.trace_values import (
     whole,
 )
 from wheelfix.loader.load_values import How
-from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import counted
+from wheelfix.reports.printable import Color, paint, printable
+from wheelfix.text import count, first_of
 
 FEW = 20
 """Bindings, and files of a variable, that are shown before the rest is only counted."""
 _USUAL = frozenset({How.CACHE, How.DEFAULT})
 
 
-def text(trace: Trace, *, verbose: bool, colour: bool) -> str:
+def text(trace: Trace, *, verbose: bool, color: bool) -> str:
     """Return the files that each process loaded, with the search list that each was found in.
 
     Without `verbose`, system libraries in their usual directories and the interpreter's own modules
     are only counted.
     """
-    lines = [paint(f"trace of {_quoted(trace.command)}", Colour.BOLD, on=colour)]
-    lines += [f"  exit code {trace.exit_code}, {counted(len(trace.processes), 'program')}"]
-    for difference in trace.differences:
-        lines += _difference(difference, colour=colour)
+    lines = [paint(f"trace of {_quote(trace.command)}", Color.BOLD, on=color)]
+    lines += [f"  exit code {trace.exit_code}, {count(len(trace.processes), 'program')}"]
     for process, loaded in whole(trace.processes):
-        lines += _process(process, loaded, verbose=verbose, colour=colour)
+        lines += _process(process, loaded, verbose=verbose, color=color)
     lines += _variables(trace)
     lines += [f"note: {note}" for note in trace.notes]
     return "\n".join(
         # The names in a painted line are printable already.
-        line if colour and line.startswith("\x1b[") else printable(line)
+        line if color and line.startswith("\x1b[") else printable(line)
         for line in lines
     )
 
@@ -61,28 +59,17 @@ def as_json(trace: Trace) -> dict[str, Any]:
     return {"version": 1, **asdict(trace), "processes": processes}
 
 
-def _quoted(command: Sequence[str]) -> str:
+def _quote(command: Sequence[str]) -> str:
     return printable(shlex.join(command)[:200])
 
 
-def _difference(difference: Difference, *, colour: bool) -> Iterator[str]:
-    error = paint("error[trace-difference]", Colour.RED, on=colour)
-    yield error + printable(
-        f": `{difference.name}` is not the one from {difference.wheel} in process {difference.pid}"
-    )
-    yield f"  expected {difference.expected}"
-    yield f"  found    {difference.found}"
-    yield f"  for      {difference.user}"
-    yield f"  because  {difference.reason}"
-
-
 def _process(
-    process: Process, loaded: Sequence[Loaded], *, verbose: bool, colour: bool
+    process: Process, loaded: Sequence[Loaded], *, verbose: bool, color: bool
 ) -> Iterator[str]:
     head = f"process {process.pid}: {printable(process.executable or process.program)}"
     if process.forked_from is not None:
         head += f", forked from {process.forked_from}"
-    yield paint(head, Colour.BOLD, on=colour)
+    yield paint(head, Color.BOLD, on=color)
     if process.silent is not None:
         yield f"  no loader log: {process.silent}"
         yield from (f"  mapped  {file.path}" for file in process.mapped)
@@ -90,22 +77,25 @@ def _process(
     hidden = [library for library in process.loaded if not verbose and _is_usual(library)]
     for library in process.loaded:
         if verbose or not _is_usual(library):
-            yield from _loaded(library)
+            yield from _loaded_lines(library)
     if hidden:
-        yield f"  and {counted(len(hidden), 'library')} of the system and the interpreter (-v)"
+        yield f"  and {count(len(hidden), 'library')} of the system and the interpreter (-v)"
     for name, found in copies(loaded).items():
-        yield paint(f"  {len(found)} copies of {printable(name)}", Colour.YELLOW, on=colour)
+        yield paint(f"  {count(len(found), 'copy')} of {printable(name)}", Color.YELLOW, on=color)
         yield from (f"    {copy.file.path}, {cause(copy)}" for copy in found if copy.file)
+    # A name that was tried in vain, and then opened by its path, is not missing.
+    there = {posixpath.basename(library.file.path) for library in process.loaded if library.file}
     for missed in process.missed:
-        yield from _missed(missed, verbose=verbose, colour=colour)
-    yield from _unexplained(process, loaded)
+        if verbose or posixpath.basename(missed.name) not in there:
+            yield from _missing_lines(missed, verbose=verbose, color=color)
+    yield from _unexplained_libraries(process, loaded)
     yield from (f"  the loader says: {error}" for error in process.errors if verbose)
     yield from _bindings(process, verbose=verbose)
     if process.dropped:
-        yield f"  and {process.dropped:,} more requests or bindings, not recorded"
+        yield f"  and {count(process.dropped, 'more request')} or bindings, not recorded"
 
 
-def _unexplained(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
+def _unexplained_libraries(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
     """Yield the libraries in the memory maps that the loader log does not have."""
     known = {library.file.path for library in loaded if library.file}
     for file in process.mapped:
@@ -121,7 +111,7 @@ def _is_usual(loaded: Loaded) -> bool:
     return not loaded.passed and (usual or "/lib-dynload/" in loaded.path)
 
 
-def _loaded(loaded: Loaded) -> Iterator[str]:
+def _loaded_lines(loaded: Loaded) -> Iterator[str]:
     file = loaded.file
     path = file.path if file else f"{loaded.path} (gone)"
     yield f"  {loaded.name.rpartition('/')[2]}"
@@ -134,15 +124,16 @@ def _loaded(loaded: Loaded) -> Iterator[str]:
         yield f"    its SONAME is {loaded.soname}"
     if loaded.distribution is not None:
         yield f"    of {loaded.distribution}"
-    yield f"    {cause(loaded)}{f', {loaded.times} times' if loaded.times > 1 else ''}"
+    times = f", {count(loaded.times, 'time')}" if loaded.times > 1 else ""
+    yield f"    {cause(loaded)}{times}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in loaded.passed)
 
 
-def _missed(missed: NotFound, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _missing_lines(missed: NotFound, *, verbose: bool, color: bool) -> Iterator[str]:
     verb = "opened" if missed.dlopen else "needed"
-    times = f", {missed.times} times" if missed.times > 1 else ""
+    times = f", {count(missed.times, 'time')}" if missed.times > 1 else ""
     yield (
-        paint(f"  not found: {printable(missed.name)}", Colour.RED, on=colour)
+        paint(f"  not found: {printable(missed.name)}", Color.RED, on=color)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
     if missed.wheels:
@@ -151,7 +142,7 @@ def _missed(missed: NotFound, *, verbose: bool, colour: bool) -> Iterator[str]:
     if verbose:
         yield from (f"    tried {path}" for path in missed.tried)
     else:
-        yield f"    {counted(len(missed.tried), 'path')} tried (-v)"
+        yield f"    {count(len(missed.tried), 'path')} tried (-v)"
 
 
 def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
@@ -160,7 +151,7 @@ def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
         version = f"@{binding.version}" if binding.version else ""
         yield f"  {binding.symbol}{version}: {binding.user} -> {binding.provider}"
     rest = Counter(b.provider for b, _ in process.bindings[len(shown) :])
-    yield from (f"  and {counted(n, 'symbol')} from {path} (-v)" for path, n in rest.items())
+    yield from (f"  and {count(n, 'symbol')} from {path} (-v)" for path, n in rest.items())
 
 
 def _variables(trace: Trace) -> Iterator[str]:
@@ -169,6 +160,4 @@ def _variables(trace: Trace) -> Iterator[str]:
             yield f"{variable.name} is set, but no library was found there: {variable.value}"
             continue
         yield f"{variable.name} decided: {variable.value}"
-        yield from (f"  {path}" for path in variable.served[:FEW])
-        if len(variable.served) > FEW:
-            yield f"  and {len(variable.served) - FEW:,} more"
+        yield from (f"  {path}" for path in first_of(variable.served, FEW))

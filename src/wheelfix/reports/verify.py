@@ -1,53 +1,93 @@
 """The output of `wheelfix verify`: results as text and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify_values import AttemptKind, Check, Result, Status, Verified
-from wheelfix.reports.check_content import FEW
-from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import counted
+from wheelfix.grouping import grouped
+from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Verified, VerifyResult
+from wheelfix.reports.printable import Color, paint, printable
+from wheelfix.reports.run_totals import WheelResult
+from wheelfix.text import FEW, count, first_of, join_some
 
 LINES = 8
 """Last lines of a failed check's output that are shown."""
+_NOUNS = frozenset(
+    {CheckStatus.MISSING, CheckStatus.UNDEFINED, CheckStatus.VERSION, CheckStatus.EXITED}
+)
+"""The results that are counted as things."""
 _KINDS = {AttemptKind.LOAD: "object", AttemptKind.IMPORT: "module", AttemptKind.RUN: "program"}
 
 
-_COLOURS = {Result.OK: Colour.GREEN, Result.INCOMPLETE: Colour.YELLOW, Result.FAILED: Colour.RED}
+_COLORS = {
+    VerifyResult.OK: Color.GREEN,
+    VerifyResult.NOT_TRIED: Color.YELLOW,
+    VerifyResult.FAILED: Color.RED,
+}
 
 
-def text(result: Verified, *, strict: bool, verbose: bool, colour: bool) -> str:
+def text(result: Verified, *, strict: bool, verbose: bool, color: bool) -> str:
     """Return the result for one wheel in one environment; failures in full."""
     outcome = result.result(strict=strict)
-    word = paint(outcome, _COLOURS[outcome], on=colour)
+    word = paint(outcome, _COLORS[outcome], on=color)
     lines = [
         f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(result.interpreter)})"
     ]
     lines += [f"  {line}" for line in _counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
-    if outcome is Result.INCOMPLETE:
-        lines.append(f"  {'no module was imported' if result.checks else 'nothing to verify'}")
-    alone = [check for check in result.checks if check.status is Status.DEPENDENT]
-    for check in result.checks:
-        if check in alone[FEW:] and not verbose:
-            continue
-        if check.failed:
-            lines += _failure(check, colour=colour)
-        elif check.status is Status.NEEDS and not verbose:
-            continue
-        elif check.status is not Status.OK or (verbose and check.message):
-            lines += _mild(check)
-        elif verbose:
-            lines.append(f"  {check.kind} {printable(check.what)}: ok")
-    if len(alone) > FEW and not verbose:
-        lines.append(f"  and {counted(len(alone) - FEW, 'such library')} more, which -v shows")
-    needed = Counter(check.message for check in result.checks if check.status is Status.NEEDS)
-    for name, number in needed.items():
-        verb = "needs" if number == 1 else "need"
-        lines.append(f"  {counted(number, 'module')} {verb} `{printable(name)}`: try --deps")
+    if not result.checks:
+        lines.append("  nothing to verify")
+    lines += _not_tried(result)
+    for status in (
+        CheckStatus.DEPENDENT,
+        CheckStatus.RAISED,
+        CheckStatus.EXITED,
+        CheckStatus.PRELOAD,
+        CheckStatus.GIL_OF_OTHERS,
+    ):
+        some = [_mild(check) for check in result.checks if check.status is status]
+        lines += some if verbose else first_of(some, FEW, ": -v")
+    blocks = [_failure(same, color=color) for same in _same_failures(result.checks)]
+    lines += (line for block in (blocks if verbose else blocks[:FEW]) for line in block)
+    if len(blocks) > FEW and not verbose:
+        lines.append(f"and {len(blocks) - FEW:,} more: -v")
+    if verbose:
+        fine = (check for check in result.checks if check.status is CheckStatus.OK)
+        lines += (f"  {check.kind} {printable(check.what)}: ok" for check in fine)
     return "\n".join(lines)
+
+
+def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
+    """Return how a wheel ended in the worst of its environments, for the totals of a run."""
+    order = list(VerifyResult)
+    worst = max(results, key=lambda result: order.index(result.result(strict=strict)))
+    outcome = worst.result(strict=strict)
+    bad = [check for check in worst.checks if check.failed] or [
+        check for check in worst.checks if check.status is not CheckStatus.OK
+    ]
+    first = next((f"{check.kind} `{check.member}`: {check.status}" for check in bad), "")
+    return WheelResult(worst.wheel, outcome, "" if outcome is VerifyResult.OK else first)
+
+
+def _not_tried(result: Verified) -> Iterator[str]:
+    """Yield what could not be tried, a line for each distribution or module that is needed."""
+    untried = [check for check in result.checks if check.status is CheckStatus.NEEDS]
+    for name, some in grouped(untried, lambda check: check.message).items():
+        members = {check.member for check in some}
+        verb = "needs" if len(members) == 1 else "need"
+        yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
+    if untried and result.left_out:
+        names = join_some(map(printable, result.left_out))
+        yield f"  required by METADATA, and not installed: {names}: try --deps, or --with FILE"
+    elif untried:
+        yield "  METADATA does not require it: try --with FILE"
+
+
+def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:
+    """Return the failed checks; those of one file for one reason belong together."""
+    failed = (check for check in checks if check.failed)
+    return grouped(failed, lambda check: (check.member, check.status, check.message)).values()
 
 
 def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
@@ -64,24 +104,30 @@ def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
 def _counts(checks: Sequence[Check]) -> Iterator[str]:
     for kind, noun in _KINDS.items():
         some = [check for check in checks if check.kind is kind]
-        states = Counter(check.status for check in some if check.status is not Status.OK)
-        rest = "".join(f", {number:,} {status}" for status, number in states.items())
+        states = Counter(check.status for check in some if check.status is not CheckStatus.OK)
+        rest = "".join(
+            f", {count(number, status) if status in _NOUNS else f'{number:,} {status}'}"
+            for status, number in states.items()
+        )
         if some:
-            good = sum(check.status is Status.OK for check in some)
-            yield f"{kind:6} {counted(len(some), noun)}: {good:,} ok{rest}"
+            good = sum(check.status is CheckStatus.OK for check in some)
+            yield f"{kind:6} {count(len(some), noun)}: {good:,} ok{rest}"
 
 
-def _failure(check: Check, *, colour: bool) -> Iterator[str]:
+def _failure(same: Sequence[Check], *, color: bool) -> Iterator[str]:
+    first = same[0]
+    kinds = " and ".join(check.kind for check in same)
     yield (
-        paint(f"error[{check.status}]", Colour.RED, on=colour)
-        + f": {check.kind} `{printable(check.member)}`"
+        paint(f"error[{first.status}]", Color.RED, on=color)
+        + f": {kinds} `{printable(first.member)}`"
     )
-    yield f"  {printable(check.message)}"
-    yield from (f"  = note: {printable(line)}" for line in check.explanation)
-    yield from (f"  | {printable(line)}" for line in check.tail.strip().splitlines()[-LINES:])
+    yield f"  {printable(first.message)}"
+    notes = dict.fromkeys(line for check in same for line in check.explanation)
+    yield from (f"  = note: {printable(line)}" for line in notes)
+    yield from (f"  | {printable(line)}" for line in same[-1].tail.strip().splitlines()[-LINES:])
 
 
-def _mild(check: Check) -> Iterator[str]:
-    """Yield one line for a problem that is not the wheel's fault."""
+def _mild(check: Check) -> str:
+    """Return one line for a problem that is not the wheel's fault."""
     first = check.message.strip().splitlines()[:1]
-    yield f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"
+    return f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"

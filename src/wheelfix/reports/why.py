@@ -1,15 +1,18 @@
 """The output of `wheelfix why`: what needs a library, and where it comes from."""
 
 import posixpath
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from wheelfix.analysis.graph import Node
-from wheelfix.analysis.installation import Provenance
-from wheelfix.analysis.providers import provider_options
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
+from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.reports.printable import printable
-from wheelfix.text import counted, join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.grafted_name import original_name
 
 _MOST = 5
@@ -32,11 +35,20 @@ class Use(NamedTuple):
     """Whether it would be grafted, and is not in the wheel yet."""
     tag: str = ""
     """The platform tag of the wheel, after the repair if that is planned."""
+    obstacle: str = ""
+    """What to do first, where no repair can be planned; empty if it can, or if none was."""
 
 
-def text(uses: Sequence[Use], command: str) -> str:
-    """Return a paragraph for each library; `command` repairs the wheel."""
-    return "\n\n".join("\n".join(map(printable, _paragraph(use, command))) for use in uses)
+def text(answers: Sequence[tuple[Path, Sequence[Use]]]) -> str:
+    """Return a paragraph for each library; of several wheels, below the name of its wheel."""
+    blocks: list[str] = []
+    for path, uses in answers:
+        command = f"wheelfix repair {shlex.quote(str(path))}"
+        some = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
+        if some and len(answers) > 1:
+            some[0] = f"{printable(path.name)}\n{some[0]}"
+        blocks += some
+    return "\n\n".join(blocks)
 
 
 def _paragraph(use: Use, command: str) -> Iterator[str]:
@@ -49,7 +61,7 @@ def _paragraph(use: Use, command: str) -> Iterator[str]:
         first = join_some([_short(chain[0]) for chain in chains], 2)
         yield f"  {label:10} {' -> '.join((first, *map(_short, rest)))}"
     if len(ways) > _MOST:
-        yield f"             and {counted(len(ways) - _MOST, 'chain')} more"
+        yield f"             and {count(len(ways) - _MOST, 'chain')} more"
     if use.source or use.package:
         package = f" ({use.package})" if use.source and use.package else use.package
         yield f"  from       {use.source}{package}"
@@ -75,10 +87,18 @@ def _state(use: Use) -> str:
 
 def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
     if use.node.provenance is Provenance.MISSING:
-        yield f"  bring in   where it is installed: {command}"
-        options = provider_options(use.name)
-        if options:
-            yield f"             or from another wheel: {command} {options} --add-requires"
+        if reason := reason_not_to_bundle(use.name):
+            yield f"  left out   {reason}"
+            return
+        if use.obstacle:
+            first, *more = use.obstacle.splitlines()
+            yield f"  bring in   {first}"
+            yield from (f"             {line}" for line in more)
+        else:
+            yield f"  bring in   where it is installed: {command}"
+        for provider in well_known_providers_of(use.name):
+            option = f"--provider {provider} --add-requires"
+            yield f"             or from another wheel: {command} {option}"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
@@ -89,21 +109,21 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     else:
         glob = f"{use.name.partition('.so')[0]}.so*"
         yield f"  keep out   repair the wheel as it was built with `--exclude '{glob}'`"
-    provider = provider_options(use.name)
-    if provider:
-        yield f"             or `{provider}`: these wheels have it"
+    for provider in well_known_providers_of(use.name):
+        yield f"             or `--provider {provider}`: that wheel has it"
 
 
 def _short(name: str) -> str:
     return original_name(posixpath.basename(name))
 
 
-def as_json(uses: Sequence[Use]) -> dict[str, Any]:
+def as_json(answers: Sequence[tuple[str, Sequence[Use]]]) -> dict[str, Any]:
     """Return the same as JSON types; `version` changes when the meaning of a key does."""
     return {
         "version": 1,
         "libraries": [
             {
+                "wheel": wheel,
                 "name": use.name,
                 "node": use.node.id,
                 "from": use.node.provenance.value,
@@ -112,6 +132,7 @@ def as_json(uses: Sequence[Use]) -> dict[str, Any]:
                 "package": use.package or None,
                 "chains": [list(chain) for chain in use.chains],
             }
+            for wheel, uses in answers
             for use in uses
         ],
     }

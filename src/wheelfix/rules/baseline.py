@@ -38,10 +38,10 @@ class Baseline:
 
     def covers(self, distribution: str, finding: Finding) -> bool:
         """Return whether `finding` is in the baseline."""
-        return known(distribution, finding) in self.findings
+        return fingerprint(distribution, finding) in self.findings
 
 
-def known(distribution: str, finding: Finding) -> Known:
+def fingerprint(distribution: str, finding: Finding) -> Known:
     """Return what identifies `finding` in any build of `distribution`."""
     return Known(
         distribution=canonicalize_name(distribution),
@@ -56,15 +56,10 @@ def _stable(name: str) -> str:
     return folder + slash + original_name(base)
 
 
-def read(path: Path) -> Baseline:
-    """Read a baseline. Raises `SettingsError` if the file is not one."""
+def parse(content: bytes, path: Path) -> Baseline:
+    """Parse the baseline of the file `path`. Raises `SettingsError` if it is not one."""
     try:
-        document: object = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            f"cannot read the baseline `{path}`: {error.strerror}",
-            hint="create it with --write-baseline",
-        ) from error
+        document: object = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"the baseline `{path}` is not JSON: {error}") from error
     table = cast("dict[str, object]", document) if isinstance(document, dict) else {}
@@ -86,7 +81,7 @@ def read(path: Path) -> Baseline:
 
 def text(findings: Iterable[tuple[str, Finding]]) -> str:
     """Return the text of a baseline: `findings` with their distributions, sorted."""
-    rows = sorted({known(distribution, finding) for distribution, finding in findings})
+    rows = sorted({fingerprint(distribution, finding) for distribution, finding in findings})
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
     # ASCII: names may have surrogates or bidi controls.
     return json.dumps(document, indent=1) + "\n"

@@ -1,8 +1,9 @@
 """Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
@@ -16,6 +17,7 @@ from wheelfix.loader.install_schemes import (
     schemes,
     split,
 )
+from wheelfix.loader.loading import expands
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Severity
@@ -49,8 +51,12 @@ class Gap(NamedTuple):
         return ", ".join(f"`{name}`" for name in self.libraries)
 
 
-def gaps(context: Context) -> Iterator[Gap]:
-    """Yield the libraries that are not found: one gap per object and set of entries."""
+def gaps(context: Context) -> tuple[Gap, ...]:
+    """Return the libraries that are not found: one gap per object and set of entries."""
+    return context.shared("gaps", lambda context: tuple(_gaps(context)))
+
+
+def _gaps(context: Context) -> Iterator[Gap]:
     found = context.needed_found
     for dependent, elf in context.wheel.elfs.items():
         ways: dict[tuple[tuple[str, ...], bool], dict[str, str]] = {}
@@ -77,8 +83,12 @@ def gaps(context: Context) -> Iterator[Gap]:
 
 
 def _is_inherited(context: Context, dependent: str, name: str) -> bool:
-    """Return whether a vendored dependent finds `name` whenever another object loads it."""
-    if not context.settings.is_vendored(dependent, context.wheel):
+    """Return whether a dependent finds `name` whenever another object loads it.
+
+    Only for one that is vendored, or that nothing opens by itself.
+    """
+    is_vendored = context.settings.is_vendored(dependent, context.wheel)
+    if not is_vendored and dependent not in context.only_needed:
         return False
     return context.needed_found_by_others.get((dependent, name), False)
 
@@ -90,22 +100,23 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
     elfs = context.wheel.elfs
     shipped = context.shipped.get(name, ())
     context.budget.spend(3 * len(shipped), f"the libraries called `{name}`")
-    candidates = [
-        member
-        for member in shipped
-        if member != dependent and elfs[dependent].abi == elfs[member].abi
-    ]
-    return min(
-        candidates, key=lambda member: _distance(context.wheel, dependent, member), default=None
-    )
+    abi = elfs[dependent].abi
+    fitting = (member for member in shipped if member != dependent and elfs[member].abi == abi)
+    return min(fitting, key=_distance_from(context.wheel, dependent), default=None)
 
 
-def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:
+def _distance_from(wheel: Wheel, dependent: str) -> Callable[[str], tuple[bool, int, str]]:
     """Return the sort key of a provider: same install scheme path, shortest path, name."""
-    mine, theirs = split(dependent, wheel), split(library, wheel)
-    here, there = dependent.split("/")[:-1], library.split("/")[:-1]
-    steps = len(here) + len(there) - 2 * len(posixpath.commonprefix([here, there]))
-    return (not mine or not theirs or mine[0] is not theirs[0], max(steps - 1, 0), library)
+    mine, here = split(dependent, wheel), dependent.split("/")[:-1]
+
+    def key(library: str) -> tuple[bool, int, str]:
+        theirs, there = split(library, wheel), library.split("/")[:-1]
+        pairs = zip(here, there, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        steps = len(here) + len(there) - 2 * common
+        return (not mine or not theirs or mine[0] is not theirs[0], max(steps - 1, 0), library)
+
+    return key
 
 
 def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]:
@@ -116,12 +127,12 @@ def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]
 
 def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tuple[Edit, ...]:
     """Return the edits that add `entries` to the search path, in the requested tag."""
-    tag = wanted_tag(context, dependent)
+    tag = tag_for_new_entry(context, dependent)
     retag = (SetPathTag(member=dependent, tag=tag),) if tag is not None else ()
     return (*(AddEntry(member=dependent, entry=entry) for entry in entries), *retag)
 
 
-def wanted_tag(context: Context, dependent: str) -> PathTag | None:
+def tag_for_new_entry(context: Context, dependent: str) -> PathTag | None:
     """Return the tag that an object with a new entry must change to; None to keep it."""
     elf = context.wheel.elfs[dependent]
     runpath = context.settings.search_path_tag is SearchPathTag.RUNPATH
@@ -134,21 +145,22 @@ def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
     """Return the gaps of objects that this repair added or moved, and of those that need them.
 
     `before` is the wheel as read. No setting selects, ignores or softens these findings: a repair
-    must not publish a library that is not found.
+    must not publish a library that is not found. One that is found only through those that load it
+    gets a search path, too, so that it loads alone.
     """
     new = context.wheel.elfs.keys() - before.elfs.keys()
     return tuple(
         Finding(
             code="graft",
             name="graft",
-            severity=Severity.ERROR,
+            severity=Severity.NOTE if gap.inherited else Severity.ERROR,
             member=gap.dependent,
             message=f"{gap.names} cannot be found once installed",
             notes=_gap_notes(context, gap),
             fix=_fix(context, gap),
         )
         for gap in (gaps(context) if new else ())
-        if not gap.inherited and not new.isdisjoint((gap.dependent, *gap.libraries.values()))
+        if gap.dependent in new or not (gap.inherited or new.isdisjoint(gap.libraries.values()))
     )
 
 
@@ -158,9 +170,16 @@ def _programs(context: Context, gap: Gap) -> list[str]:
     return [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
 
 
+def _is_refused(context: Context, gap: Gap) -> bool:
+    """Return whether the search path leads to the libraries, so that the loader refuses them."""
+    elf = context.wheel.elfs[gap.dependent]
+    is_read = all(expands(entry, elf.libc) for entry in elf.entries)
+    return is_read and set(gap.entries) <= set(elf.entries)
+
+
 def _fix(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap: one entry where that is enough, or else by `data-libraries`."""
-    if _programs(context, gap):
+    if _programs(context, gap) or _is_refused(context, gap):
         return None  # no search path helps
     if len(gap.entries) != 1:
         return _bridge(context, gap)
@@ -233,7 +252,6 @@ def _colocate(context: Context, gap: Gap) -> Fix:
             source=CopyOf(member=library),
             size=members[library].size,
             mode=members[library].mode or 0o100755,
-            elf=wheel.elfs[library],
         )
         for library in closure
         if f"{folder}/{posixpath.basename(library)}" not in members
@@ -313,10 +331,12 @@ def search_path_note(elf: Elf) -> str:
     return f"{tag} is `{elf.search_path}`" if tag else "it has no search path of its own"
 
 
-def _not_found(context: Context, gap: Gap, message: str, hint: str) -> Hit:
+def _gap_hit(context: Context, gap: Gap, message: str, hint: str) -> Hit:
     programs = _programs(context, gap)
     if programs:
         hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
+    elif _is_refused(context, gap):
+        hint = f"the loader refuses `{next(iter(gap.libraries.values()))}`: build it again"
     return Hit(
         message=message,
         member=gap.dependent,
@@ -335,7 +355,7 @@ def _gap_notes(context: Context, gap: Gap) -> tuple[str, ...]:
 
 
 def _without_entry(context: Context, gap: Gap, message: str) -> Hit:
-    return _not_found(context, gap, message, f"`wheelfix repair` adds the entry `{gap.entries[0]}`")
+    return _gap_hit(context, gap, message, f"`wheelfix repair` adds the entry `{gap.entries[0]}`")
 
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
@@ -346,7 +366,10 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     Simulates the installation in every scheme that the tags allow, and the loader's search for each
     ELF object, as if that object were opened first. Reports the bundled libraries that the search
     does not find. It is for information if the object is a plug-in of these libraries: they contain
-    its name, or are extension modules, so that they are loaded before it.
+    its name, or are extension modules, so that they are loaded before it; or a program of the wheel
+    loads them, and nothing in the wheel is known to open the object. It is a warning for a
+    plug-in that nothing in the wheel is seen to load, if the libraries are loaded by something else
+    or are beside it, and for a program whose package names LD_LIBRARY_PATH.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
@@ -370,9 +393,30 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     as with auditwheel, unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
-        if len(gap.entries) == 1 and not gap.inherited and not _blocked(context, gap):
+        if len(gap.entries) == 1 and not gap.inherited and not _is_blocked(context, gap):
             hit = _without_entry(context, gap, f"{gap.names} cannot be found once installed")
-            yield replace(hit, severity=Severity.INFO) if _is_plugin(context, gap) else hit
+            if _is_plugin(context, gap):
+                yield replace(hit, severity=Severity.NOTE)
+            elif _may_be_loaded_with_them(context, gap):
+                notes = (*hit.notes, "nothing in the wheel is seen to load it without them")
+                yield replace(hit, severity=Severity.WARNING, notes=notes)
+            else:
+                yield hit
+
+
+def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:
+    """Return whether something that is not seen may load the object and the libraries it misses.
+
+    The package of a program names LD_LIBRARY_PATH. The host of plug-ins loads all of a folder,
+    where the rest of the wheel loads what else they need.
+    """
+    seen, folder = context.seen_loads, posixpath.dirname(gap.dependent)
+    if gap.dependent in seen:
+        return False
+    return context.wheel.elfs[gap.dependent].is_executable or all(
+        library in seen or posixpath.dirname(library) == folder
+        for library in gap.libraries.values()
+    )
 
 
 def _is_plugin(context: Context, gap: Gap) -> bool:
@@ -380,7 +424,7 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
 
     The loader finds a loaded library by its SONAME. They are loaded if they open the object, whose
     name they contain, or if they are extension modules, and the object is none. A program starts a
-    process of its own.
+    process of its own; a plug-in of one is nothing that Python or another object opens.
     """
     elfs = context.wheel.elfs
     if elfs[gap.dependent].is_executable:
@@ -393,16 +437,34 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     if context.definitions is None:
         return False
     name = posixpath.basename(gap.dependent)
-    return set(gap.libraries.values()) <= set(context.definitions.mentions({name})[name])
+    mentions = context.definitions.mentions({name})[name]
+    return set(gap.libraries.values()) <= set(mentions) or (
+        not (
+            mentions or is_module or {name, elfs[gap.dependent].soname} & context.dependents.keys()
+        )
+        and _has_program_with(context, gap.libraries.values())
+    )
 
 
-@rule("WF102", "inherited-search-path", Severity.INFO)
+def _has_program_with(context: Context, libraries: Iterable[str]) -> bool:
+    """Return whether a program of the wheel loads all `libraries`."""
+    world = context.world
+    paths = {world.paths.get(library, "") for library in libraries}
+    for load in world.program_loads:
+        context.budget.spend(1 + len(load.objects), "the loads of its programs")
+        if paths <= set(load.objects):
+            return True
+    return False
+
+
+@rule("WF102", "inherited-search-path", Severity.NOTE)
 def inherited_search_path(context: Context) -> Iterator[Hit]:
-    """Vendored library relies on an inherited DT_RPATH.
+    """Bundled library relies on an inherited DT_RPATH.
 
     ## What it does
-    Reports vendored libraries that need another vendored library and have no search path of their
-    own, where every object that loads them has a DT_RPATH that leads there.
+    Reports vendored libraries, and others that nothing is known to open by themselves, that need
+    another library of the wheel and have no search path of their own, where every object that loads
+    them has a DT_RPATH that leads there.
 
     ## Why is this bad?
     It works, but is fragile: a DT_RPATH is inherited by dependencies, a DT_RUNPATH is not
@@ -471,10 +533,10 @@ def no_common_path(context: Context) -> Iterator[Hit]:
         if len(gap.entries) != 1 and not gap.inherited:
             message = f"no single RPATH entry leads to {gap.names} in every install scheme"
             hint = "`wheelfix repair --data-libraries=colocate`, `search` or `move`"
-            yield _not_found(context, gap, message, hint)
+            yield _gap_hit(context, gap, message, hint)
 
 
-def _blocked(context: Context, gap: Gap) -> bool:
+def _is_blocked(context: Context, gap: Gap) -> bool:
     """Return whether the object's own DT_RUNPATH disables an inherited DT_RPATH."""
     elf = context.wheel.elfs[gap.dependent]
     return elf.runpath is not None and context.settings.is_vendored(gap.dependent, context.wheel)
@@ -504,7 +566,7 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
     Safe: the correct entry is added, in DT_RPATH unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
-        if len(gap.entries) == 1 and not gap.inherited and _blocked(context, gap):
+        if len(gap.entries) == 1 and not gap.inherited and _is_blocked(context, gap):
             message = f"its DT_RUNPATH disables the inherited DT_RPATH that leads to {gap.names}"
             yield _without_entry(context, gap, message)
 
@@ -545,8 +607,8 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 notes=(
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
                 ),
-                hint="ship it as package data, or repair with `--data-libraries=move`",
-                severity=None if _is_missed(context, member, lost) else Severity.INFO,
+                hint="ship it as package data",
+                severity=None if _is_missed(context, member, lost) else Severity.NOTE,
             )
     for member, losing in lost_members(context.wheel).items():
         place = split(member, context.wheel)

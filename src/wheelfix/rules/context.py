@@ -1,33 +1,42 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, TypeVar, cast
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.opened_libraries import libraries_called
+from wheelfix.analysis.left_to_requirements import (
+    LeftToRequirements,
+    left_to_requirements,
+    opened_for_all,
+)
+from wheelfix.analysis.loaded_from_inside import seen_loads
+from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
+from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.preload_plan import PreloadPlan, plan_own_preloads, plan_preloads
-from wheelfix.analysis.providers import ProviderUse, provider_uses
-from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
-from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
+from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
+from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
+from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Libc
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
-from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.loading import load_each
-from wheelfix.loader.target_machines import Target, abi_of, environment_of, find, is_page, populate
-from wheelfix.settings import Provider, Settings
+from wheelfix.loader.install_schemes import Layout, Scheme, layouts, schemes, site_path
+from wheelfix.loader.targets import Target, find, is_page
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import ProviderUse, provider_uses
+from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
+from wheelfix.wheel.requirements import name_of
+
+_Result = TypeVar("_Result")
 
 
 class Stage(IntEnum):
@@ -39,14 +48,46 @@ class Stage(IntEnum):
     """After the graft, for what depends on where files are installed. All rules run."""
 
 
-class TargetLoads(NamedTuple):
-    """What the wheel's objects load on one target machine."""
+class Memory:
+    """What the contexts of one repair have computed last, for those that follow. Mutable."""
 
-    target: Target
-    loads: Mapping[str, Load]
-    """By member."""
-    members: Mapping[str, str]
-    """Installed path -> member."""
+    def __init__(self) -> None:
+        self._worlds: dict[tuple[str, str], World] = {}
+        self._loaded: tuple[World, Definitions, LoadedWheel] | None = None
+        self._last = LastLoaded()
+        self._results: dict[str, tuple[object, Any]] = {}
+
+    def fork(self) -> "Memory":
+        """Return a memory that starts with the same results, and forgets them on its own."""
+        made = Memory()
+        made._worlds, made._results = {**self._worlds}, {**self._results}
+        made._loaded, made._last = self._loaded, self._last
+        return made
+
+    def with_loads(self, world: World) -> World:
+        """Return `world` with the loads that are the same in the last world of that place."""
+        place = world.name, world.where
+        if place in self._worlds:
+            world.keep_loads(self._worlds[place])
+        self._worlds[place] = world
+        return world
+
+    def loaded(self, world: World, wheel: Wheel, definitions: Definitions) -> LoadedWheel:
+        """Return the loaded wheel of `world`: the last one if its objects are the same."""
+        if self._loaded is not None:
+            before, read, loaded = self._loaded
+            if read == definitions and world.has_objects_of(before):
+                return loaded
+        loaded = LoadedWheel.around(world, wheel, definitions, self._last)
+        self._loaded = world, definitions, loaded
+        return loaded
+
+    def recall(self, name: str, key: object, make: Callable[[], _Result]) -> _Result:
+        """Return the last result called `name`, made again only if `key` is another one."""
+        last = self._results.get(name)
+        if last is None or last[0] != key:
+            last = self._results[name] = key, make()
+        return cast("_Result", last[1])
 
 
 @dataclass(frozen=True)
@@ -55,6 +96,8 @@ class Context:
 
     wheel: Wheel
     settings: Settings
+    providers: tuple[Provided, ...] = ()
+    """What was found of the providers; of several versions the highest comes first."""
     stage: Stage = Stage.AFTER
     verdict: Verdict | None = None
     """The platform tags that the wheel satisfies, by auditwheel's policies, where computed."""
@@ -65,17 +108,36 @@ class Context:
     symbols are not judged."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
+    neighbors: Callable[[frozenset[str]], tuple[Neighbor, ...]] = field(
+        default=lambda _: (), compare=False
+    )
+    """Reads what the providers install beside the wheel: those that it needs, and some by name."""
     budget: Budget = field(default_factory=Budget.of_files, compare=False)
     """What the analyses of the wheel spend."""
 
+    memory: Memory = field(default_factory=Memory, compare=False, repr=False)
+    """Shared by all contexts of one repair."""
+
+    @cached_property
+    def _shared(self) -> dict[str, Any]:
+        """Results of functions that several rules call. Mutable."""
+        return {}
+
+    def shared(self, name: str, make: Callable[["Context"], _Result]) -> _Result:
+        """Return what `make` returns for this context, made once for all rules."""
+        if name not in self._shared:
+            self._shared[name] = make(self)
+        return cast("_Result", self._shared[name])
+
     def at_stage(self, stage: Stage) -> "Context":
-        """Return the context in which `stage` of a repair starts, with the analyses made so far."""
-        start = replace(self, stage=stage, origin=self.wheel)
-        vars(start).update(vars(self) | vars(start))  # no analysis depends on the stage
-        return start
+        """Return the context in which `stage` of a repair starts."""
+        return replace(self, stage=stage, origin=self.wheel)
 
     def after(self, edits: Sequence[Edit]) -> "Context":
-        """Return the context of the wheel that `edits` make; it has no analyses yet."""
+        """Return the context of the wheel that `edits` make.
+
+        Analyses that depend on nothing of what was edited are not made again.
+        """
         if not edits:
             return self
         definitions = None if self.definitions is None else self.definitions.including(edits)
@@ -84,7 +146,29 @@ class Context:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
-        return layouts(self.wheel)
+        key = (schemes(self.wheel.name), self._places, self.wheel.elfs.keys())
+        return self.memory.recall("layouts", key, partial(layouts, self.wheel))
+
+    @cached_property
+    def worlds(self) -> tuple[World, ...]:
+        """The wheel by itself as each of `layouts` installs it, without a machine."""
+        return tuple(map(self.memory.with_loads, map(self._alone.world_in, self.layouts)))
+
+    @property
+    def world(self) -> World:
+        """The first of `worlds`: that of the most common layout."""
+        return self.worlds[0]
+
+    @cached_property
+    def _places(self) -> tuple[object, ...]:
+        """What decides where installers put the members."""
+        wheel = self.wheel
+        names = tuple([member.name for member in wheel.members])
+        return wheel.root_is_purelib, wheel.data_dir, names
+
+    @cached_property
+    def _alone(self) -> Installed:
+        return Installed(wheel=self.wheel, budget=self.budget)
 
     def schemes_of(self, member: str) -> list[Scheme]:
         """Return the install schemes that install `member`."""
@@ -92,38 +176,62 @@ class Context:
         return [scheme for layout in present for scheme in layout.schemes]
 
     @cached_property
-    def loads(self) -> tuple[Mapping[str, Load], ...]:
-        """For each layout, what each installed object loads when it is opened first."""
-        return tuple(
-            _loads(self.wheel, layout, environment_of(self.wheel, layout), self.budget)
-            for layout in self.layouts
-        )
-
-    @cached_property
     def needed_found(self) -> tuple[Mapping[tuple[str, str], bool], ...]:
         """For each layout, whether each object, opened first, finds each DT_NEEDED entry."""
         return tuple(
             {
                 (member, request.name): request.result is not None
-                for member, load in loads.items()
+                for member, load in world.loads.items()
                 for request in load.requests
-                if request.requester == layout.paths[member]
+                if request.requester == world.paths[member]
             }
-            for layout, loads in zip(self.layouts, self.loads, strict=True)
+            for world in self.worlds
         )
 
     @cached_property
     def needed_found_by_others(self) -> Mapping[tuple[str, str], bool]:
-        """Whether each object finds each DT_NEEDED entry in every load of another object."""
+        """Whether each object finds each DT_NEEDED entry in every load of another object.
+
+        What is itself only loaded by others is not opened first.
+        """
         found: dict[tuple[str, str], bool] = {}
-        for layout, loads in zip(self.layouts, self.loads, strict=True):
-            for root, load in loads.items():
+        for world in self.worlds:
+            opened = (root for root in world.loads if root not in self.only_needed)
+            for root, load in ((root, world.loads[root]) for root in opened):
                 for request in load.requests:
-                    member = layout.members.get(request.requester or "")
+                    member = world.members.get(request.requester or "")
                     if member is not None and member != root:
                         key = member, request.name
                         found[key] = found.get(key, True) and request.result is not None
         return found
+
+    @cached_property
+    def only_needed(self) -> frozenset[str]:
+        """The libraries that other objects need, and that nothing else is known to open."""
+        if self.definitions is None:
+            return frozenset()
+        names = {
+            member: {posixpath.basename(member), elf.soname or ""}
+            for member, elf in self.wheel.elfs.items()
+            if elf.dynamic and not elf.module_hooks and not elf.is_executable
+        }
+        needed = {m: some for m, some in names.items() if some & self.dependents.keys()}
+        mentions = self.definitions.mentions(
+            {name for some in needed.values() for name in some if name}
+        )
+        opened = {opening.name for some in self.wheel.openings.values() for opening in some}
+        return frozenset(
+            member
+            for member, some in needed.items()
+            if not some & opened and not any(mentions.get(name) for name in some)
+        )
+
+    @cached_property
+    def seen_loads(self) -> frozenset[str]:
+        """The objects that something in the wheel is seen to load; all if nothing can be read."""
+        if self.definitions is None:
+            return frozenset(self.wheel.elfs)
+        return seen_loads(self.wheel, self.definitions)
 
     @cached_property
     def shipped(self) -> Mapping[str, Sequence[str]]:
@@ -134,9 +242,7 @@ class Context:
     @cached_property
     def top_levels(self) -> Mapping[str, Sequence[str]]:
         """The members that are installed into site-packages, by their top-level names there."""
-        names = (member.name for member in self.wheel.members)
-        paths = ((site_path(name, self.wheel), name) for name in names)
-        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
+        return self.memory.recall("top levels", self._places, partial(_top_levels, self.wheel))
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:
@@ -149,7 +255,12 @@ class Context:
     @cached_property
     def provider_uses(self) -> tuple[ProviderUse, ...]:
         """The DT_NEEDED entries that providers serve."""
-        return tuple(provider_uses(self.wheel, self.settings.provider))
+        return tuple(provider_uses(self.wheel, self.providers))
+
+    @cached_property
+    def left(self) -> LeftToRequirements:
+        """What the wheel leaves to requirements that were not looked into."""
+        return left_to_requirements(self.wheel, self.settings, self.providers)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -163,40 +274,26 @@ class Context:
         )
 
     @cached_property
-    def target_loads(self) -> tuple[TargetLoads, ...]:
-        """What the objects load on each of `targets`, in the most common layout."""
-        if not self.targets or not self.layouts:
+    def target_worlds(self) -> tuple[World, ...]:
+        """The wheel beside its neighbors on each of `targets`."""
+        if not self.targets:
             return ()
-        wheel, layout = self.wheel, self.layouts[0]
-        bare = environment_of(wheel, layout)
-        return tuple(
-            TargetLoads(
-                target=target,
-                loads=_loads(
-                    wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel)), self.budget
-                ),
-                members=layout.members,
-            )
-            for target in self.targets
-        )
-
-    @cached_property
-    def preload_plan(self) -> PreloadPlan:
-        """Which libraries of providers a shim opens, or could open, before which modules."""
-        providers = self.settings.provider
-        if not providers or not self.layouts:
-            return PreloadPlan()
-        layout, loads = self.layouts[0], self.loads[0]
-        return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
+        installed = replace(self._alone, neighbors=self.neighbors(frozenset()))
+        return tuple(self.memory.with_loads(installed.on(target)) for target in self.targets)
 
     @cached_property
     def included(self) -> Mapping[str, Sequence[str]]:
         """Name of each library of `include` -> the members with that file name or SONAME."""
         names = dict.fromkeys(map(posixpath.basename, self.settings.include))
-        return {name: libraries_called(self.wheel, name) for name in names}
+        return {name: self.named_libraries.called(name) for name in names}
 
     @cached_property
-    def own_preloads(self) -> PreloadPlan:
+    def named_libraries(self) -> NamedLibraries:
+        """The libraries of the wheel by the names that code may open them by."""
+        return NamedLibraries(self.wheel)
+
+    @cached_property
+    def preload_plan(self) -> PreloadPlan:
         """Which libraries of `include` a shim opens, or could open, before which sources."""
         elfs = self.wheel.elfs
         known = {
@@ -206,41 +303,141 @@ class Context:
         libraries = {name: member for name, member in known.items() if member is not None}
         found = self.definitions
         mentions: Mapping[str, tuple[str, ...]] = found.mentions({*libraries}) if found else {}
-        return plan_own_preloads(self.wheel, libraries, mentions, self.layouts)
-
-    def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
-        """Return `library` if it is in the wheel or directory given for `provider`."""
-        found = self.definitions.host(library, dependent) if self.definitions is not None else None
-        within = provider.path and found and found.path.startswith(f"{provider.path}/")
-        return found if within else None
+        return plan_preloads(self.wheel, libraries, mentions, self.layouts)
 
     @cached_property
     def loaded_wheel(self) -> LoadedWheel | None:
         """The wheel in its most common layout, among the libraries around it."""
-        if self.definitions is None or not self.layouts:
+        if self.definitions is None or not self.worlds:
             return None
-        layout = self.layouts[0]
-        return LoadedWheel.around(
-            self.wheel,
-            layout,
-            environment_of(self.wheel, layout),
-            self.definitions,
-            self.budget,
-        )
+        return self.memory.loaded(self.world, self.wheel, self.definitions)
 
     @cached_property
     def unresolved_symbols(self) -> tuple[Unresolved, ...]:
         """The symbols that bind to no definition."""
         if self.loaded_wheel is None or self.definitions is None:
             return ()
-        return find_unresolved(self.loaded_wheel, self.definitions)
+        search = partial(find_unresolved, self.loaded_wheel, self.definitions)
+        found = self.memory.recall("unresolved symbols", self.loaded_wheel, search)
+        opened = {one.root: self._opened_before(one.root) for one in found}
+        return tuple(without_defined(found, opened))
+
+    def _opened_before(self, root: str) -> Iterator[Library]:
+        """Yield the objects of providers that the package of `root` opens with RTLD_GLOBAL."""
+        if self.definitions is None:
+            return
+        package, elf = (site_path(root, self.wheel) or "").partition("/")[0], self.wheel.elfs[root]
+        for provider in self.opened_for_all.get(package, ()):
+            for folder in provider.folders:
+                for name in folder.libraries:
+                    find = self.definitions.provider_library
+                    if library := find(name, elf, provider, folder.directory):
+                        yield library
+
+    @cached_property
+    def opened_for_all(self) -> Mapping[str, Sequence[Provided]]:
+        """Top-level package -> the providers whose modules its sources open with RTLD_GLOBAL."""
+        there = {provider.name: provider for provider in self.providers if provider.places}
+        opened = opened_for_all(self.wheel, there) if there else ()
+        return values_by_key((package, there[name]) for package, name in opened)
+
+    @cached_property
+    def _beside(self) -> tuple[World, ...]:
+        """As `worlds`, beside the neighbors."""
+        packages = {member.partition("/")[0] for member in self.wheel.elfs}
+        imported = frozenset[str]().union(*map(self._imported_by, packages))
+        installed = replace(self._alone, neighbors=self.neighbors(imported))
+        return tuple(map(installed.world_in, self.layouts))
+
+    @cached_property
+    def lacking_beside(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+        """What objects of neighbors do not find in loads of the wheel's objects.
+
+        Object and DT_NEEDED entry -> a member that does not load then, and the install schemes.
+        Nothing is loaded if no provider's library is used.
+        """
+        found: dict[tuple[str, str], tuple[str, str]] = {}
+        for world in self._beside if self.provider_uses else ():
+            for path, load in world.first_loads.items():
+                before = self._loaded_before(world, world.members[path])
+                for request in load.missing:
+                    other = world.others.get(request.requester or "")
+                    if other is not None and request.name not in before:
+                        found.setdefault((other, request.name), (world.members[path], world.where))
+        return found
+
+    def is_found_beside(self, member: str, library: str) -> bool:
+        """Return whether `member` finds `library` of a provider in each layout.
+
+        It is loaded as those objects load it that are opened first.
+        """
+        answers = [
+            request.result is not None
+            or library in self._loaded_before(world, world.members[opened])
+            for world in self._beside
+            for opened, load in world.first_loads.items()
+            for request in load.requests
+            if (request.requester, request.name) == (world.paths.get(member), library)
+        ]
+        return bool(answers) and all(answers)
+
+    def _loaded_before(self, world: World, member: str) -> frozenset[str]:
+        """Return the names of the libraries that neighbors load which the package imports.
+
+        Each of their objects is opened. A library of the machine may be missing: their own fault.
+        """
+        imported = self._imported_by(member.partition("/")[0])
+        files = world.environment.files
+        opened = (
+            path
+            for path, label in world.others.items()
+            if label.partition("!")[0] in imported
+            and files[path].dynamic
+            and not files[path].is_executable
+        )
+        loaded = {path for opening in opened for path in world.load(opening).objects}
+        names = {files[path].soname for path in loaded if path in files}
+        return frozenset(filter(None, names)) | {posixpath.basename(path) for path in loaded}
+
+    def _imported_by(self, package: str) -> frozenset[str]:
+        """Return the neighbors that sources of a top-level package import, as they are called.
+
+        Also those that the sources of these import.
+        """
+        definitions = self.definitions
+        if definitions is None:
+            return frozenset()
+        own = f"{package}/"
+        neighbors = [provider for provider in self.providers if provider.setting is None]
+        found = [
+            provider
+            for provider in neighbors
+            for module in provider.modules
+            if any(source.startswith(own) for source in definitions.importers(module))
+        ]
+        for one in found:  # grows during the loop
+            required = set(map(name_of, one.metadata.requires_dist))
+            found += (
+                other
+                for other in neighbors
+                if other.name in required
+                and other not in found
+                and any(definitions.imports(one, module) for module in other.modules)
+            )
+        return frozenset(posixpath.basename(one.wheel) or one.name for one in found)
 
     @cached_property
     def needed_verdicts(self) -> Pruning:
         """The DT_NEEDED entries that are unused, and those that are missing."""
         if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
-        return judge_needed(self.loaded_wheel, self.settings, self.definitions)
+        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions)
+        return self.memory.recall("DT_NEEDED entries", self.loaded_wheel, judge)
+
+
+def _top_levels(wheel: Wheel) -> Mapping[str, Sequence[str]]:
+    paths = ((site_path(member.name, wheel), member.name) for member in wheel.members)
+    return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
 
 def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:
@@ -258,12 +455,6 @@ def _libcs(wheel: Wheel) -> frozenset[Libc]:
     promised = promised_libcs(wheel.name.platforms)
     needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
     return frozenset(promised or needed or Libc)
-
-
-def _loads(wheel: Wheel, layout: Layout, around: Environment, budget: Budget) -> dict[str, Load]:
-    roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
-    loads = load_each([layout.paths[member] for member in roots], around, budget)
-    return dict(zip(roots, loads, strict=True))
 
 
 @dataclass(frozen=True)

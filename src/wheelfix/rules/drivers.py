@@ -3,7 +3,10 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.providers import never_bundled, provider_of
+from wheelfix.analysis.left_to_requirements import left_to_requirements
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -32,31 +35,33 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
       repair` of the unrepaired wheel; or `--exclude libcuda.so.1`.
 
     ## Fix safety
-    Not fixed: the objects that need the library were already changed to need this copy. If the rule
-    is ignored, such libraries are grafted like any other.
+    Not fixed: the objects that need the library were already changed to need this copy. With
+    `graft-drivers`, such libraries are grafted like any other.
     """
     for member, elf in context.wheel.elfs.items():
         name = posixpath.basename(member)
-        reason = never_bundled(name) or never_bundled(elf.soname or "")
+        reason = reason_not_to_bundle(name) or reason_not_to_bundle(elf.soname or "")
         if reason is not None and not elf.is_executable:
             yield Hit(
                 message=f"bundles `{name}`: {reason}",
                 member=member,
-                hint="leave it out: repair the unrepaired wheel with `wheelfix repair`",
+                hint="repair the wheel as it was built: a repair leaves drivers out",
             )
 
 
-def leaves_drivers(settings: Settings) -> bool:
-    """Return whether driver libraries are left out of the wheel, unless the rule is ignored."""
-    return not any(map(bundled_driver.matches, settings.ignore))
+def libraries_provided_elsewhere(
+    wheel: Wheel, settings: Settings, providers: tuple[Provided, ...]
+) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that others satisfy.
 
-
-def provided_elsewhere(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
-    """Return the DT_NEEDED entries that a provider, or only the user's machine, satisfies."""
+    These are a provider, the user's machine, and what METADATA requires, as far as is known.
+    """
+    left = left_to_requirements(wheel, settings, providers).libraries
     needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     return tuple(
         name
         for name in needed
-        if provider_of(name, settings.provider) is not None
-        or (leaves_drivers(settings) and never_bundled(name) is not None)
+        if provider_of(name, providers) is not None
+        or name in left
+        or (not settings.graft_drivers and reason_not_to_bundle(name) is not None)
     )

@@ -11,9 +11,10 @@ from configparser import Error as ConfigError
 
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
+from wheelfix.text import first_of
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 _NAME = re.compile(r"[^\s\[\]/=]+")
@@ -21,7 +22,6 @@ _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)
 _INTERPRETER = re.compile(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
 """Names that uv reserves for the Pythons of an environment."""
 _INDEX_NAME = re.compile(r"[\w.-]+")
-_MOST = 5
 
 
 @rule("WF519", "installer-refuses", Severity.ERROR)
@@ -29,8 +29,8 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     """Installation by pip or uv fails because of scripts or entry points.
 
     ## What it does
-    Reports what one of the two refuses: in `entry_points.txt`, lines that are no entry points,
-    sections and names that occur twice, and scripts whose name is no file name or whose value is
+    Reports what one of the two refuses: in `entry_points.txt`, lines that are not entry points,
+    sections and names that occur twice, and scripts whose name is not a file name or whose value is
     `module:function`; in `*.data/scripts`, folders and the names of Python itself. With
     `index = "pypi"`, it also reads `entry_points.txt` as PyPI does since May 2026.
 
@@ -55,14 +55,13 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     entry_points = f"{wheel.dist_info}/entry_points.txt"
     text = wheel.texts.get(entry_points, "")
     problems = list(_problems(text))
-    reason = _refused_by_index(text)
-    notes = (Answer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
+    reason = _index_refusal(text)
+    notes = (IndexAnswer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
     if problems:
-        more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
         yield Hit(
             message="has entry points that pip or uv refuses",
             member=entry_points,
-            notes=(*problems[:_MOST], *more, *notes),
+            notes=(*first_of(problems, 5), *notes),
             hint="fix them in `pyproject.toml`, and build the wheel again",
         )
     elif reason and context.settings.index is Index.PYPI:
@@ -97,13 +96,13 @@ def _problems(text: str) -> Iterator[str]:
             section = line[1:-1].strip()
             names.clear()
             if not line.endswith("]") or not section or section in sections:
-                yield f"`{line}` is no section, or the second of its name"
+                yield f"`{line}` is not a section header, or repeats one"
             sections.add(section)
             continue
         if line.startswith("#"):
             continue
         elif not section or not equals or not name or name in names:
-            yield f"`{line}` is no `name = value` in a section, or the second of its name"
+            yield f"`{line}` is not `name = value` in a section, or repeats a name"
         elif section in _SCRIPTS:
             yield from _script_problems(name, value)
         names.add(name)
@@ -120,7 +119,7 @@ class _Parser(ConfigParser):
         return optionstr
 
 
-def _refused_by_index(text: str) -> str | None:
+def _index_refusal(text: str) -> str | None:
     """Return why PyPI refuses entry_points.txt; None if it takes it."""
     if "\ufffd" in text:  # what the reader puts in the place of other bytes
         return "it is not UTF-8"
@@ -131,7 +130,7 @@ def _refused_by_index(text: str) -> str | None:
         return str(error).partition("\n")[0]
     names = (name for section in sorted(_SCRIPTS & {*parser}) for name in parser[section])
     wrong = next((name for name in names if not _INDEX_NAME.fullmatch(name)), None)
-    return f"`{wrong}` is no name of a script" if wrong is not None else None
+    return f"`{wrong}` is not a valid script name" if wrong is not None else None
 
 
 def _script_problems(name: str, value: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from wheelfix.elf.constants import PF_X, Pt
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.loader_acceptance import where_promised
+from wheelfix.rules.loader_acceptance import severity_by_promise
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.edits import ClearExecstack
@@ -36,7 +36,9 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     With glibc 2.41 and later (Debian 13, Ubuntu 25.04, Fedora 42), opening it fails: `cannot enable
     executable stack as shared object requires: Invalid argument`. Earlier versions make the stack
     of the whole process executable, or fail under SELinux, systemd's `MemoryDenyWriteExecute` and
-    the like with `Permission denied`. musl ignores the flag; code on the stack crashes.
+    the like with `Permission denied`. musl ignores the flag; code on the stack crashes. Since glibc
+    2.42, a user can allow it with `GLIBC_TUNABLES=glibc.rtld.execstack=2` (NEWS of 2.42), for all
+    that the process loads.
 
     ## Example
     `GNU_STACK 0x000000 … RWE 0x10` in `readelf -lW pkg/_core.so`.
@@ -123,5 +125,5 @@ def _stack_severity(context: Context, elf: Elf) -> Severity:
     if elf.is_executable:
         return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
     if promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL}):
-        return Severity.INFO
-    return where_promised(context)
+        return Severity.NOTE
+    return severity_by_promise(context)

@@ -14,19 +14,14 @@ from wheelfix.wheel.edits import Edit
 class Severity(IntEnum):
     """Ordered severities. Errors make `check` fail, with `--strict` also warnings."""
 
-    INFO = 0
+    NOTE = 0
     WARNING = 1
     ERROR = 2
 
     @property
     def label(self) -> str:
-        """The name in settings and in machine formats."""
+        """The name in settings, texts and machine formats."""
         return self.name.lower()
-
-    @property
-    def word(self) -> str:
-        """The name for people: what is for information is a note."""
-        return "note" if self is Severity.INFO else self.label
 
 
 class Safety(StrEnum):
@@ -46,6 +41,8 @@ class Fix:
     edits: tuple[Edit, ...]
     """Empty if the graft makes the change: it writes the tags that auditwheel determines."""
     safety: Safety = Safety.SAFE
+    effects: tuple[str, ...] = ()
+    """What else it changes: a repair says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +59,8 @@ class Problem:
     """
     notes: tuple[str, ...] = ()
     """Evidence: what was searched, in which install schemes, by which object."""
+    several: str | None = None
+    """The message on several entries of one cause, with `{}` for them; None if each is its own."""
     hint: str | None = None
     """What to do: a command where there is one."""
     fix: Fix | None = None
@@ -102,6 +101,8 @@ class PlannedEdit(NamedTuple):
     """The file that changes; WHEEL for the platform tags."""
     old: str
     new: str
+    effects: tuple[str, ...] = ()
+    """What else the fix changes."""
 
 
 class SuppressionReason(StrEnum):

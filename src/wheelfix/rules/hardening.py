@@ -7,7 +7,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.platform_tags import promised_libcs
 
 _SHOWN = 8
@@ -82,7 +82,7 @@ def writable_code(context: Context) -> Iterator[Hit]:
                 break
 
 
-@rule("WF623", "no-relro", Severity.INFO)
+@rule("WF623", "no-relro", Severity.NOTE)
 def no_relro(context: Context) -> Iterator[Hit]:
     """Object lacks RELRO (PT_GNU_RELRO).
 
@@ -101,7 +101,7 @@ def no_relro(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the linker can lay out the tables for it.
     """
-    yield from _counted(
+    yield from _count(
         context,
         lambda elf: all(segment.type != Pt.GNU_RELRO for segment in elf.segments),
         "no RELRO (PT_GNU_RELRO): address tables stay writable",
@@ -109,7 +109,7 @@ def no_relro(context: Context) -> Iterator[Hit]:
     )
 
 
-@rule("WF624", "lazy-binding", Severity.INFO)
+@rule("WF624", "lazy-binding", Severity.NOTE)
 def lazy_binding(context: Context) -> Iterator[Hit]:
     """Object lacks full RELRO, because of lazy binding.
 
@@ -128,7 +128,7 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the linker can move the table into the protected part.
     """
-    yield from _counted(
+    yield from _count(
         context,
         lambda elf: (
             any(segment.type == Pt.GNU_RELRO for segment in elf.segments)
@@ -140,7 +140,7 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
     )
 
 
-@rule("WF625", "unique-symbols", Severity.INFO)
+@rule("WF625", "unique-symbols", Severity.NOTE)
 def unique_symbols(context: Context) -> Iterator[Hit]:
     """Object exports STB_GNU_UNIQUE symbols.
 
@@ -165,7 +165,7 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     """
     if all(promised_libcs([tag]) == frozenset({Libc.MUSL}) for tag in context.wheel.name.platforms):
         return
-    yield from _counted(
+    yield from _count(
         context,
         lambda elf: elf.unique_symbols > 0,
         "STB_GNU_UNIQUE symbols, shared with all other libraries of the process",
@@ -176,18 +176,18 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
 def _share(number: int, whole: int) -> str:
     if number == whole:
         return "all objects" if whole > 1 else "the only object"
-    return f"{number} of {whole} objects"
+    return f"{number} of {count(whole, 'object')}"
 
 
-def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: str) -> Iterator[Hit]:
+def _count(context: Context, holds: Callable[[Elf], bool], what: str, hint: str) -> Iterator[Hit]:
     """Yield one hit for all dynamic objects of the wheel that satisfy `holds`."""
     objects = {m: elf for m, elf in context.wheel.elfs.items() if elf.dynamic and elf.segments}
-    found = [member for member, elf in objects.items() if holds(elf)]
-    if not found:
+    members = [member for member, elf in objects.items() if holds(elf)]
+    if not members:
         return
     yield Hit(
-        message=f"{what}: {_share(len(found), len(objects))}",
-        member=found[0] if len(found) == 1 else None,
-        notes=(join_some(found, _SHOWN),),
+        message=f"{what}: {_share(len(members), len(objects))}",
+        member=members[0] if len(members) == 1 else None,
+        notes=(join_some(members, _SHOWN),),
         hint=hint,
     )

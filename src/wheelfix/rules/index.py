@@ -1,7 +1,6 @@
 """Whether the package index takes the wheel: its zip, its file name, its METADATA."""
 
 import posixpath
-import re
 from collections.abc import Iterator
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -9,12 +8,12 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.index_metadata import refused_fields
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import IndexAnswer, takes_platform
 from wheelfix.rules.metadata import invalid_fields
 from wheelfix.rules.platform_tag import is_left_to_repair
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Index
-from wheelfix.text import counted, in_units
+from wheelfix.settings import Index, Settings
+from wheelfix.text import count, in_units
 from wheelfix.wheel.edits import WriteZip
 from wheelfix.wheel.model import ZipFeature
 
@@ -23,17 +22,17 @@ _RATIO, _RATIO_FROM = 50, 64 * 2**20
 
 @rule("WF520", "zip-refused", Severity.WARNING)
 def zip_refused(context: Context) -> Iterator[Hit]:
-    """PyPI refuses the zip file.
+    """PyPI or uv refuses the zip file.
 
     ## What it does
-    Reports features of the zip format that PyPI refuses since August 2025, though pip and uv read
-    them: data descriptors, comments of members, a folder that is listed twice, malformed extra
-    fields. It is an error with `index = "pypi"`. What readers would see differently is refused in
-    any case.
+    Reports features of the zip format that PyPI refuses since August 2025, though pip reads them:
+    data descriptors, comments of members, a folder that is listed twice, malformed extra fields. It
+    is an error with `index = "pypi"`, and where uv does not install the wheel: Zip64 sizes that are
+    wrong, or beside plain ones. What readers would see differently is refused in any case.
 
     ## Why is this bad?
     The upload fails: `400 Invalid distribution file. ZIP archive not accepted`, often after other
-    files of the release are published.
+    files of the release are published. Or users of uv cannot install the wheel.
 
     ## Example
     A wheel that was zipped into a pipe: the sizes of its members stand behind their data.
@@ -48,20 +47,30 @@ def zip_refused(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     for oddity in wheel.zip_oddities:
-        answer = _ANSWERS[oddity.feature]
-        more = f", and {counted(oddity.entries - 1, 'other')}" if oddity.entries > 1 else ""
+        severity, notes = _answers(oddity.feature, context.settings)
+        more = f", and {count(oddity.entries - 1, 'other')}" if oddity.entries > 1 else ""
         yield Hit(
             message=f"`{oddity.entry}`{more}: the zip has {oddity.feature}",
             member=oddity.entry,
             entry=oddity.feature.name,
-            severity=answer.severity(context.settings),
-            notes=(answer.note(),),
+            severity=severity,
+            notes=notes,
             hint="`wheelfix repair` writes the zip anew",
             fix=Fix(title="write the zip anew", edits=(WriteZip(),)),
         )
 
 
-_ANSWERS = {feature: Answer[feature.name] for feature in ZipFeature}
+def _answers(feature: ZipFeature, settings: Settings) -> tuple[Severity, tuple[str, ...]]:
+    """Return what the index and uv do with a wheel that has `feature`."""
+    index = IndexAnswer.__members__.get(feature.name)
+    notes = () if index is None else (index.note(),)
+    if index is None or feature in _REFUSED_BY_UV:
+        return Severity.ERROR, ("uv does not install it", *notes)
+    return index.severity(settings), notes
+
+
+_REFUSED_BY_UV = frozenset({ZipFeature.EXTRA_SIZE, ZipFeature.SPARE_ZIP64})
+"""As of uv 0.13.9: "zip64 extended information field was too long"."""
 
 
 @rule("WF521", "compression-refused", Severity.ERROR)
@@ -91,10 +100,10 @@ def compression_refused(context: Context) -> Iterator[Hit]:
         return
     if wheel.zip_size and total / wheel.zip_size > _RATIO:
         largest = max(wheel.members, key=lambda member: member.size)
+        factor = count(round(total / wheel.zip_size), "time")
         yield Hit(
-            message=f"{in_units(wheel.zip_size)} inflate to {in_units(total)}, "
-            f"{total / wheel.zip_size:.0f} times as much",
-            notes=(Answer.RATIO.note(), f"`{largest.name}`: {in_units(largest.size)}"),
+            message=f"{in_units(wheel.zip_size)} inflate to {in_units(total)}, {factor} as much",
+            notes=(IndexAnswer.RATIO.note(), f"`{largest.name}`: {in_units(largest.size)}"),
             hint="leave out, or ship compressed, what compresses that well",
         )
 
@@ -138,7 +147,7 @@ def file_name_refused(context: Context) -> Iterator[Hit]:
 
 def _wrong_in_name(
     context: Context,
-) -> Iterator[tuple[str, str, Answer, tuple[str, ...], str]]:
+) -> Iterator[tuple[str, str, IndexAnswer, tuple[str, ...], str]]:
     """Yield message, entry, answer with its values, and hint for what is refused of the name."""
     wheel = context.wheel
     filename = str(wheel.name)
@@ -147,12 +156,12 @@ def _wrong_in_name(
     except InvalidWheelFilename as error:
         hint = "publish it where variant wheels are taken" if wheel.name.variant else _REBUILD
         reason = str(error).partition("\n")[0]
-        yield f"the file name is not valid: {reason}", "", Answer.FILE_NAME, (reason,), hint
+        yield f"the file name is not valid: {reason}", "", IndexAnswer.FILE_NAME, (reason,), hint
     for tag in wheel.name.platforms:
         if not takes_platform(tag) and not is_left_to_repair(context, tag):
             values = (f"'{filename}'", f"'{tag}'")
             hint = "publish it elsewhere, or build it for another platform"
-            yield f"PyPI takes no platform tag `{tag}`", tag, Answer.PLATFORM, values, hint
+            yield f"PyPI takes no platform tag `{tag}`", tag, IndexAnswer.PLATFORM, values, hint
     project = wheel.metadata.name or wheel.name.distribution
     normalized = canonicalize_name(project).replace("-", "_")
     is_same = canonicalize_name(wheel.name.distribution).replace("-", "_") == normalized
@@ -164,7 +173,7 @@ def _wrong_in_name(
         yield (
             message,
             normalized,
-            Answer.PROJECT_NAME,
+            IndexAnswer.PROJECT_NAME,
             (f"'{filename}'", f"'{normalized}'", f"'{wheel.name.distribution}'"),
             "upgrade the build backend, and build the wheel again",
         )
@@ -177,34 +186,13 @@ def _wrong_in_name(
         yield (
             message,
             wheel.dist_info,
-            Answer.DIST_INFO,
+            IndexAnswer.DIST_INFO,
             (posixpath.join(dist_info, "WHEEL"),),
             _REBUILD,
         )
 
 
 _REBUILD = "give the wheel the name that it was built with, or build it again"
-_ARCHES = "x86_64|i686|aarch64|armv7l|ppc64le|s390x|riscv64"
-_MAC = "ppc|ppc64|i386|x86_64|arm64|intel|fat|fat3|fat64|universal|universal2"
-_PLATFORMS = re.compile(
-    rf"""any | win32 | win_(?:arm64|amd64|ia64) | linux_armv[67]l
-    | manylinux(?:1|2010)_(?:x86_64|i686)
-    | manylinux2014_(?:x86_64|i686|aarch64|armv7l|ppc64|ppc64le|s390x)
-    | manylinux_\d+_\d+_(?:{_ARCHES}|ppc64)
-    | musllinux_\d+_\d+_(?:{_ARCHES})
-    | macosx_(?:10_\d+|(?:1[1-5]|26)_0)_(?:{_MAC})
-    | ios_\d+_\d+_(?:arm64|x86_64)_(?:iphoneos|iphonesimulator)
-    | android_\d+_(?:armeabi_v7a|arm64_v8a|x86|x86_64)
-    | pyemscripten_\d+_\d+_wasm32
-    """,
-    re.VERBOSE,
-)
-"""The platform tags that PyPI takes (warehouse/forklift/legacy.py at 6b62157)."""
-
-
-def takes_platform(tag: str) -> bool:
-    """Return whether PyPI takes a platform tag; it compares in lower case, as packaging does."""
-    return _PLATFORMS.fullmatch(tag.lower()) is not None
 
 
 @rule("WF523", "metadata-refused", Severity.ERROR)
@@ -214,7 +202,7 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     ## What it does
     With `index = "pypi"`, validates METADATA as the index does: by `packaging.metadata`, and by
     rules of its own for local versions, the length of the summary, URLs and their labels, e-mail
-    addresses, classifiers, dynamic fields, and two licences. Classifiers are judged only if
+    addresses, classifiers, dynamic fields, and two licenses. Classifiers are judged only if
     `trove-classifiers` is installed (the extra `index`). What any installer refuses is left to
     WF506.
 
@@ -234,13 +222,15 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended value.
     """
     wheel = context.wheel
-    readable = wheel.metadata.problem is None and not any(invalid_fields(wheel.metadata))
-    if context.settings.index is not Index.PYPI or not readable or not wheel.metadata.fields:
+    if context.settings.index is not Index.PYPI or not wheel.metadata.fields:
+        return
+    is_variant = wheel.name.variant is not None
+    if wheel.metadata.problem or any(invalid_fields(wheel.metadata, is_variant=is_variant)):
         return
     for field, message, answer, values in refused_fields(wheel.metadata):
         yield Hit(
             message=message,
-            member=f"{wheel.dist_info}/METADATA",
+            member=wheel.dist_info.metadata,
             entry=field,
             notes=(answer.note(*values),),
             hint="correct it in `pyproject.toml`, and build the wheel again",

@@ -10,13 +10,14 @@ from packaging.metadata import InvalidMetadata, parse_email
 from packaging.metadata import Metadata as Validated
 from packaging.version import Version
 
-from wheelfix.analysis.providers import read_requirement
 from wheelfix.grouping import values_by_key
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import IndexAnswer
+from wheelfix.text import count
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.model import Metadata
+from wheelfix.wheel.requirements import read_requirement
 
-Refusal = tuple[str, str, Answer, tuple[str, ...]]
+FieldRefusal = tuple[str, str, IndexAnswer, tuple[str, ...]]
 """The field, a message, the answer of the index, and the values in its words."""
 
 _VERSIONS = frozenset({"1.0", "1.1", "1.2", "2.1", "2.2", "2.3", "2.4", "2.5"})
@@ -34,9 +35,9 @@ _URI = re.compile(
 )
 """A URI with the schemes that the index takes; it escapes all characters but brackets itself."""
 _ADDRESS = re.compile(r"[^@\s.]+(?:\.[^@\s.]+)*@[^@\s.]+(?:\.[^@\s.]+)+")
-"""Looser than RFC 5322: what it does not match is no address."""
+"""Looser than RFC 5322: what it does not match is not an address."""
 _SPECIAL_USE = (".arpa", ".invalid", ".local", ".localhost", ".onion", ".test")  # RFC 6761, 7686
-_LICENCES = frozenset({"license-expression", "license-file"})
+_LICENSES = frozenset({"license-expression", "license-file"})
 _MANY = 20
 _LONGEST = 10_000
 """Characters of a field with addresses that are read."""
@@ -49,19 +50,19 @@ def _classifiers() -> ModuleType | None:
         return None
 
 
-def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
+def refused_fields(metadata: Metadata) -> Iterator[FieldRefusal]:
     """Yield the fields that PyPI refuses, of METADATA that installers take."""
-    sent = _sent(metadata)
+    sent = _uploaded_fields(metadata)
     fields = values_by_key(sent)
-    yield from _by_packaging(sent)
+    yield from _refusals_of_packaging(sent)
     yield from _of_version(metadata)
     for summary in fields.get("summary", ()):
         if len(summary) > _SUMMARY:
-            message = f"`Summary` has {len(summary):,} characters, more than {_SUMMARY}"
-            yield "Summary", message, Answer.SUMMARY, ()
+            message = f"`Summary` has {count(len(summary), 'character')}, more than {_SUMMARY}"
+            yield "Summary", message, IndexAnswer.SUMMARY, ()
     if all(any(fields.get(name, ())) for name in ("license", "license-expression")):
         message = "METADATA has `License` and `License-Expression`"
-        yield "License", message, Answer.TWO_LICENSES, ()
+        yield "License", message, IndexAnswer.TWO_LICENSES, ()
     yield from _addresses(fields)
     yield from _pages(fields)
     yield from _of_classifiers(fields.get("classifier", ()))
@@ -69,30 +70,30 @@ def refused_fields(metadata: Metadata) -> Iterator[Refusal]:
     for name in fields.get("dynamic", ()):
         if name.lower() not in _DYNAMIC:
             message = f"`Dynamic: {name}` names no field that may be dynamic"
-            yield "Dynamic", message, Answer.DYNAMIC, (f"{name.lower()!r}",)
+            yield "Dynamic", message, IndexAnswer.DYNAMIC, (f"{name.lower()!r}",)
 
 
-def _sent(metadata: Metadata) -> tuple[tuple[str, str], ...]:
+def _uploaded_fields(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """Return the fields that an upload sends.
 
     The index judges the fields of the request, not those of the file. twine and uv leave out
-    licence fields that older versions of METADATA do not have: setuptools wrote them all the same.
+    license fields that older versions of METADATA do not have: setuptools wrote them all the same.
     """
-    left_out = frozenset[str]() if has_license_files(metadata) else _LICENCES
+    left_out = frozenset[str]() if has_license_files(metadata) else _LICENSES
     return tuple((name, value) for name, value in metadata.fields if name not in left_out)
 
 
-def _of_version(metadata: Metadata) -> Iterator[Refusal]:
+def _of_version(metadata: Metadata) -> Iterator[FieldRefusal]:
     if metadata.metadata_version not in _VERSIONS:
         value = metadata.metadata_version
         message = f"PyPI does not take `Metadata-Version: {value}`"
-        yield "Metadata-Version", message, Answer.METADATA_VERSION, (f"{value!r}",)
+        yield "Metadata-Version", message, IndexAnswer.METADATA_VERSION, (f"{value!r}",)
     if Version(metadata.version).local:
         message = f"`Version: {metadata.version}` is a local version, which PyPI does not take"
-        yield "Version", message, Answer.LOCAL_VERSION, (f"'{metadata.version}'",)
+        yield "Version", message, IndexAnswer.LOCAL_VERSION, (f"'{metadata.version}'",)
 
 
-def _by_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[Refusal]:
+def _refusals_of_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[FieldRefusal]:
     """Yield what `packaging` refuses, by which the index validates.
 
     An older `packaging` may not know the version of METADATA; the index may.
@@ -102,7 +103,7 @@ def _by_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[Refusal]:
         if parse_email(f"{name}: x")[0]:  # a field that it knows, and that occurs twice
             title = _title(name)
             reason = f"{name!r} has invalid data"
-            yield title, f"METADATA has `{title}` more than once", Answer.FIELD, (reason,)
+            yield title, f"METADATA has `{title}` more than once", IndexAnswer.FIELD, (reason,)
     errors: list[Exception] = []
     try:
         Validated.from_raw(raw)
@@ -114,7 +115,12 @@ def _by_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[Refusal]:
         name = fault.field if isinstance(fault, InvalidMetadata) else "license-expression"
         if name not in {"metadata-version", "dynamic"}:
             reason = str(fault).partition("\n")[0]
-            yield _title(name), f"`{_title(name)}` is invalid: {reason}", Answer.FIELD, (reason,)
+            yield (
+                _title(name),
+                f"`{_title(name)}` is invalid: {reason}",
+                IndexAnswer.FIELD,
+                (reason,),
+            )
 
 
 _SPELLED = {"url": "URL", "page": "page", "email": "email"}
@@ -125,61 +131,61 @@ def _title(name: str) -> str:
     return "-".join(_SPELLED.get(word, word.capitalize()) for word in name.split("-"))
 
 
-def _addresses(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+def _addresses(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
     for name in ("author-email", "maintainer-email"):
         for value in fields.get(name, ()):
             address = parseaddr(value[:_LONGEST])[1]
             domain = address.rpartition("@")[2].lower()
             if address and not (_ADDRESS.fullmatch(address) and not domain.endswith(_SPECIAL_USE)):
                 message = f"`{_title(name)}: {value}` has no valid address"
-                yield _title(name), message, Answer.EMAIL, (f"{address!r}",)
+                yield _title(name), message, IndexAnswer.EMAIL, (f"{address!r}",)
 
 
-def _pages(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+def _pages(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
     for name in ("home-page", "download-url"):
         for value in fields.get(name, ()):
             if value and not _URI.fullmatch(value):
-                message = f"`{_title(name)}: {value}` is no URL that begins with `https:`"
-                yield _title(name), message, Answer.PAGE, (f"{value!r}",)
+                message = f"`{_title(name)}: {value}` is not a URL that begins with `https:`"
+                yield _title(name), message, IndexAnswer.PAGE, (f"{value!r}",)
     for text in fields.get("project-url", ()):
         label, _, url = (part.strip() for part in text.partition(","))
         line = f"`Project-URL: {text}`"
         if not label:
-            yield "Project-URL", f"{line} has no label", Answer.LABEL, ()
+            yield "Project-URL", f"{line} has no label", IndexAnswer.LABEL, ()
         elif len(label) > _LABEL:
-            message = f"{line} has a label of more than {_LABEL} characters"
-            yield "Project-URL", message, Answer.LONG_LABEL, (f"{label!r}",)
+            message = f"{line} has a label of more than {count(_LABEL, 'character')}"
+            yield "Project-URL", message, IndexAnswer.LONG_LABEL, (f"{label!r}",)
         elif not url:
-            yield "Project-URL", f"{line} has no URL", Answer.NO_URL, ()
+            yield "Project-URL", f"{line} has no URL", IndexAnswer.NO_URL, ()
         elif not _URI.fullmatch(url):
             message = f"{line} has no URL that begins with `https:`"
-            yield "Project-URL", message, Answer.BAD_URL, (f"{url!r}",)
+            yield "Project-URL", message, IndexAnswer.BAD_URL, (f"{url!r}",)
 
 
-def _of_classifiers(found: Iterable[str]) -> Iterator[Refusal]:
-    known = _classifiers()
-    if known is None:
+def _of_classifiers(found: Iterable[str]) -> Iterator[FieldRefusal]:
+    classifiers = _classifiers()
+    if classifiers is None:
         return
     for classifier in sorted(set(found)):
         values = (f"{classifier!r}",)
-        if classifier in known.deprecated_classifiers:
-            instead = known.deprecated_classifiers[classifier]
+        if classifier in classifiers.deprecated_classifiers:
+            instead = classifiers.deprecated_classifiers[classifier]
             advice = f"; use `{instead[0]}`" if instead else ""
             message = f"`Classifier: {classifier}` is deprecated{advice}"
-            yield "Classifier", message, Answer.OLD_CLASSIFIER, values
-        elif classifier not in known.all_classifiers:
+            yield "Classifier", message, IndexAnswer.OLD_CLASSIFIER, values
+        elif classifier not in classifiers.all_classifiers:
             message = f"`Classifier: {classifier}` does not exist"
-            yield "Classifier", message, Answer.CLASSIFIER, values
+            yield "Classifier", message, IndexAnswer.CLASSIFIER, values
 
 
-def _distributions(fields: Mapping[str, list[str]]) -> Iterator[Refusal]:
+def _distributions(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
     for name in ("provides-dist", "obsoletes-dist"):
         for text in fields.get(name, ()):
             line, value = f"`{_title(name)}: {text}`", (f"{text!r}",)
             try:
                 requirement = read_requirement(text)
             except ValueError:
-                yield _title(name), f"{line} cannot be read", Answer.DIST, value
+                yield _title(name), f"{line} cannot be read", IndexAnswer.DIST, value
             else:
                 if requirement.url:
-                    yield _title(name), f"{line} is a URL", Answer.DIST_URL, value
+                    yield _title(name), f"{line} is a URL", IndexAnswer.DIST_URL, value

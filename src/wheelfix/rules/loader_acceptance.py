@@ -9,14 +9,19 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
-from wheelfix.elf.model import Elf, Libc, Machine, Segment
+from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
+from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
+from wheelfix.loader.targets import Target, newer
 from wheelfix.rules.context import Context
+from wheelfix.rules.file_placement import other_members
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
+from wheelfix.text import count
 from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_libcs
+from wheelfix.wheel.variant import promised_isa
 
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
@@ -30,9 +35,6 @@ _SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
-_RELR = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}
-"""The first platform tags whose C libraries all support DT_RELR: glibc 2.36, musl 1.2.4."""
-_RELR_VERSION = "GLIBC_ABI_DT_RELR"
 _SHOWN = 4
 
 
@@ -48,7 +50,7 @@ def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
     return oldest_promised(libc, context.wheel.name.platforms)
 
 
-def where_promised(context: Context) -> Severity:
+def severity_by_promise(context: Context) -> Severity:
     """Return error if the tags promise glibc, and warning if they promise nothing."""
     return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
@@ -78,7 +80,7 @@ def broken_elf(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    yield from _refused(context, context.wheel.broken_elfs, "build the wheel again")
+    yield from _refusals(context, context.wheel.broken_elfs, "build the wheel again")
 
 
 @rule("WF602", "not-elf", Severity.WARNING)
@@ -114,10 +116,10 @@ def not_elf(context: Context) -> Iterator[Hit]:
             f"is named like a shared object, but is {what}: the loader reports `{said}`"
         )
     hint = "ship the library itself, or give the file another name"
-    yield from _refused(context, messages, hint)
+    yield from _refusals(context, messages, hint)
 
 
-def _refused(context: Context, messages: Mapping[str, str], hint: str) -> Iterator[Hit]:
+def _refusals(context: Context, messages: Mapping[str, str], hint: str) -> Iterator[Hit]:
     """Report members that the loader refuses: as errors if something needs them."""
     dependents = _dependents(context, messages)
     for member, message in messages.items():
@@ -136,12 +138,12 @@ def _dependents(context: Context, members: Iterable[str]) -> dict[str, str]:
     wanted = {member: "Python imports it" for member in members if MODULE_SUFFIX.search(member)}
     if not members:
         return wanted
-    for layout, loads in zip(context.layouts, context.loads, strict=True):
-        requests = [r for load in loads.values() for r in load.requests if r.fatal]
+    for world in context.worlds:
+        requests = [r for load in world.loads.values() for r in load.requests if r.fatal]
         for request in requests:
-            member = layout.members.get(normpath(request.candidates[-1].path))
+            member = world.members.get(normpath(request.candidates[-1].path))
             if member is not None and member in members:
-                dependent = layout.members.get(request.requester or "", request.requester)
+                dependent = world.members.get(request.requester or "", request.requester)
                 wanted.setdefault(member, f"`{dependent}` needs it")
     return wanted
 
@@ -188,11 +190,11 @@ def static_tls(context: Context) -> Iterator[Hit]:
         reported.add(group)
         listed = sorted(group, key=lambda member: (-sizes[member], member))
         yield Hit(
-            message=f"requires {total:,} bytes of static TLS, but "
+            message=f"requires {count(total, 'byte')} of static TLS, but "
             + ("musl has none" if musl else f"glibc has only {room:,} for all libraries together"),
             member=listed[0],
             severity=None if elfs[root].module_hooks else Severity.WARNING,
-            notes=tuple(f"`{member}`: {sizes[member]:,} bytes" for member in listed[:_SHOWN])
+            notes=tuple(f"`{member}`: {count(sizes[member], 'byte')}" for member in listed[:_SHOWN])
             + (f"loaded by `{root}`",) * (root != listed[0]),
             hint="build it with `-fPIC` and without `-ftls-model=initial-exec`",
         )
@@ -218,10 +220,11 @@ def _static_tls(elf: Elf) -> int:
 def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
     """Yield each object that Python may open, with the members that it loads; modules first."""
     elfs = context.wheel.elfs
-    for layout, loads in zip(context.layouts, context.loads, strict=True):
+    for world in context.worlds:
+        loads, members = world.loads, world.members
         roots = [root for root in loads if not elfs[root].is_executable]
         for root in sorted(roots, key=lambda root: not elfs[root].module_hooks):
-            yield root, [layout.members[o] for o in loads[root].objects if o in layout.members]
+            yield root, [members[o] for o in loads[root].objects if o in members]
 
 
 @rule("WF607", "packed-relocations", Severity.ERROR)
@@ -230,12 +233,14 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports objects with DT_RELR in wheels whose tags allow a glibc before 2.36 or a musl before
-    1.2.4, and those that no newer glibc loads. For musllinux_1_2 it is a warning: libraries of the
-    musllinux_1_2 image itself have DT_RELR, and only Alpine 3.17 and older have such a musl.
+    1.2.4, and those that no newer glibc loads. For musllinux_1_2 it is one note: libraries of the
+    musllinux_1_2 image itself have DT_RELR, and only Alpine 3.17 and older have such a musl. With
+    such a `target` (`musl:1.2.3`) it is a warning.
 
     ## Why is this bad?
     glibc refuses the object with ``version `GLIBC_ABI_DT_RELR' not found``, if it requires that
-    version. Otherwise, and with musl, pointers are not relocated and the process crashes. An object
+    version. Otherwise, and with musl, which skips what it does not know, pointers are not relocated
+    and the process crashes. An object
     that requires other versions and libc.so.6 but not that version is refused by glibc 2.36 and
     newer, too: `DT_RELR without GLIBC_ABI_DT_RELR dependency`.
 
@@ -250,34 +255,56 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     """
     unaware = [
         f"{FAMILIES[libc]}_{oldest[0]}_{oldest[1]}"
-        for libc, first in _RELR.items()
+        for libc, first in FIRST_RELR.items()
         if (oldest := _oldest(context, libc)) is not None and oldest < first
     ]
-    mild = unaware == ["musllinux_1_2"]
+    asked = any(_is_musl_without_relr(target) for target in context.targets)
+    if unaware == ["musllinux_1_2"] and not asked:
+        packed = [member for member, elf in context.wheel.elfs.items() if _needs_relr(elf)]
+        if packed:
+            yield Hit(
+                message="has packed relocations (DT_RELR), which musl before 1.2.4 (Alpine 3.17 "
+                "and older) skips: there it crashes",
+                member=packed[0],
+                notes=other_members(packed),
+                severity=Severity.NOTE,
+                hint="link it with `-Wl,-z,nopack-relative-relocs` if it is for such machines",
+            )
+        unaware = []
     for member, elf in context.wheel.elfs.items():
-        static = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None  # it relocates itself
         if _oldest(context, Libc.GLIBC) and _lacks_relr_version(elf):
             yield Hit(
                 message="has packed relocations (DT_RELR) and does not need the version"
-                f" `{_RELR_VERSION}` of libc.so.6: glibc 2.36 and newer do not load it",
+                f" `{RELR_VERSION}` of libc.so.6: glibc 2.36 and newer do not load it",
                 member=member,
                 hint="link it with `-Wl,-z,nopack-relative-relocs`, or with another linker",
             )
-        elif unaware and elf.relr and not static:
+        elif unaware and _needs_relr(elf):
             yield Hit(
                 message="has packed relocations (DT_RELR), which the C library of "
                 f"{' and '.join(unaware)} may not support",
                 member=member,
-                severity=Severity.WARNING if mild else None,
+                severity=Severity.WARNING if unaware == ["musllinux_1_2"] else None,
                 hint="link it with `-Wl,-z,nopack-relative-relocs`",
             )
+
+
+def _needs_relr(elf: Elf) -> bool:
+    relocates_itself = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None
+    return elf.relr and not relocates_itself
+
+
+def _is_musl_without_relr(target: Target) -> bool:
+    """Return whether a target is a musl before 1.2.4; `1.2` is not known to be."""
+    version = target.versions.get("MUSL", "")
+    return version != "1.2" and newer("1.2.4", version)
 
 
 def _lacks_relr_version(elf: Elf) -> bool:
     """Return whether glibc refuses the object (elf/dl-version.c, _dl_check_map_versions)."""
     versions = (version for need in elf.verneed for version in need.versions)
     needs_libc = any(name.startswith("libc.so.") for name in elf.needed)
-    return elf.relr and bool(elf.verneed) and needs_libc and _RELR_VERSION not in versions
+    return elf.relr and bool(elf.verneed) and needs_libc and RELR_VERSION not in versions
 
 
 @rule("WF608", "isa-level", Severity.ERROR)
@@ -286,7 +313,8 @@ def isa(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reads the required x86 ISA level from the note `.note.gnu.property`. Objects below a
-    `glibc-hwcaps` directory are left out: the loader selects among those by the processor. It is a
+    `glibc-hwcaps` directory are left out: the loader selects among those by the processor. So are
+    those of a variant wheel whose property `x86_64 :: level` promises the level (PEP 825). It is a
     warning with `isa-ext-check = false`, and if the tags promise nothing.
 
     ## Why is this bad?
@@ -303,12 +331,14 @@ def isa(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    promised = promised_isa(context.wheel)
     for member, elf in context.wheel.elfs.items():
         level = isa_level(elf)
-        if level is None or "glibc-hwcaps" in member.split("/"):
+        if level is None or level <= (promised or "") or "glibc-hwcaps" in member.split("/"):
             continue
+        what = f"variant label, {promised}," if promised else "platform tag"
         yield Hit(
-            message=f"requires a processor of {level}, more than the platform tag promises",
+            message=f"requires a processor of {level}, more than the {what} promises",
             member=member,
             severity=None
             if context.settings.isa_ext_check and _oldest(context, Libc.GLIBC)
@@ -396,17 +426,17 @@ def small_alignment(context: Context) -> Iterator[Hit]:
         where = _LARGE_PAGES.get(elf.machine)
         if where is None:
             continue
-        wanted = PAGE_SIZES[elf.machine].in_use
-        pages = min((_pages(load) for load in _loads(elf)), default=wanted)
-        if pages >= wanted or pages < SMALLEST_PAGE:
+        page = PAGE_SIZES[elf.machine].in_use
+        pages = min((_pages(load) for load in _loads(elf)), default=page)
+        if pages >= page or pages < SMALLEST_PAGE:
             continue  # segments that fit no page size are left to WF604
         yield Hit(
             message=f"is linked for pages of at most {pages // 1024} KiB, but kernels have up to"
-            f" {wanted // 1024} KiB",
+            f" {page // 1024} KiB",
             member=member,
-            severity=where_promised(context),
+            severity=severity_by_promise(context),
             notes=(where,),
-            hint=f"link it with `-Wl,-z,max-page-size={wanted}`",
+            hint=f"link it with `-Wl,-z,max-page-size={page}`",
         )
 
 

@@ -8,20 +8,24 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
-from wheelfix.analysis.providers import bounded, read_requirement
-from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.install_schemes import (
+    has_installable_tags,
+    interpreters,
+    interpreters_of,
+)
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
-from wheelfix.rules.index_predicates import Answer
+from wheelfix.rules.index_predicates import IndexAnswer
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Index, Settings
-from wheelfix.text import join_some
+from wheelfix.settings import Index
+from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
-
-SIGNATURES = ("RECORD.jws", "RECORD.p7s")
-"""Signatures of RECORD (PEP 427, "Signed wheel files"); void once RECORD changes."""
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
+from wheelfix.wheel.record import signatures
+from wheelfix.wheel.requirements import limit_length, read_requirement
+from wheelfix.wheel.variant import variant_problem
 
 
 @rule("WF501", "record-mismatch", Severity.ERROR)
@@ -49,11 +53,11 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     - A tool added a file without a row. **Solution**: as above.
 
     ## Fix safety
-    Never fixed: `repair` stops with exit code 2, unless the rule is ignored.
+    Never fixed: `repair` stops with exit code 2. With `trust-files`, it corrects RECORD.
     """
     wheel = context.wheel
-    record = f"{wheel.dist_info}/RECORD"
-    note = Answer.NO_RECORD.note(f"'{wheel.name}'", record)
+    record = wheel.dist_info.record
+    note = IndexAnswer.NO_RECORD.note(f"'{wheel.name}'", record)
     for problem in wheel.record_problems:
         yield Hit(
             message=f"RECORD disagrees with the file: {problem.message}",
@@ -68,26 +72,20 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
 def _unlike_the_zip(context: Context) -> Iterator[Hit]:
     """Compare the names in RECORD with those of the zip, as PyPI does."""
     wheel = context.wheel
-    record = f"{wheel.dist_info}/RECORD"
+    record = wheel.dist_info.record
     listed = {row.name.replace("\\", "/") for row in wheel.record}
-    signed = {f"{wheel.dist_info}/{name}" for name in SIGNATURES}
-    present = {member.name for member in wheel.members} - signed
+    present = {member.name for member in wheel.members}.difference(signatures(record))
     if wheel.record and listed != present:
         yield Hit(
             message=f"RECORD has other names than the zip: {join_some(sorted(listed ^ present))}",
             member=record,
-            severity=Answer.RECORD_NAMES.severity(context.settings),
-            notes=(Answer.RECORD_NAMES.note(),),
+            severity=IndexAnswer.RECORD_NAMES.severity(context.settings),
+            notes=(IndexAnswer.RECORD_NAMES.note(),),
             hint="upgrade the build backend: RECORD lists itself, without a hash, and no signature",
         )
 
 
-def trusts_files_over_record(settings: Settings) -> bool:
-    """Return whether a wrong RECORD may be corrected: the user ignores `record-mismatch`."""
-    return any(map(record_mismatch.matches, settings.ignore))
-
-
-@rule("WF502", "stale-signature", Severity.INFO, Stage.BEFORE)
+@rule("WF502", "stale-signature", Severity.NOTE, Stage.BEFORE)
 def stale_signature(context: Context) -> Iterator[Hit]:
     """Signature of RECORD becomes invalid by a repair.
 
@@ -107,8 +105,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the file is dropped.
     """
-    for name in SIGNATURES:
-        member = f"{context.wheel.dist_info}/{name}"
+    for member in signatures(f"{context.wheel.dist_info}/RECORD"):
         if any(file.name == member for file in context.wheel.members):
             yield Hit(
                 message="signs RECORD, which the repair rewrites",
@@ -145,10 +142,10 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
     if wheel.root_is_purelib and in_root:
         yield Hit(
             message="`Root-Is-Purelib: true`, but the root holds ELF objects",
-            member=f"{wheel.dist_info}/WHEEL",
+            member=wheel.dist_info.wheel_file,
             notes=(f"such as `{in_root[0]}`",),
             hint="`wheelfix repair` sets it to `false`",
-            severity=None if _belongs_to_platlib(wheel) else Severity.INFO,
+            severity=None if _belongs_to_platlib(wheel) else Severity.NOTE,
             fix=Fix(title="set Root-Is-Purelib to false", edits=(SetRootIsPurelib(value=False),)),
         )
 
@@ -161,20 +158,21 @@ def _belongs_to_platlib(wheel: Wheel) -> bool:
     )
 
 
-@rule("WF504", "tags-differ", Severity.ERROR)
+@rule("WF504", "tags-differ", Severity.NOTE)
 def tags_differ(context: Context) -> Iterator[Hit]:
     """Tags in WHEEL differ from those of the file name.
 
     ## What it does
-    Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets.
+    Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets. It
+    is a warning if WHEEL has no tag for some Python or machine that the file name promises.
 
     ## Why is this bad?
-    Installers use the file name, but after installation WHEEL counts: `pip check` calls the
-    distribution "not supported on this platform" (24.1 and later), and an index that compares the
-    two refuses it.
+    Installers use the file name, but after installation `pip check` uses WHEEL (24.1 and later): it
+    calls the distribution "not supported on this platform" where none of its tags is supported. It
+    accepts `linux_x86_64` on every Linux of that machine.
 
     ## Example
-    `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`.
+    `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`: a warning.
 
     ## Common causes
     - The file was renamed. **Solution**: `wheel tags`, which edits WHEEL as well.
@@ -187,14 +185,17 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     name = wheel.name
     named = ["-".join(tag) for tag in product(name.pythons, name.abis, name.platforms)]
-    said = set(islice((expanded for tag in wheel.tags for expanded in _expanded(tag)), _MOST_TAGS))
+    said = set(islice((expanded for tag in wheel.tags for expanded in _expand(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
     fix = Retag(platforms=name.platforms, tags=tuple(named))
+    refused = [tag for tag in named if _is_refused(tag, said)]
+    where = f"; `pip check` refuses it where {join_some(refused, 1)} is meant" if refused else ""
     yield Hit(
-        message="WHEEL has different tags than the file name",
-        member=f"{wheel.dist_info}/WHEEL",
+        message=f"WHEEL has different tags than the file name{where}",
+        severity=Severity.WARNING if refused else None,
+        member=wheel.dist_info.wheel_file,
         notes=(
             *([f"only in WHEEL: {join_some(surplus)}"] if surplus else []),
             *([f"only in the file name: {join_some(missing)}"] if missing else []),
@@ -204,11 +205,30 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     )
 
 
+def _is_refused(named: str, said: Iterable[str]) -> bool:
+    """Return whether pip supports none of the tags `said` on some machine of the tag `named`."""
+    python, abi, platform = named.split("-")
+    accepting = (
+        parts[:2]
+        for parts in (tag.split("-") for tag in said)
+        if len(parts) == 3 and _is_wider(parts[2], platform)
+    )
+    accepted = {found for parts in accepting for found in interpreters_of(*parts)}
+    return not accepted.issuperset(interpreters_of(python, abi))
+
+
+def _is_wider(said: str, named: str) -> bool:
+    """Return whether pip supports the platform tag `said` wherever it supports `named`."""
+    one, other = parse_platform_tag(said), parse_platform_tag(named)
+    is_local = one.family is Family.LINUX and other.is_linux and one.arch == other.arch
+    return said in {"any", named} or is_local or satisfies(said, named)
+
+
 _MOST_TAGS, _LONGEST_TAG = 20_000, 1000
 """Limits for tags and characters per tag: file names (255 bytes) expand to fewer."""
 
 
-def _expanded(tag: str) -> Iterator[str]:
+def _expand(tag: str) -> Iterator[str]:
     """Yield the tags of a compressed tag set (PEP 425, "Compressed Tag Sets")."""
     if tag.count("-") != 2 or len(tag) > _LONGEST_TAG:  # none at all
         yield tag[:_LONGEST_TAG]
@@ -242,18 +262,18 @@ def name_differs(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
     normalized = canonicalize_name(name).replace("-", "_")
-    start = Answer.OTHER_NAME.note(f"'{name}'", f"'{normalized}'")
-    numbered = Answer.OTHER_VERSION.note(f"'{version}'", f"'{wheel.name.version}'")
+    start = IndexAnswer.OTHER_NAME.note(f"'{name}'", f"'{normalized}'")
+    numbered = IndexAnswer.OTHER_VERSION.note(f"'{version}'", f"'{wheel.name.version}'")
     pairs = (
         ("Name", name, wheel.name.distribution, canonicalize_name, start),
         # In file names, `_` replaces `-` (PEP 427).
-        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version, numbered),
+        ("Version", version, wheel.name.version.replace("_", "-"), _canonical_version, numbered),
     )
     for field, said, named, key, note in pairs:
         if said not in {"", named} and key(said) != key(named):
             yield Hit(
                 message=f"METADATA has `{field}: {said}`, but the file name has `{named}`",
-                member=f"{wheel.dist_info}/METADATA",
+                member=wheel.dist_info.metadata,
                 entry=field,
                 notes=(note,),
                 hint="build the wheel again, with the correct name and version",
@@ -268,7 +288,8 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     Checks the header of METADATA by the core metadata specification: Metadata-Version, Name and
     Version must each occur once and be valid, and every Requires-Dist and Requires-Python must
     parse (PEP 508, PEP 440). It is a warning if a License-File is not in `*.dist-info/licenses`
-    (PEP 639), or if a requirement is a URL, which PyPI refuses.
+    (PEP 639), or if a requirement is a URL, which PyPI refuses. The label of a variant wheel must
+    be in its `variant.json` (PEP 825).
 
     ## Why is this bad?
     pip and uv refuse the wheel with "has invalid metadata" or "invalid requirement".
@@ -286,18 +307,27 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended value.
     """
     wheel = context.wheel
-    member = f"{wheel.dist_info}/METADATA"
+    member = wheel.dist_info.metadata
     if wheel.metadata.problem is not None:
-        note = Answer.NO_METADATA.note(f"'{wheel.name}'", member)
+        note = IndexAnswer.NO_METADATA.note(f"'{wheel.name}'", member)
         present = any(file.name == member for file in wheel.members)
         notes = () if present else (note,)
         yield Hit(message=wheel.metadata.problem, member=member, notes=notes, hint=_REBUILD)
         return
     if not any(file.name == member for file in wheel.members):
         return
-    for entry, message in invalid_fields(wheel.metadata):
+    is_variant = wheel.name.variant is not None
+    fields = context.memory.recall(
+        "invalid fields",
+        (wheel.metadata, is_variant),
+        lambda: tuple(invalid_fields(wheel.metadata, is_variant=is_variant)),
+    )
+    for entry, message in fields:
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
-    for entry, message, answer, values in _refused_by_index(wheel):
+    if problem := variant_problem(wheel):
+        place = f"{wheel.dist_info}/variant.json"
+        yield Hit(message=problem, member=place, entry="variant", hint=_REBUILD)
+    for entry, message, answer, values in _index_refusals(wheel):
         yield Hit(
             message=message,
             member=member,
@@ -310,24 +340,39 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
 
 _REBUILD = "fix it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
+_VARIANT_MARKER = re.compile(r"\bvariant_(?:namespaces|features|properties|label)\b(?=[^;]*$)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
-    """Yield the fields that installers refuse, each with a message."""
+def invalid_fields(metadata: Metadata, *, is_variant: bool) -> Iterator[tuple[str, str]]:
+    """Yield the fields that installers refuse, each with a message.
+
+    The requirements of a variant wheel may have the markers of PEP 825, which no other may.
+    """
     keys = [key for key, _ in metadata.fields]
     for key in _SINGLE:
         title = "-".join(word.capitalize() for word in key.split("-"))
         if key not in keys and key != "requires-python":
             yield title, f"METADATA has no `{title}`"
         elif keys.count(key) > 1:
-            yield title, f"METADATA has `{title}` {keys.count(key)} times"
+            yield title, f"METADATA has `{title}` {count(keys.count(key), 'time')}"
     if metadata.name and not _NAME.fullmatch(metadata.name):
         yield "Name", f"`Name: {metadata.name}` is not a valid distribution name"
     if metadata.version and not _is_version(metadata.version):
         yield "Version", f"`Version: {metadata.version}` is not a valid version (PEP 440)"
     yield from _invalid_python(metadata.requires_python or "")
-    yield from _invalid_requirements(metadata.requires_dist)
+    for text in metadata.requires_dist:
+        plain = _VARIANT_MARKER.sub("platform_machine", text) if is_variant else text
+        try:
+            read_requirement(plain)
+        except ValueError as error:
+            reason = str(error).partition("\n")[0]
+            yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
+
+
+def _canonical_version(text: str) -> str:
+    """Spell a version as PEP 440 does; text that is not a version stays as it is."""
+    return canonicalize_version(text) if _is_version(text) else text
 
 
 def _is_version(text: str) -> bool:
@@ -340,57 +385,59 @@ def _is_version(text: str) -> bool:
 
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
     try:
-        SpecifierSet(bounded(text))
+        SpecifierSet(limit_length(text))
     except ValueError as error:
         yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
 
 
-def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for text in texts:
-        try:
-            read_requirement(text)
-        except ValueError as error:
-            reason = str(error).partition("\n")[0]
-            yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
-
-
-def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str, Answer, tuple[str, ...]]]:
+def _index_refusals(wheel: Wheel) -> Iterator[tuple[str, str, IndexAnswer, tuple[str, ...]]]:
     """Yield entry, message, and the answer of the index with the values in it."""
     for text in wheel.metadata.requires_dist:
         if "@" in text.partition(";")[0]:
             message = f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
-            yield text, message, Answer.URL, (text,)
+            yield text, message, IndexAnswer.URL, (text,)
     names = {member.name for member in wheel.members}
     stated = wheel.metadata.license_files if has_license_files(wheel.metadata) else ()
     for path in stated:
-        if f"{wheel.dist_info}/licenses/{path}" not in names:
-            place = f"{wheel.dist_info}/licenses/{path}"
+        if f"{wheel.dist_info.licenses}/{path}" not in names:
+            place = f"{wheel.dist_info.licenses}/{path}"
             message = f"`License-File: {path}` is not in the wheel's `licenses` folder"
-            yield path, message, Answer.LICENSE_FILE, (path, str(wheel.name), place)
+            yield path, message, IndexAnswer.LICENSE_FILE, (path, str(wheel.name), place)
 
 
 @rule("WF507", "python-excluded", Severity.ERROR)
 def python_excluded(context: Context) -> Iterator[Hit]:
-    """Requires-Python excludes all Python versions of the tags.
+    """No Python accepts the wheel: tags that no Python has, or Requires-Python excludes them.
 
     ## What it does
-    Compares Requires-Python of METADATA with the Python tags of the file name.
+    Compares the Python tags of the file name with its ABI tags, and with Requires-Python of
+    METADATA.
 
     ## Why is this bad?
     The wheel cannot be installed anywhere: for the Python versions of its tags, installers say that
-    it "requires a different Python".
+    it "requires a different Python", or that it "is not a supported wheel on this platform".
 
     ## Example
-    A wheel for `cp310` with `Requires-Python: >=3.11`.
+    A wheel for `cp310` with `Requires-Python: >=3.11`; one for `cp315t-abi3t` in place of
+    `cp315-abi3t`.
 
     ## Common causes
     - A Python version was dropped in `requires-python`, but not in the build matrix. **Solution**:
       drop it there as well, such as by `build = "cp311-*"` for cibuildwheel.
+    - The build backend does not know the stable ABI of free-threaded builds. **Solution**: upgrade
+      it; the tag for CPython 3.15 and later is `cp315-abi3t`, or `cp315-abi3.abi3t`.
 
     ## Fix safety
     Not fixed: the wheel should not be published.
     """
     wheel = context.wheel
+    if not has_installable_tags(wheel.name):
+        tag = f"{'.'.join(wheel.name.pythons)}-{'.'.join(wheel.name.abis)}"
+        yield Hit(
+            message=f"tagged `{tag}`, which no Python has",
+            entry=tag,
+            hint="build it again with a newer build backend, or rename it with `wheel tags`",
+        )
     if not wheel.metadata.requires_python:
         return
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
@@ -400,7 +447,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
-            member=f"{wheel.dist_info}/METADATA",
+            member=wheel.dist_info.metadata,
             entry="Requires-Python",
             hint="drop this Python from the build matrix",
         )
@@ -409,7 +456,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
 def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `versions`, or cannot be parsed."""
     try:
-        wanted = SpecifierSet(bounded(requires_python))
+        wanted = SpecifierSet(limit_length(requires_python))
     except ValueError:
         return True
     return any(wanted.contains(version, prereleases=True) for version in versions)

@@ -2,11 +2,18 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, Machine
-from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.elf.model import Elf
+from wheelfix.loader.install_schemes import (
+    interpreters,
+    is_free_threaded,
+    minor_version,
+    native_interpreters,
+    site_path,
+)
+from wheelfix.loader.machines import MACHINES
 from wheelfix.loader.python_api import init_functions
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -23,18 +30,12 @@ MODULE_SUFFIX = re.compile(
 
 `importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
 """
+_FIRST_ABI3T = 15
+"""The minor version whose builds all look for `.abi3t.so`, and whose free-threaded one no longer
+looks for `.abi3.so` (PEP 803; `_PyImport_DynLoadFiletab` in Python/dynload_shlib.c)."""
 _SUFFIX = re.compile(rf"{MODULE_SUFFIX.pattern}|\.so")
-_MACHINES: Mapping[str, int] = {
-    "x86_64": Machine.X86_64,
-    "i386": Machine.I386,
-    "aarch64": Machine.AARCH64,
-    "arm": Machine.ARM,
-    "powerpc64le": Machine.PPC64,
-    "s390x": Machine.S390,
-    "riscv64": Machine.RISCV,
-    "loongarch64": Machine.LOONGARCH,
-}
-"""The first part of the multiarch triplet in a suffix, and its machine."""
+_ABIS = {names.triplet.partition("-")[0]: abi for abi, names in MACHINES.items()}
+"""The first part of the multiarch triplet in a suffix, and its ABI."""
 
 
 class ExtensionModule(NamedTuple):
@@ -83,23 +84,61 @@ def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
                 elf=elf,
                 stem=stem,
                 suffix=match[0],
-                pythons=_importing(match, allowed),
+                pythons=_importing_pythons(match, allowed),
                 platform=match["platform"] or match["pypy_platform"],
             )
 
 
-def _importing(match: re.Match[str], allowed: Iterable[str]) -> frozenset[str] | None:
+def _importing_pythons(match: re.Match[str], allowed: Iterable[str]) -> frozenset[str] | None:
     if match["cpython"]:
         return frozenset({f"python3.{match['cpython']}" + ("t" if "t" in match["flags"] else "")})
     if match["pypy"]:
         return frozenset({f"pypy3.{match['pypy']}"})
-    if match["abi3"] == "abi3":
-        return frozenset(p for p in allowed if not p.startswith("pypy") and not p.endswith("t"))
-    return None
+    cpythons = (python for python in allowed if not python.startswith("pypy"))
+    match match["abi3"]:
+        case "abi3":
+            return frozenset(p for p in cpythons if not (_has_abi3t(p) and is_free_threaded(p)))
+        case "abi3t":
+            return frozenset(filter(_has_abi3t, cpythons))
+        case _:
+            return None
+
+
+def _has_abi3t(python: str) -> bool:
+    return minor_version(python) >= _FIRST_ABI3T
 
 
 def _asks_for_python(elf: Elf) -> bool:
     return any(symbol.name.startswith(("Py", "_Py")) for symbol in elf.undefined)
+
+
+def _python_hooks(module: ExtensionModule) -> tuple[str, ...]:
+    return tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
+
+
+def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
+    """Return whether a module, by its name or its other functions, has no function to import it.
+
+    A library that others link with may contain modules for a program that embeds Python.
+    """
+    hooks = _python_hooks(module)
+    if not set(hooks).isdisjoint(init_functions(module.name)):
+        return False
+    file = module.member.rpartition("/")[2]
+    if module.stem.startswith("lib") or file in context.dependents:
+        return False
+    return bool(hooks) or (module.tagged and _asks_for_python(module.elf))
+
+
+def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[str]:
+    """Return the names of `modules` that a source or an object of the wheel may import."""
+    names = frozenset(module.name for module in modules)
+    found = context.definitions
+    if found is None:
+        return names
+    in_sources = frozenset(filter(found.is_named, names))
+    mentions = found.mentions(names - in_sources)
+    return in_sources | {name for name, members in mentions.items() if members}
 
 
 @rule("WF311", "module-hook", Severity.ERROR)
@@ -110,7 +149,8 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Compares the file name of each extension module with its entry points: `PyInit_name`, for
     non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
     A plain library that is only named like a module (without such a function, and without use of
-    the Python C API) is not reported.
+    the Python C API) is not reported, nor is one with a private name, such as `_inject`, that no
+    Python source names: something else opens it.
 
     ## Why is this bad?
     The import fails: `dynamic module does not define module export function (PyInit_…)`.
@@ -127,15 +167,12 @@ def module_hook(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the build knows the intended name.
     """
-    for module in extension_modules(context.wheel):
-        hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
-        wanted = init_functions(module.name)
-        file = module.member.rpartition("/")[2]
-        library = module.stem.startswith("lib") or file in context.dependents
-        # A library that others link with may contain modules for a program that embeds Python.
-        if set(hooks) & set(wanted) or library:
-            continue
-        if not hooks and not (module.tagged and _asks_for_python(module.elf)):
+    found = [module for module in extension_modules(context.wheel) if _lacks_hook(context, module)]
+    private = [one for one in found if not _python_hooks(one) and one.name.startswith("_")]
+    unused = {one.name for one in private} - _named(context, private)
+    for module in found:
+        hooks, wanted = _python_hooks(module), init_functions(module.name)
+        if not hooks and module.name in unused:
             continue
         has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
@@ -155,7 +192,10 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
     ## What it does
     Compares the suffix of each extension module (`.cpython-310-x86_64-linux-gnu.so`, `.abi3.so`)
     with the Python and ABI tags of the wheel, and with the machine that the module is built for. It
-    is a warning if another file of the same module fits those Pythons, or some of them.
+    is a warning if another file of the same module fits those Pythons, or some of them, and for
+    `.abi3.so` where only free-threaded Pythons before 3.15 look for it: they have no stable ABI. It
+    is for information if a module of a wheel for one Python has the suffix `.so`, which every
+    Python imports.
 
     ## Why is this bad?
     Python looks only for its own suffixes: `ModuleNotFoundError`, although the file is there.
@@ -185,15 +225,33 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
             yield _never(module, f"its code is not for {module.platform}", Severity.ERROR)
         elif module.pythons is not None and not module.pythons & set(allowed):
             rest = served[_import_name(module)]
-            what = f"the wheel is for {_shown(allowed)}"
+            what = f"the wheel is for {_pythons(allowed)}"
             yield _never(module, what, Severity.WARNING if rest else Severity.ERROR)
         elif missing := _without_module(context, module, served[_import_name(module)]):
             yield Hit(
-                message=f"`{module.stem}` is missing for {_shown(missing)}, which the tags allow",
+                message=f"`{module.stem}` is missing for {_pythons(missing)}, which the tags allow",
                 member=module.member,
                 entry=module.suffix,
                 hint="build one wheel for each Python, or for the stable ABI",
                 severity=Severity.WARNING,
+            )
+        elif module.suffix == ".abi3.so" and all(map(is_free_threaded, allowed)):
+            yield Hit(
+                message="has the suffix of the stable ABI, which free-threaded Pythons before "
+                f"3.{_FIRST_ABI3T} import, but do not have",
+                member=module.member,
+                entry=module.suffix,
+                hint="build it without `Py_LIMITED_API`, with the suffix of the Python that it is "
+                "for",
+                severity=Severity.WARNING,
+            )
+        elif not module.tagged and len(allowed) == 1:
+            yield Hit(
+                message=f"is built for {allowed[0]}, but every Python imports the suffix `.so`",
+                member=module.member,
+                entry=module.suffix,
+                hint="use `EXT_SUFFIX` of `sysconfig`",
+                severity=Severity.NOTE,
             )
 
 
@@ -202,8 +260,8 @@ def _import_name(module: ExtensionModule) -> str:
 
 
 def _fits_machine(module: ExtensionModule) -> bool:
-    arch = (module.platform or "").partition("-")[0]
-    return arch not in _MACHINES or _MACHINES[arch] == module.elf.machine
+    elf, abi = module.elf, _ABIS.get((module.platform or "").partition("-")[0])
+    return abi is None or (abi.machine, abi.little_endian) == (elf.machine, elf.little_endian)
 
 
 def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
@@ -220,14 +278,16 @@ def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
 def _without_module(context: Context, module: ExtensionModule, served: set[str]) -> tuple[str, ...]:
     """Return the Pythons of the tags for which the wheel has no file of this module.
 
-    Free-threaded builds and PyPy are left out: they share no stable ABI with CPython, but pure
-    Python tags allow them. A Python source of the same name serves all.
+    Free-threaded builds and PyPy are left out where only pure Python tags allow them: they share no
+    stable ABI with CPython. A Python source of the same name serves all.
     """
     name = _import_name(module)
+    native = native_interpreters(context.wheel.name)
     lacking = tuple(
         python
         for python in interpreters(context.wheel.name)
-        if not (python.startswith("pypy") or python.endswith("t") or python in served)
+        if python not in served
+        and (python in native or not (python.startswith("pypy") or is_free_threaded(python)))
     )
     sources = {f"{name}.py", f"{name}/__init__.py"}
     if not lacking or any(member.name in sources for member in context.wheel.members):
@@ -235,6 +295,6 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
     return lacking
 
 
-def _shown(pythons: Iterable[str]) -> str:
+def _pythons(pythons: Iterable[str]) -> str:
     names = list(pythons)
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"

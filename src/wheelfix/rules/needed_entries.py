@@ -13,7 +13,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
-from wheelfix.text import join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel
 
@@ -55,9 +55,10 @@ def unused_needed(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: the entry is removed, with its version record, as if the linker had left it out. An entry
-    that may matter for reasons other than symbols is kept and reported by WF202. A weak reference
-    of the object that only this library resolved becomes null, as with `--as-needed`; the note
-    names it.
+    that may matter for reasons other than symbols is kept and reported by WF202: so is one for a
+    library of the wheel to which a weak reference binds. A weak reference of the object that only a
+    library from elsewhere resolved becomes null, as with `--as-needed`; the note and the summary of
+    the repair name it.
     """
     installed = context.layouts[0].members if context.layouts else dict[str, str]()
     for unused in context.needed_verdicts.unused:
@@ -71,26 +72,31 @@ def unused_needed(context: Context) -> Iterator[Hit]:
                     *((f"it is `{inside or unused.library}`",) if unused.library else ()),
                     *(f"note: {hazard}" for hazard in unused.hazards),
                 ),
-                severity=Severity.INFO if inside or may_come_from_platform(unused.name) else None,
+                severity=Severity.NOTE if inside or may_come_from_platform(unused.name) else None,
                 hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
                 fix=Fix(
                     title="drop the unused entry",
                     edits=(DropNeeded(member=unused.member, name=unused.name),),
+                    effects=tuple(
+                        f"`{unused.name}` is dropped, though {hazard}" for hazard in unused.hazards
+                    ),
                 ),
             )
 
 
-@rule("WF202", "unused-needed-kept", Severity.INFO, Stage.BEFORE)
+@rule("WF202", "unused-needed-kept", Severity.NOTE, Stage.BEFORE)
 def unused_needed_kept(context: Context) -> Iterator[Hit]:
     """Unused DT_NEEDED entry is kept: without it the package may behave differently.
 
     ## What it does
     Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that are kept because
-    dropping them may change the behaviour of the package: the library has constructors, or loads
+    dropping them may change the behavior of the package: the library has constructors, or loads
     another library with constructors that call into one that stays; its name occurs as a string in
     the wheel, so it may be opened at run time; it defines the module's entry point, or `malloc`;
-    another object gets a symbol through it, if only for a weak reference; or it defines a symbol in
-    place of another object, which then uses its own definition (symbol interposition).
+    another object gets a symbol through it, if only for a weak reference; the object itself has a
+    weak reference to it, and it is in the wheel; a library of the wheel that comes with it takes
+    symbols from the object, and does not load by itself; or it defines a symbol in place of another
+    object, which then uses its own definition (symbol interposition).
 
     ## Why is this bad?
     Nothing is wrong if the library is linked on purpose; otherwise it is grafted, loaded and
@@ -125,7 +131,7 @@ def _kept_hint(unused: Unused) -> str:
     return f"`--drop-needed '{unused.name}'` drops it, `--keep-needed` silences this message"
 
 
-@rule("WF203", "needed-not-available", Severity.INFO, Stage.BEFORE)
+@rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)
 def needed_not_available(context: Context) -> Iterator[Hit]:
     """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
@@ -151,7 +157,11 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     Not fixed: the symbols of the library are not known.
     """
     for member, decisions in context.needed_verdicts.absent.items():
-        unknown = [decision for decision in decisions if _is_worth_a_look(decision)]
+        unknown = [
+            decision
+            for decision in decisions
+            if _is_worth_a_look(decision) and decision.name not in context.left.libraries
+        ]
         if unknown:
             names = join_some((decision.name for decision in unknown), _SHOWN)
             yield Hit(
@@ -297,7 +307,7 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
             )
 
 
-@rule("WF207", "repeated-needed", Severity.INFO)
+@rule("WF207", "repeated-needed", Severity.NOTE)
 def repeated_needed(context: Context) -> Iterator[Hit]:
     """Duplicate DT_NEEDED entry.
 
@@ -321,7 +331,7 @@ def repeated_needed(context: Context) -> Iterator[Hit]:
         for name in dict.fromkeys(elf.needed):
             if (times := elf.needed.count(name)) > 1:
                 yield Hit(
-                    message=f"has `{name}` {times} times in DT_NEEDED",
+                    message=f"has `{name}` {count(times, 'time')} in DT_NEEDED",
                     member=member,
                     entry=name,
                     hint="link the object with the library, instead of editing it",
@@ -355,7 +365,7 @@ def development_name(context: Context) -> Iterator[Hit]:
         return
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
-            soname = _own_name(context, elf, name) if name.endswith(".so") else None
+            soname = _soname_of(context, elf, name) if name.endswith(".so") else None
             served = name in context.shipped and soname not in context.shipped
             if soname is None or served or not soname.startswith(f"{name}."):
                 continue
@@ -373,7 +383,7 @@ def development_name(context: Context) -> Iterator[Hit]:
             )
 
 
-def _own_name(context: Context, dependent: Elf, name: str) -> str | None:
+def _soname_of(context: Context, dependent: Elf, name: str) -> str | None:
     """Return the SONAME of the library that a DT_NEEDED entry names."""
     shipped = context.shipped.get(name)
     if shipped:
@@ -428,9 +438,9 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
 
 def _is_asked_for(context: Context, member: str, name: str) -> bool:
     """Return whether another object needs `name` wherever `member` is loaded."""
-    for layout, loads in zip(context.layouts, context.loads, strict=True):
-        path = layout.paths.get(member)
-        for load in loads.values():
+    for world in context.worlds:
+        path = world.paths.get(member)
+        for load in world.loads.values():
             if path in load.objects and name not in {request.name for request in load.requests}:
                 return False
     return True
@@ -461,7 +471,7 @@ def versym_alone(context: Context) -> Iterator[Hit]:
             yield Hit(
                 message="has DT_VERSYM without DT_VERNEED and DT_VERDEF: loading it crashes",
                 member=member,
-                hint="build the object again, and edit it only with `wheelfix repair`",
+                hint="build the object again",
             )
 
 
@@ -536,7 +546,7 @@ def filtee_missing(context: Context) -> Iterator[Hit]:
                 message=f"names `{filtee.name}` in {tag}, which is not found: {effect}",
                 member=member,
                 entry=filtee.name,
-                severity=None if filtee.required else Severity.INFO,
+                severity=None if filtee.required else Severity.NOTE,
                 notes=(f"not found in: {describe(schemes)}",),
                 hint=f"ship `{filtee.name}` where the search path of the object finds it, "
                 f"or link the object without {tag}",
@@ -549,15 +559,15 @@ def _without_filtee(context: Context, member: str, name: str) -> list[Scheme]:
         return []
     return [
         scheme
-        for layout, loads in zip(context.layouts, context.loads, strict=True)
-        if (load := loads.get(member)) is not None
+        for world in context.worlds
+        if (load := world.loads.get(member)) is not None
         and any(
-            request.requester == layout.paths[member]
+            request.requester == world.paths[member]
             and request.name == name
             and request.result is None
             for request in load.requests
         )
-        for scheme in layout.schemes
+        for scheme in world.schemes
     ]
 
 
@@ -591,14 +601,14 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
         is_orphan = names & before and not names & after
         if is_orphan and context.settings.is_vendored(member, context.wheel):
             orphans[member] = names
-    if not orphans:
-        return
+    if not orphans or orphans.keys() == context.wheel.elfs.keys():
+        return  # a wheel of nothing but orphans was made for them
     mentions = context.definitions.mentions({name for names in orphans.values() for name in names})
     sizes = {file.name: file.size for file in context.wheel.members}
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):
             yield Hit(
-                message=f"is no longer needed: {sizes[member]:,} bytes",
+                message=f"is no longer needed: {count(sizes[member], 'byte')}",
                 member=member,
                 hint="`wheelfix repair` removes it",
                 fix=Fix(title="remove the library", edits=(RemoveMember(member=member),)),

@@ -1,20 +1,20 @@
 """Whether the wheel satisfies its platform tags, by auditwheel's policies."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.providers import (
-    known_providers,
-    never_bundled,
-    suggest_pattern,
-)
+from wheelfix.providers.well_known import provider_option, well_known_providers_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.index_predicates import takes_platform
 from wheelfix.rules.rule import rule
-from wheelfix.settings import name_of
-from wheelfix.text import counted, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name, unhashed
+from wheelfix.rules.target_machines import targets_without
+from wheelfix.text import count, in_units, join_some
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
 
@@ -74,15 +74,15 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     yield Hit(
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint=_other_tag(verdict.overall),
+        hint=_other_tag(verdict),
     )
 
 
-def _other_tag(satisfied: str) -> str:
+def _other_tag(verdict: Verdict) -> str:
     build = "build in the container of that tag"
-    if parse_platform_tag(satisfied).family is Family.LINUX:
+    if verdict.external or parse_platform_tag(verdict.overall).family is Family.LINUX:
         return build
-    return f"{build}, or replace it: `wheel tags --remove --platform-tag {satisfied} WHEEL`"
+    return f"{build}, or give it up: `wheelfix repair --only-plat --plat {verdict.overall}`"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
@@ -125,16 +125,16 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
 def _let_in(wheel: Wheel, names: Sequence[str]) -> Iterator[str]:
     """Yield notes on libraries that are needed as `names`, and how much of them was grafted."""
     grafted = {
-        unhashed(base): member.size
+        remove_hash(base): member.size
         for member in wheel.members
-        if unhashed(base := member.name.rpartition("/")[2]) and member.name in wheel.elfs
+        if remove_hash(base := member.name.rpartition("/")[2]) and member.name in wheel.elfs
     }
     for name in names[:3]:
         size = f", and {in_units(grafted[name])} were grafted for it" if name in grafted else ""
         yield f"`{name}` is needed{size}"
 
 
-@rule("WF803", "tag-missed-by-little", Severity.INFO)
+@rule("WF803", "tag-missed-by-little", Severity.NOTE)
 def tag_missed_by_little(context: Context) -> Iterator[Hit]:
     """A few symbols keep the wheel from an older platform tag.
 
@@ -160,7 +160,7 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
     near = context.verdict.near if context.verdict is not None else None
     if near is not None:
         yield Hit(
-            message=f"`{near.tag}` is missed by {counted(len(near.symbols), 'symbol')}",
+            message=f"`{near.tag}` is missed by {count(len(near.symbols), 'symbol')}",
             notes=near.symbols,
             hint=f"build in the image `quay.io/pypa/{near.image}`",
         )
@@ -207,7 +207,7 @@ def is_left_to_repair(context: Context, tag: str) -> bool:
     if context.verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
         return False
     parsed = parse_platform_tag(tag)
-    return parsed.family is Family.LINUX and parsed.arch not in {"armv6l", "armv7l"}
+    return parsed.family is Family.LINUX and not takes_platform(tag)
 
 
 def _tag_fix(verdict: Verdict) -> Fix | None:
@@ -226,8 +226,9 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Follows DT_NEEDED through the bundled libraries, and reports libraries that are neither in the
-    wheel nor on the list of the platform tag. It is for information if METADATA requires a package
-    that is known to provide the library.
+    wheel nor on the list of the platform tag. WF827 reports those that a requirement may bring. It
+    is a warning where only plug-ins need the library that nothing in the wheel is seen to load, or
+    modules that are imported in a `try`.
 
     ## Why is this bad?
     The import works on machines that happen to have the library, such as the build machine, and
@@ -251,44 +252,44 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     verdict = context.verdict
     if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
         return
+    owned = [library for library in verdict.external if reason_not_to_bundle(library) is None]
+    options = (provider_option(library, context.wheel) for library in owned)
+    providers = " ".join(dict.fromkeys(filter(None, options)))
+    without = targets_without(context)
     for library in verdict.external:
-        yield _unprovided(context, library)
+        hit = _unprovided_hit(context, library, providers)
+        yield hit if hit.severity else replace(hit, targets=tuple(without.get(library, ())))
 
 
 def _has_policy(tag: str) -> bool:
     return parse_platform_tag(tag).family not in {Family.LINUX, Family.OTHER}
 
 
-def _unprovided(context: Context, library: str) -> Hit:
-    wheel = context.wheel
+def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
+    """Return the hit; `providers` are the options for all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
-    packages, reason = known_providers(library), never_bundled(library)
-    required = next((r for r in wheel.metadata.requires_dist if name_of(r) in packages), None)
+    packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
     notes = [f"needed by `{dependent}`" for dependent in dependents]
     if reason:
         notes.append(reason)
-    elif required:
-        notes.append(f"`Requires-Dist: {required}` provides it")
     elif packages:
         listed = " or ".join(f"`{package}`" for package in packages)
         notes.append(f"{listed} provides it, but METADATA does not require that")
-    exclude = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
-    if reason:
-        hint = exclude
-    elif required:
-        hint = f"`wheelfix repair --provider {name_of(required)}` checks that it is found there"
-    elif packages:
-        hint = f"`wheelfix repair --provider {packages[0]} --add-requires` loads it from there"
-    else:
-        hint = f"`wheelfix repair` grafts it where it is installed; {exclude}"
+    hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
+    if packages and not reason:
+        hint = f"`wheelfix repair {providers} --add-requires` loads it from there"
+    is_seen = not context.seen_loads.isdisjoint(dependents)
+    if not is_seen:
+        notes.append("nothing in the wheel is seen to load what needs it")
     graft = Fix(title=f"graft `{library}` where it is installed", edits=())
+    tags = ".".join(context.wheel.name.platforms)
     return Hit(
-        message=f"`{library}` is neither in the wheel nor promised by "
-        f"{'.'.join(wheel.name.platforms)}",
+        severity=None if is_seen else Severity.WARNING,
+        message=f"`{library}` is neither in the wheel nor promised by {tags}",
+        several=f"{{}} are neither in the wheel nor promised by {tags}",
         member=dependents[0] if dependents else None,
         entry=library,
         notes=tuple(notes),
         hint=hint,
         fix=None if reason or packages else graft,
-        severity=Severity.INFO if required else None,
     )

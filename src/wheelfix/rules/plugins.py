@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 
 @cache
-def known_rules() -> tuple[Rule, ...]:
+def load_rules() -> tuple[Rule, ...]:
     """Return wheelfix's own rules and those of installed plug-ins, by code.
 
     Plug-ins are loaded once per process, like any module.
@@ -32,8 +32,8 @@ def known_rules() -> tuple[Rule, ...]:
 
 
 def all_rules() -> tuple[AnyRule, ...]:
-    """Return `known_rules()` and the rules about several wheels: all that selectors match."""
-    return (*known_rules(), *SET_RULES)
+    """Return `load_rules()` and the rules about several wheels: all that selectors match."""
+    return (*load_rules(), *SET_RULES)
 
 
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -65,20 +65,20 @@ def _rules_of(point: EntryPoint) -> Iterator[Rule]:
     plugin = point.dist.name if point.dist is not None else point.value
     hint = f"report it to the authors of `{plugin}`, or uninstall it"
     try:
-        found: object = point.load()
+        loaded: object = point.load()
     except Exception as error:
         raise RuleError(
             f"the rules of `{plugin}` cannot be loaded from `{point.value}`: "
             f"{type(error).__name__}: {error}",
             hint=hint,
         ) from error
-    rules = [found] if isinstance(found, Rule) else found
+    rules = [loaded] if isinstance(loaded, Rule) else loaded
     if not isinstance(rules, Sequence):
         rules = [rules]
     for rule in cast("Sequence[object]", rules):
         if not isinstance(rule, Rule):
             raise RuleError(
-                f"`{point.value}` of `{plugin}` is no rule and no sequence of rules: {rule!r}",
+                f"`{point.value}` of `{plugin}` is not a rule or a sequence of rules: {rule!r}",
                 hint=hint,
             )
         yield replace(rule, plugin=plugin)

@@ -1,48 +1,57 @@
 """Whether the providers have the libraries and symbols that the wheel needs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
-from wheelfix.analysis.providers import ProviderUse, editions, folder_of
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import grouped
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import ProviderUse, provider_of, versions_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Provider
-from wheelfix.text import join_some
+from wheelfix.text import FEW, count, join_some
 
 
-def _available(context: Context, use: ProviderUse, version: Provider) -> Library | None:
-    """Return the provider's library; None if the provider is not available or lacks it."""
+def _in_versions(context: Context, use: ProviderUse) -> Iterator[ProviderUse]:
+    """Yield the use of each version of its provider that can be read, the highest first."""
+    for version in versions_of(use.provider, context.providers):
+        yield use._replace(provider=version)
+
+
+def _library(context: Context, use: ProviderUse) -> Library | None:
+    """Return the library that is used; None if the provider lacks it."""
     if context.definitions is None:
         return None
-    place, folder = version.path, version.directory
-    return context.definitions.provider_library(use.library, use.elf, place, folder)
+    find, directory = context.definitions.provider_library, use.folder.directory
+    return find(use.library, use.elf, use.provider, directory)
 
 
-def _called(version: Provider) -> str:
+def _describe(version: Provided) -> str:
     return f"{version.name or version.label} {version.version}".rstrip()
 
 
-def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
+def _which(context: Context, version: Provided) -> tuple[str, ...]:
     """Return notes on where a version was found, and which of several it is."""
-    looked = f"checked: `{version.path}`"
-    if len(among) < 2:
+    looked = f"checked: {join_some(version.places)}"
+    highest, *others = versions_of(version, context.providers)
+    if not others:
         return (looked,)
-    which = "highest" if version == among[0] else "lowest"
+    which = "highest" if version == highest else "lowest"
     return (looked, f"{version.version} is the {which} available version that METADATA allows")
 
 
-def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> str:
+def _exclusion_hint(context: Context, version: Provided, otherwise: str) -> str:
     """Return the hint on how METADATA excludes a version, if another one is available."""
-    if len(among) < 2:
+    highest, *others = versions_of(version, context.providers)
+    if not others:
         return otherwise
-    bound = "<" if version == among[0] else ">"
+    bound = "<" if version == highest else ">"
     return f"exclude it: `Requires-Dist: {version.name}{bound}{version.version}`"
 
 
@@ -71,30 +80,68 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    for use in context.provider_uses if context.definitions else ():
-        versions = editions(use.provider, context.settings.provider)
-        for version in versions:
-            library = _available(context, use, version)
-            place = None if library is None else _elsewhere(version, library)
-            if library is None or place is not None:
-                where = f"has in `{place}`, not in `{version.directory}`"
+    for any_version in context.provider_uses if context.definitions else ():
+        for use in _in_versions(context, any_version):
+            provider, stated = use.provider, use.folder.directory
+            library = _library(context, use)
+            place = None if library is None else provider.directory_of(library.path)
+            if library is None or (stated is not None and place not in {None, stated}):
+                where = f"has in `{place}`, not in `{stated}`"
                 yield Hit(
-                    message=f"needs `{use.library}`, which {_called(version)} "
+                    message=f"needs `{use.library}`, which {_describe(provider)} "
                     + ("does not have" if library is None else where),
                     member=use.member,
                     entry=use.library,
-                    notes=_which(version, versions),
+                    notes=_which(context, provider),
                     hint="build against the provider's libraries, or "
-                    + _kept_out(version, versions, "require a version that has it"),
+                    + _exclusion_hint(context, provider, "require a version that has it"),
                 )
 
 
-def _elsewhere(version: Provider, library: Library) -> str | None:
-    """Return the directory of a wheel's library, if it is not the one that an entry leads to."""
-    if version.directory is None or not version.path.endswith(".whl"):
-        return None
-    folder = folder_of(library.path, version.path)
-    return None if folder == version.directory else folder
+@rule("WF828", "neighbor-does-not-load", Severity.ERROR)
+def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
+    """Library of a neighbor does not find a library that it needs.
+
+    ## What it does
+    Simulates loading the objects that need libraries of providers, installed beside these in every
+    scheme that the tags allow, and reports the libraries that the objects of the neighbors do not
+    find. It is for information if no neighbor has the library: the machine may have it. Libraries
+    that platform tags allow, and those of drivers, are not reported.
+
+    ## Why is this bad?
+    The import fails with `cannot open shared object file`, although the wheel itself finds all.
+
+    ## Example
+    `core/lib/libcore.so.1` needs `libbase.so.1` of another distribution, and has no search path.
+
+    ## Common causes
+    - The other wheel was built for another environment. **Solution**: require another version of
+      it, and report it to its authors.
+
+    ## Fix safety
+    Not fixed: it is a fault of the other wheel.
+    """
+    lacking = [
+        (neighbor, library, *place)
+        for (neighbor, library), place in context.lacking_beside.items()
+        if not may_come_from_platform(library) and not reason_not_to_bundle(library)
+    ]
+    owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
+    causes = grouped(lacking, lambda one: (one[0].partition("!")[0], owners[one[1]]))
+    for (neighbor, owner), some in causes.items():
+        libraries = list(dict.fromkeys(library for _, library, *_ in some))
+        end = f"of {_describe(owner)}: not found" if owner else "which no neighbor has"
+        yield Hit(
+            message=f"`{neighbor.partition('-')[0]}` needs {join_some(libraries, FEW)} {end}",
+            member=some[0][2],
+            entry=libraries[0],
+            notes=(
+                f"needed by {join_some((file.partition('!')[2] for file, *_ in some), FEW)}",
+                f"install schemes: {some[0][3]}",
+            ),
+            hint="require a version of it that finds them" if owner else "the machine must have it",
+            severity=None if owner else Severity.NOTE,
+        )
 
 
 @rule("WF824", "provider-lacks-symbol", Severity.ERROR)
@@ -124,77 +171,64 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     """
     if context.definitions is None:
         return
-    judged = ((use.member, _in_versions(context, use)) for use in context.provider_uses)
-    uses = values_by_key((member, versions) for member, versions in judged if versions)
-    yield from _lacking_symbols(
-        context, {m: [found[0] for found in own] for m, own in uses.items()}
-    )
-    lowest = {m: [versions[-1] for versions in own if len(versions) > 1] for m, own in uses.items()}
-    places = dict.fromkeys(found.version.path for own in lowest.values() for found in own)
-    if places:
+    highest: _Uses = {}
+    lowest: _Uses = {}
+    for use in context.provider_uses:
+        pairs = ((version, _library(context, version)) for version in _in_versions(context, use))
+        having = [(version, library) for version, library in pairs if library is not None]
+        if having:
+            highest.setdefault(use.member, []).append(having[0])
+        if len(having) > 1:
+            lowest.setdefault(use.member, []).append(having[-1])
+    yield from _lacking_symbol_hits(context, highest)
+    if lowest:
+        places = [at for own in lowest.values() for use, _ in own for at in use.provider.places]
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
-        yield from _lacking_symbols(with_lowest, lowest)
+        yield from _lacking_symbol_hits(with_lowest, lowest)
 
 
-class VersionUse(NamedTuple):
-    """One use of a provider, and the library in one version of the provider."""
-
-    use: ProviderUse
-    version: Provider
-    library: Library
-    versions: tuple[Provider, ...]
-    """All versions that are checked."""
+_Uses = dict[str, list[tuple[ProviderUse, Library]]]
+"""Member -> its uses of providers, each with the library in that version of the provider."""
 
 
-def _in_versions(context: Context, use: ProviderUse) -> list[VersionUse]:
-    """Return the use with every available version that has the library, the highest first."""
-    versions = editions(use.provider, context.settings.provider)
-    return [
-        VersionUse(use=use, version=version, library=library, versions=versions)
-        for version in versions
-        if (library := _available(context, use, version)) is not None
-    ]
-
-
-def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) -> Iterator[Hit]:
+def _lacking_symbol_hits(context: Context, uses: _Uses) -> Iterator[Hit]:
     unresolved = {
         symbols.member: symbols for symbols in context.unresolved_symbols if not symbols.absent
     }
-    for member, own in taken.items():
-        for taken_use in own:
-            there = taken_use.library.exports.definitions
-            asked = [
-                symbol
-                for symbol in taken_use.use.elf.undefined
-                if symbol.file == taken_use.use.library and not symbol.weak
-            ]
-            known = among(there, {symbol.name for symbol in asked})
+    for member, uses_of_member in uses.items():
+        for use, library in uses_of_member:
+            defined = library.exports.definitions
+            asked = [s for s in use.elf.undefined if s.file == use.library and not s.weak]
+            known = among(defined, {symbol.name for symbol in asked})
             lacking = [
-                s for s in asked if s.name not in known or not binds(there[s.name], s.version)
+                s for s in asked if s.name not in known or not binds(defined[s.name], s.version)
             ]
             if lacking:
-                yield _lacking(taken_use, lacking)
-        left = unresolved[member].references if member in unresolved and own else ()
+                yield _lacking_hit(context, use, lacking)
+        left = unresolved[member].references if member in unresolved else ()
         plain = {reference[0] for reference in left if reference[1] is None}
         if plain:
-            wanted = [symbol for symbol in own[0].use.elf.undefined if symbol.name in plain]
-            yield _lacking(own[0], wanted, among=[taken_use.use.library for taken_use in own])
+            first = uses_of_member[0][0]
+            lacking = [symbol for symbol in first.elf.undefined if symbol.name in plain]
+            yield _lacking_hit(
+                context, first, lacking, among=[use.library for use, _ in uses_of_member]
+            )
 
 
-def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
+def _lacking_hit(
+    context: Context, use: ProviderUse, lacking: list[Undefined], among: Iterable[str] = ()
+) -> Hit:
     spelled = [f"{s.name}@{s.version}" if s.version else s.name for s in lacking]
-    names = join_some(among or [taken.use.library])
+    names = join_some(among or [use.library])
     return Hit(
-        message=f"needs {join_some(spelled)}, not defined in {names} of {_called(taken.version)}",
-        member=taken.use.member,
+        message=f"needs {join_some(spelled)}, not defined in {names} of {_describe(use.provider)}",
+        member=use.member,
         entry=lacking[0].name,
         notes=(
-            *_which(taken.version, taken.versions),
-            *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
+            *_which(context, use.provider),
+            *([f"{count(len(lacking), 'symbol')} missing"] if len(lacking) > 1 else []),
             *([] if not among else ["no other loaded object defines them"]),
         ),
         hint="build against this version, or "
-        + _kept_out(
-            taken.version, taken.versions, "exclude it by the specifier in `Requires-Dist`"
-        ),
+        + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),
     )

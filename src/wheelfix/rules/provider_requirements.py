@@ -6,21 +6,16 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from wheelfix.analysis.preload_plan import module_name, package_sources
-from wheelfix.analysis.providers import (
-    ProviderUse,
-    by_provider,
-    is_for_extra,
-    read_requirement,
-    requirements_on,
-)
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import ProviderUse, by_provider
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Provider
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
-from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.sure_imports import surely_imported
+from wheelfix.wheel.grafted_name import original_name, remove_hash
+from wheelfix.wheel.requirements import is_for_extra, read_requirement, requirements_on
+from wheelfix.wheel.sure_imports import sure_imports
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
@@ -31,7 +26,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     Looks for each provider of the wheel's libraries in the `Requires-Dist` of METADATA. A provider
     that only an extra requires is information, or a warning if an `__init__.py` always imports a
     module that needs it. If other extension modules of the wheel do not need the provider, and no
-    `__init__.py` always imports those that do, the proposed line has an extra.
+    `__init__.py` always imports those that do, the proposed line has an extra. It is for
+    information if a requirement that was not looked into may require the provider, a neighbor.
 
     ## Why is this bad?
     `pip install` installs the wheel without the library, and the import fails.
@@ -58,11 +54,12 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             continue
         libraries = join_some(use.library for use in uses)
         sure, partly = _who_needs(context, uses)
-        mild = Severity.WARNING if sure else Severity.INFO
+        mild = Severity.WARNING if sure else Severity.NOTE
+        may_be_indirect = provider.setting is None and context.left.requirements
         yield Hit(
             message=f"uses {libraries} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else "does not require it"),
-            member=f"{context.wheel.dist_info}/METADATA",
+            member=context.wheel.dist_info.metadata,
             entry=provider.name,
             notes=(
                 f"needed by {join_some(use.member for use in uses)}",
@@ -70,8 +67,10 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
             hint=_how_to_ask(provider.to_require, partly=partly) if not required else None,
-            fix=_asking(context, provider.to_require) if not required and not partly else None,
-            severity=mild if required else None,
+            fix=_requirement_fix(context, provider.to_require)
+            if not required and not partly
+            else None,
+            severity=mild if required else Severity.NOTE if may_be_indirect else None,
         )
 
 
@@ -79,13 +78,17 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
     """Return the always imported modules that need it, and whether other modules do not."""
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
+    used = {use.member for use in uses}
+    loads = context.world.loads.items() if context.layouts else ()
     import_points = {
-        entry for use in uses for entry in context.preload_plan.entry_modules.get(use.member, ())
+        member
+        for member, load in loads
+        if any(context.layouts[0].members.get(path) in used for path in load.objects)
     }
     packages = {
         ".".join(package): wheel.sources[init] for package, init in package_sources(wheel).items()
     }
-    imported = surely_imported(packages)
+    imported = sure_imports(packages)
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
 
@@ -104,7 +107,7 @@ def _how_to_ask(line: str, *, partly: bool) -> str:
     )
 
 
-def _asking(context: Context, line: str) -> Fix | None:
+def _requirement_fix(context: Context, line: str) -> Fix | None:
     """Return the fix that adds the line, if requested and if METADATA can be read."""
     if not context.settings.add_requires or context.wheel.metadata.problem is not None:
         return None
@@ -138,29 +141,57 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     for uses in by_provider(context.provider_uses).values():
-        tied = [use for use in uses if unhashed(use.library) is not None and use.provider.version]
+        tied = [
+            use for use in uses if remove_hash(use.library) is not None and use.provider.version
+        ]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
         required = requirements_on(context.wheel, provider.name)
         for requirement in required:
             if problem := _looseness(provider, requirement):
                 yield Hit(
                     message=f"METADATA requires `{requirement}`: {problem}",
-                    member=f"{context.wheel.dist_info}/METADATA",
+                    member=context.wheel.dist_info.metadata,
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
-                    hint=f"such as `{provider.to_require}`",
+                    hint=_stricter(provider, requirement, tied),
                 )
         if tied and not required and provider.through:
             yield Hit(
                 message=f"METADATA requires {provider.name} only through {provider.through}",
-                member=f"{context.wheel.dist_info}/METADATA",
+                member=context.wheel.dist_info.metadata,
                 entry=provider.name,
                 notes=tuple(_reasons(uses, tied)),
-                hint=f'add "{provider.to_require}" to `dependencies` in pyproject.toml',
+                hint=f"{_under_its_name(tied)}, and add {provider.name} to `dependencies` in "
+                "pyproject.toml",
             )
 
 
-def _exactly(provider: Provider) -> Provider:
+def _stricter(provider: Provided, required: Requirement, tied: Sequence[ProviderUse]) -> str:
+    """Return the hint on a requirement that allows less.
+
+    It names no version that METADATA excludes, and an exact one only with the way without it: the
+    users of the other project, and all that requires it, would be held to that version.
+    """
+    if _excludes_the_available(provider, required):
+        return f"check with a wheel of {provider.name} that `{required}` allows"
+    if tied:
+        return (
+            f"{_under_its_name(tied)}; or, only if both are always released together, require "
+            f"`{provider.to_require}`"
+        )
+    return f"such as `{provider.to_require}`"
+
+
+def _under_its_name(tied: Sequence[ProviderUse]) -> str:
+    return f'repair both wheels with `keep-names = ["{original_name(tied[0].library)}"]`'
+
+
+def _excludes_the_available(provider: Provided, required: Requirement) -> bool:
+    version = provider.version
+    return bool(version) and not required.specifier.contains(version, prereleases=True)
+
+
+def _exactly(provider: Provided) -> Provided:
     return replace(provider, requirement=f"{provider.name}=={provider.version}")
 
 
@@ -173,9 +204,9 @@ def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterat
         )
 
 
-def _looseness(provider: Provider, required: Requirement) -> str | None:
+def _looseness(provider: Provided, required: Requirement) -> str | None:
     specifier = required.specifier
-    if provider.version and not specifier.contains(provider.version, prereleases=True):
+    if _excludes_the_available(provider, required):
         return f"that excludes the available version {provider.version}, which was not checked"
     try:
         known = read_requirement(provider.requirement).specifier

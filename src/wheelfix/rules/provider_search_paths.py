@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from wheelfix.analysis.providers import ProviderUse, by_provider, editions
 from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
+from wheelfix.providers.model import Folder
+from wheelfix.providers.use import ProviderUse, by_provider, versions_of
 from wheelfix.rules.bundled_search_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.preload import is_served
 from wheelfix.rules.rule import rule
-from wheelfix.settings import DataLibraries, Provider
+from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some
 from wheelfix.wheel.model import LIBRARY_KEYS, Key
 
@@ -21,8 +21,9 @@ def leads_to_provider(entry: str, member: str, context: Context) -> bool:
     """Return whether a search path entry of `member` leads to the directory of a provider."""
     return any(
         _normal(entry) == _normal(wanted)
-        for provider in context.settings.provider
-        for wanted in _entries(context, member, provider)
+        for provider in context.providers
+        for folder in provider.folders
+        for wanted in _entries(context, member, folder)
     )
 
 
@@ -30,12 +31,12 @@ def _normal(entry: str) -> str:
     return entry_directory(entry, _DEEP)
 
 
-def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:
-    """Return the entries from `member` to the provider's directory, for all install schemes.
+def _entries(context: Context, member: str, folder: Folder) -> tuple[str, ...]:
+    """Return the entries from `member` to the provider's folder, for all install schemes.
 
     Both are assumed to be in the same site-packages, unless `data-libraries` is "search".
     """
-    if provider.directory is None:
+    if folder.directory is None:
         return ()
     wheel = context.wheel
     root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
@@ -43,8 +44,8 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     if place is not None and place[0] in LIBRARY_KEYS:
         root = place[0]
     searching = context.settings.data_libraries is DataLibraries.SEARCH
-    key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root
-    return entries_between(member, (key, provider.directory), wheel, context.schemes_of(member))
+    key = folder.scheme if searching or folder.scheme is Key.DATA else root
+    return entries_between(member, (key, folder.directory), wheel, context.schemes_of(member))
 
 
 @rule("WF106", "provider-not-searched", Severity.ERROR)
@@ -53,8 +54,9 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Checks the objects that need a library of a `provider`: an entry of their own search paths must
-    lead to the provider's directory, in every install scheme that the tags allow. A preload shim
-    (WF108) is sufficient as well, unless `provider-by` requests both.
+    lead to the provider's directory, in every install scheme that the tags allow. A
+    library counts as found if a source of the package imports the provider, one of the wheels
+    beside it, whose objects then have loaded it.
 
     ## Why is this bad?
     The library is neither in this wheel nor in a default directory: the import fails, or loads
@@ -75,11 +77,10 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     """
     wanted: dict[tuple[str, tuple[str, ...]], list[ProviderUse]] = {}
     for use in context.provider_uses:
-        if is_served(context, use.member, [use.library]):
-            continue
-        entries = _entries(context, use.member, use.provider)
+        entries = _entries(context, use.member, use.folder)
         own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
-        if missing := tuple(entry for entry in entries if _normal(entry) not in own):
+        missing = tuple(entry for entry in entries if _normal(entry) not in own)
+        if missing and not context.is_found_beside(use.member, use.library):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
         note = f"the missing entry is `{missing[0]}`"
@@ -100,7 +101,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         )
 
 
-@rule("WF107", "provider-beside", Severity.INFO)
+@rule("WF107", "provider-beside", Severity.NOTE)
 def provider_beside(context: Context) -> Iterator[Hit]:
     """Wheel works only beside another wheel in the same site-packages.
 
@@ -117,31 +118,25 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - Libraries that are too large to bundle in every wheel. **Solution**: nothing to do; if it
-      matters, `provider-by = "both"` finds the provider wherever Python finds it.
+      matters, the package's `__init__.py` opens the library first, from where Python finds it.
 
     ## Fix safety
     Not fixed.
     """
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider
-        alone = [use for use in uses if not context.preload_plan.opens(use.member, [use.library])]
-        where = "beside it" if alone else "where Python finds it"
         yield Hit(
-            message=f"{provider.label} must be installed {where}, for "
+            message=f"{provider.label} must be installed beside it, for "
             + join_some(use.library for use in uses),
-            notes=(
-                *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
-                *(_not_covered(context, provider, alone, uses) if alone else ()),
-                *_looked_at(context, uses[0]),
-            ),
+            notes=(*_uncovered_notes(context, uses[0]), *_version_notes(context, uses[0])),
         )
 
 
-def _looked_at(context: Context, use: ProviderUse) -> Iterator[str]:
+def _version_notes(context: Context, use: ProviderUse) -> Iterator[str]:
     """Yield notes on the available versions of a provider that were checked, or were not."""
     judged = [
         version.version
-        for version in editions(use.provider, context.settings.provider)
+        for version in versions_of(use.provider, context.providers)
         if version.version
     ]
     if len(judged) > 1:
@@ -151,28 +146,10 @@ def _looked_at(context: Context, use: ProviderUse) -> Iterator[str]:
         yield f"available, but not allowed by METADATA, and not checked: {refused}"
 
 
-def _preloaded(context: Context, uses: list[ProviderUse]) -> str:
-    """Return a note on what a shim covers, and what is left to search path entries."""
-    searched = all(
-        {_normal(entry) for entry in _entries(context, use.member, use.provider)}
-        <= {_normal(entry) for entry in use.elf.entries}
-        for use in uses
-    )
-    return (
-        "preloaded from wherever Python finds it: beside the wheel, in the system's "
-        "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
-        "install; but not if the objects are opened without an import"
-    ) + (", where the RPATH entries find it beside the wheel" if searched else "")
-
-
-def _not_covered(
-    context: Context, provider: Provider, alone: list[ProviderUse], uses: list[ProviderUse]
-) -> tuple[str, ...]:
-    members = join_some(use.member for use in alone)
-    whom = f" by {members}" if len(alone) < len(uses) else ""
+def _uncovered_notes(context: Context, first: ProviderUse) -> tuple[str, ...]:
     notes = [
         (
-            f"not found{whom} if installed apart: an editable install of one, a user install "
+            "not found if installed apart: an editable install of one, a user install "
             "of one over the other in the system's site-packages, two different `--target` "
             "directories"
         )
@@ -184,14 +161,14 @@ def _not_covered(
         if scheme.purelib != scheme.platlib
     ]
     searching = context.settings.data_libraries is DataLibraries.SEARCH
-    apart = provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib
+    apart = first.folder.scheme is Key.PURELIB and not context.wheel.root_is_purelib
     if apart and split_libraries and not searching:
         notes.append(
-            f"{provider.name} has Root-Is-Purelib, and is in another directory than the wheel in: "
-            + describe(split_libraries)
+            f"{first.provider.name} has Root-Is-Purelib, and is in another directory than the "
+            f"wheel in: {describe(split_libraries)}"
         )
-    if provider.scheme == Key.DATA:
+    if first.folder.scheme is Key.DATA:
         notes.append("`pip install --target` does not install the provider's libraries")
-    if provider.directory is None:
+    if first.folder.directory is None:
         notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)

@@ -6,34 +6,31 @@ from dataclasses import replace
 from fnmatch import filter as filter_names
 
 from wheelfix.analysis.opened_libraries import (
-    grafted_as,
-    libraries_called,
-    noted_names,
-    opened_by_path,
+    names_in_note,
     openings,
     place_of,
     present,
 )
-from wheelfix.analysis.preload_plan import opened_by_shims
-from wheelfix.loader.install_schemes import Scheme, describe, installed, split
+from wheelfix.analysis.preload_plan import shim_libraries
+from wheelfix.loader.install_schemes import Scheme, describe, installed_path, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.target_machines import environment_of
 from wheelfix.rules.context import Context
+from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
-from wheelfix.text import counted, join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
+from wheelfix.wheel.model import LookupPlace, PythonOpening
 
 
-def _graded(opening: PythonOpening) -> Severity:
+def _severity_of(opening: PythonOpening) -> Severity:
     """Return the severity of a missing library: fails on import, fails later, or is handled."""
     if not opening.sure:
-        return Severity.INFO
+        return Severity.NOTE
     return Severity.ERROR if opening.on_import else Severity.WARNING
 
 
@@ -52,8 +49,9 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     for other systems, and names that cannot be determined without running the code, are left out.
 
     It is an error if the call runs on import and no handler catches its failure, a warning if it
-    runs in a function, and otherwise for information. `find_library` is a warning, unless the same
-    function has opened a library by a name that could not be determined before.
+    runs in a function, and otherwise for information. Code that tries several places may find the
+    library in any of them. `find_library` is a warning, unless the same function has opened a
+    library by a name that could not be determined before.
 
     ## Why is this bad?
     `OSError: cannot open shared object file` when the package is imported or used.
@@ -75,17 +73,26 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     opened = list(openings(wheel))
-    shimmed = opened_by_shims(wheel) if opened else {}
+    shimmed = shim_libraries(wheel) if opened else {}
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
+    found = {
+        (source, posixpath.basename(opening.name))
+        for source, opening in opened
+        if opening.where is LookupPlace.SOURCE
+        and (place := place_of(wheel, source, opening))
+        and place[1] in files
+    }
+    names = frozenset(posixpath.basename(opening.name) for _, opening in opened)
     for source, opening in opened:
         match opening.where:
             case LookupPlace.SOURCE:
-                yield from _missing_path(context, source, opening, files)
+                if opening.sure or (source, posixpath.basename(opening.name)) not in found:
+                    yield from _missing_path(context, source, opening, files)
             case LookupPlace.SEARCH:
                 if opening.name not in {*context.included, *shimmed.get(source, ())}:
                     yield from _missing_name(context, source, opening)
             case LookupPlace.FIND:
-                yield from _not_findable(context, source, opening)
+                yield from _not_findable(context, source, opening, names)
             case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
                 pass  # a place of the user's machine
 
@@ -106,10 +113,11 @@ def _missing_path(
     # A top folder without `__init__.py` is shared with other distributions (PEP 420).
     if place[1] in files or f"{top}/__init__.py" not in files:
         return
+    context.budget.spend(len(files) * len(wanted), "the libraries that are opened by path")
     if any(filter_names(files, glob) for glob in wanted):
         return
     name = posixpath.basename(place[1])
-    near = _elsewhere(wheel, name)
+    near = _elsewhere(context, name)
     is_graftable = is_library_name(name) and not near
     yield Hit(
         message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
@@ -118,14 +126,16 @@ def _missing_path(
         notes=near,
         hint="use the same path in the build and the code"
         + (f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]' * is_graftable),
-        severity=_graded(opening),
+        severity=_severity_of(opening),
     )
 
 
-def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
-    stem = name.partition(".")[0]
-    near = [*grafted_as(wheel, name), *libraries_called(wheel, name)]
-    near = near or [m for m in wheel.elfs if posixpath.basename(m).startswith(f"{stem}.")]
+def _elsewhere(context: Context, name: str) -> tuple[str, ...]:
+    stem, elfs, known = name.partition(".")[0], context.wheel.elfs, context.named_libraries
+    near = [*known.grafts_of(name), *known.called(name)]
+    if not near:
+        context.budget.spend(len(elfs), "the libraries that are opened by path")
+        near = [m for m in elfs if posixpath.basename(m).startswith(f"{stem}.")]
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
 
@@ -137,9 +147,9 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
     mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
     for layout in context.layouts if mine else ():
         for scheme in layout.schemes:
-            origin = installed(source, wheel, scheme) or ""
+            origin = installed_path(source, wheel, scheme) or ""
             path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), opening.name))
-            if path not in {installed(member, wheel, scheme) for member in mine}:
+            if path not in {installed_path(member, wheel, scheme) for member in mine}:
                 lost.append(scheme)
     if lost:
         everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
@@ -150,16 +160,18 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
             entry=opening.name,
             notes=(f"fails in: {describe(lost)}",),
             hint="keep the library in the package, next to the code that opens it",
-            severity=_graded(opening) if everywhere else min(_graded(opening), Severity.WARNING),
+            severity=_severity_of(opening)
+            if everywhere
+            else min(_severity_of(opening), Severity.WARNING),
         )
 
 
 def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
-    wheel, name = context.wheel, opening.name
-    libraries = libraries_called(wheel, name)
+    name, known = opening.name, context.named_libraries
+    libraries = known.called(name)
     if not libraries or may_come_from_platform(name):
         return
-    if any(opened_by_path(wheel, library) for library in libraries):
+    if any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
     if name in context.dependents:
         yield Hit(
@@ -169,7 +181,7 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
             entry=name,
             notes=(f"needed by {join_some(context.dependents[name], 3)}",),
             hint="import one of them first, or open the library by its path",
-            severity=Severity.INFO,
+            severity=Severity.NOTE,
         )
         return
     yield Hit(
@@ -179,21 +191,21 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         entry=name,
         notes=("no object of the wheel needs it, so it is not loaded already",),
         hint="open the library by its path, made from `__file__`",
-        severity=_graded(opening),
+        severity=_severity_of(opening),
     )
 
 
-def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
-    wheel = context.wheel
-    stem = f"lib{opening.name}"
+def _not_findable(
+    context: Context, source: str, opening: PythonOpening, opened: frozenset[str]
+) -> Iterator[Hit]:
+    """Check a search of the system; `opened` are the names of all openings."""
+    wheel, stem = context.wheel, f"lib{opening.name}"
+    context.budget.spend(len(wheel.elfs) + len(opened), "the libraries that are searched")
     mine = [
         member
         for member, elf in wheel.elfs.items()
         if elf.dynamic and original_name(posixpath.basename(member)).startswith(f"{stem}.so")
     ]
-    opened = {
-        posixpath.basename(other.name) for _, other in openings(wheel) if other is not opening
-    }
     if mine and not any(name.startswith(stem) for name in opened):
         yield Hit(
             message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it searches only "
@@ -201,7 +213,7 @@ def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iter
             member=source,
             entry=opening.name,
             hint="open the library by its path, made from `__file__`",
-            severity=Severity.WARNING if opening.sure else Severity.INFO,
+            severity=Severity.WARNING if opening.sure else Severity.NOTE,
         )
 
 
@@ -211,8 +223,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports names that a Python source opens, where the library of that name will be grafted (before
-    a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. The severity depends on
-    how certain the failure is, as for WF317.
+    a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. Libraries of drivers and
+    of providers are not grafted. The severity depends on how certain the failure is, as for WF317.
 
     ## Why is this bad?
     The code finds no library: `OSError`. Or the system has a copy, and the process then has two,
@@ -229,22 +241,23 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the project must choose between `keep-names` and a change of its code.
     """
-    wheel = context.wheel
+    wheel, known = context.wheel, context.named_libraries
+    elsewhere = libraries_provided_elsewhere(wheel, context.settings, context.providers)
     external = {
         name
         for name in context.dependents
-        if name not in context.shipped and not may_come_from_platform(name)
+        if name not in {*context.shipped, *elsewhere} and not may_come_from_platform(name)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
-        if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
+        if opening.where is not LookupPlace.SEARCH or known.called(name):
             continue
-        new = next(iter(grafted_as(wheel, name)), None)
+        new = next(iter(known.grafts_of(name)), None)
         will_be = name in external and not matches_any(name, spared)
         if new is None and not will_be:
             continue
-        severity = _graded(opening)
+        severity = _severity_of(opening)
         file = name if new is None else posixpath.basename(new)
         if new is not None:
             message = f"{_call(opening)} does not find the library, which is now named `{file}`"
@@ -285,16 +298,15 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         for note in elf.dlopen_notes:
-            for names, priority in noted_names(note):
+            for names, priority in names_in_note(note):
                 yield from _unfound(context, member, names, priority)
 
 
 def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
-    wheel = context.wheel
     if any(context.included.get(name) for name in names):
         return  # WF322 judges these
-    context.budget.spend(2 * len(names) * len(wheel.elfs), "the dlopen notes", member)
-    mine = [m for n in names for m in (*grafted_as(wheel, n), *libraries_called(wheel, n))]
+    known = context.named_libraries
+    mine = [m for n in names for m in (*known.grafts_of(n), *known.called(n))]
     if not mine or any(may_come_from_platform(name) for name in names):
         return
     if any(finds_by_name(context, member, name) for name in names):
@@ -312,12 +324,12 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
 
 def finds_by_name(context: Context, member: str, name: str) -> bool:
     """Return whether `member`, once loaded, opens `name` in every layout that installs it."""
-    for layout in context.layouts:
-        path = layout.paths.get(member)
+    for world in context.worlds:
+        path = world.paths.get(member)
         if path is not None:
-            installed_as = environment_of(context.wheel, layout)
+            environment = world.environment
             alone = {path: replace(context.wheel.elfs[member], needed=())}
-            there = replace(installed_as, files={**installed_as.files, **alone})
+            there = replace(environment, files={**environment.files, **alone})
             if alone[path].is_executable:
                 roots: list[str | Dlopen] = [name]
                 there = replace(there, main=path)
@@ -329,7 +341,7 @@ def finds_by_name(context: Context, member: str, name: str) -> bool:
     return True
 
 
-@rule("WF320", "openings-not-judged", Severity.INFO)
+@rule("WF320", "openings-not-judged", Severity.NOTE)
 def openings_not_judged(context: Context) -> Iterator[Hit]:
     """Python sources are too complex to find all libraries that they open.
 
@@ -354,7 +366,7 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     given_up = list(present(context.wheel, context.wheel.unfollowed))
     if given_up:
         yield Hit(
-            message=f"{counted(len(given_up), 'Python source')} not evaluated completely: "
+            message=f"{count(len(given_up), 'Python source')} not evaluated completely: "
             "libraries opened by name there may have been missed",
             member=given_up[0],
             notes=(f"in {join_some(given_up, 3)}",),

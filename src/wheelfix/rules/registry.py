@@ -5,22 +5,23 @@ from types import ModuleType
 from typing import TypeVar
 
 from wheelfix.rules import (
+    allowed_contents,
     bundled_search_paths,
     drivers,
     entry_points,
     executable_stack,
+    file_placement,
     hardening,
-    included_libraries,
     index,
-    installed_files,
+    left_to_requirements,
     leftovers,
-    licences,
+    library_openings,
+    licenses,
     loader_acceptance,
     metadata,
     module_names,
     needed_entries,
     platform_tag,
-    preload,
     provider_contents,
     provider_requirements,
     provider_search_paths,
@@ -31,6 +32,7 @@ from wheelfix.rules import (
     size,
     sonames,
     stale_ignores,
+    symbol_contract,
     target_machines,
     undefined_symbols,
 )
@@ -57,26 +59,28 @@ RULES = rules_in(
     bundled_search_paths,
     needed_entries,
     undefined_symbols,
+    symbol_contract,
     module_names,
     sonames,
     python_openings,
-    included_libraries,
+    library_openings,
     metadata,
     entry_points,
     executable_stack,
     index,
     loader_acceptance,
     hardening,
-    installed_files,
+    file_placement,
+    allowed_contents,
     leftovers,
-    licences,
+    licenses,
     size,
     platform_tag,
-    preload,
     provider_search_paths,
     provider_requirements,
     provider_contents,
     provider_settings,
+    left_to_requirements,
     drivers,
     target_machines,
 )
@@ -94,14 +98,32 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-ARCHIVE_RULES = rules_in(Rule, metadata, entry_points, index, installed_files, leftovers, size)
+SYMBOL_RULES = rules_in(Rule, needed_entries, undefined_symbols, symbol_contract, loader_acceptance)
+"""Rules that look at the libraries around the wheel: `check` does not know those of the machine."""
+
+ARCHIVE_RULES = rules_in(
+    Rule, metadata, entry_points, index, file_placement, allowed_contents, leftovers, size
+)
 """Rules about the zip, RECORD, metadata and entry points: for the wheels of every system."""
+
+
+def is_for_any_system(rule: Rule) -> bool:
+    """Return whether a rule is run on the wheels of every system."""
+    return rule in ARCHIVE_RULES or rule.plugin is not None
+
 
 TARGET_RULES = rules_in(Rule, target_machines)
 """Rules about the machines of `--target`."""
 
 REPORTING_RULES = rules_in(
-    Rule, undefined_symbols, loader_acceptance, hardening, size, target_machines
+    Rule,
+    allowed_contents,
+    undefined_symbols,
+    symbol_contract,
+    loader_acceptance,
+    hardening,
+    size,
+    target_machines,
 )
 """Rules without fixes: left out while fixes are applied."""
 
@@ -118,4 +140,17 @@ def enabled_rules(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRu
         rule
         for rule in selected_rules(settings, rules)
         if not any(rule.matches(selector) for selector in settings.ignore)
+    )
+
+
+def fixing_rules(settings: Settings, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return those of `rules` whose fixes a repair applies: all of wheelfix, reported or not.
+
+    A plug-in's rule that is not selected, or ignored, is not run at all.
+    """
+    enabled = enabled_rules(settings, rules)
+    return tuple(
+        rule
+        for rule in rules
+        if rule not in REPORTING_RULES and (rule.plugin is None or rule in enabled)
     )

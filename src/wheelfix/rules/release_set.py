@@ -7,7 +7,7 @@ reported. The time of every rule is linear in the number of files.
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import TypeVar
 
@@ -18,8 +18,8 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
-from wheelfix.text import in_units, join_some
-from wheelfix.wheel.grafted_name import original_name, unhashed
+from wheelfix.text import count, in_units, join_some
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
@@ -58,7 +58,7 @@ def built_differently(context: SetContext) -> Iterator[Hit]:
         by_name = {str(wheel.name): wheel for wheel in wheels}
         hashes = {str(wheel.name): {row.name: row.hash for row in wheel.record} for wheel in wheels}
         for found in objects.values():
-            yield from _differing(by_name, hashes, found)
+            yield from _differences(by_name, hashes, found)
 
 
 def _object_key(member: str) -> str:
@@ -67,29 +67,28 @@ def _object_key(member: str) -> str:
     return posixpath.join(folder, original_name(base).partition(".")[0])
 
 
-def _differing(
-    wheels: dict[str, Wheel], hashes: dict[str, dict[str, str]], found: dict[str, list[str]]
+def _differences(
+    wheels: dict[str, Wheel], hashes: dict[str, dict[str, str]], members_of: dict[str, list[str]]
 ) -> Iterator[Hit]:
     """Report the first difference of one object across the wheels: SONAME, DT_NEEDED, content."""
-    names = {wheel: _sonames(wheels[wheel], members) for wheel, members in found.items()}
-    needs = {wheel: _needs(wheels[wheel], members) for wheel, members in found.items()}
+    names = {wheel: _sonames(wheels[wheel], members) for wheel, members in members_of.items()}
+    needs = {wheel: _needs(wheels[wheel], members) for wheel, members in members_of.items()}
     content = {
         wheel: tuple(sorted(hashes[wheel].get(member, "") for member in members))
-        for wheel, members in found.items()
-        if all(unhashed(posixpath.basename(member)) for member in members)
+        for wheel, members in members_of.items()
+        if all(remove_hash(posixpath.basename(member)) for member in members)
     }
     for what, said in (("has the SONAME", names), ("needs", needs), ("", content)):
-        usual = majority(said.values())
-        odd = [] if usual is None else [wheel for wheel in said if said[wheel] != usual]
-        for wheel in odd:
-            rest = f"{len(said) - len(odd)} other wheels of the release"
-            own, others = (join_some(names or ()) or "nothing" for names in (said[wheel], usual))
+        odd = list(_odd_ones(said))
+        for wheel, *both in odd:
+            rest = f"{count(len(said) - len(odd), 'other wheel')} of the release"
+            own, others = (join_some(names) or "nothing" for names in both)
             yield Hit(
                 message=f"{what} {own}; in {rest}: {others}"
                 if what
                 else f"has different content than in {rest}",
                 wheel=wheel,
-                member=found[wheel][0],
+                member=members_of[wheel][0],
                 hint="build this wheel again, in the same image as the others",
             )
         if odd:
@@ -139,12 +138,12 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
     for wheels in _platforms(context):
         names = {str(wheel.name): _stable_names(wheel) for wheel in wheels}
         counts = Counter(name for listed in names.values() for name in listed)
-        usual = [name for name, count in counts.items() if count > 1 and 2 * count > len(wheels)]
+        usual = [name for name, have in counts.items() if have > 1 and 2 * have > len(wheels)]
         for wheel, have in names.items():
             if lacking := [name for name in usual if name not in have]:
                 yield Hit(
-                    message=f"lacks `{lacking[0]}`, which {counts[lacking[0]]} of {len(wheels)} "
-                    "wheels of the release have",
+                    message=f"lacks `{lacking[0]}`, which {counts[lacking[0]]} of the "
+                    f"{count(len(wheels), 'wheel')} of the release have",
                     wheel=wheel,
                     entry=lacking[0],
                     notes=(f"and {join_some(lacking[1:])}",) if lacking[1:] else (),
@@ -188,16 +187,14 @@ def odd_tag(context: SetContext) -> Iterator[Hit]:
     """
     for wheels in _platforms(context):
         tags = {str(wheel.name): tuple(sorted(wheel.name.platforms)) for wheel in wheels}
-        usual = majority(tags.values())
-        for wheel, own in tags.items() if usual is not None else ():
-            if own != usual:
-                yield Hit(
-                    message=f"has the platform tag {'.'.join(own)}, most others "
-                    f"{'.'.join(usual or ())}",
-                    wheel=wheel,
-                    entry=".".join(own),
-                    hint="build it in the same image as the others",
-                )
+        for wheel, platforms, usual in _odd_ones(tags):
+            yield Hit(
+                message=f"has the platform tag {'.'.join(platforms)}, most others "
+                f"{'.'.join(usual)}",
+                wheel=wheel,
+                entry=".".join(platforms),
+                hint="build it in the same image as the others",
+            )
 
 
 @set_rule("WF854", "odd-size", Severity.WARNING)
@@ -233,7 +230,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                     message=f"has {in_units(size)}, but the wheels of this platform have "
                     f"{in_units(usual)} (median)",
                     wheel=str(wheel.name),
-                    hint="compare it with one of the others: `wheelfix diff`",
+                    hint="compare its files with those of the others",
                 )
 
 
@@ -260,21 +257,19 @@ def odd_metadata(context: SetContext) -> Iterator[Hit]:
     """
     for wheels in context.releases:
         said = {str(wheel.name): _requirements(wheel) for wheel in wheels}
-        usual = majority(said.values())
-        for wheel, own in said.items() if usual is not None else ():
-            if own != usual:
-                surplus = [line for line in own if line not in (usual or ())]
-                missing = [line for line in usual or () if line not in own]
-                yield Hit(
-                    message="Requires-Dist differs from the other wheels of this release",
-                    wheel=wheel,
-                    entry=(surplus or missing)[0],
-                    notes=(
-                        *([f"only here: {join_some(surplus)}"] if surplus else []),
-                        *([f"not here: {join_some(missing)}"] if missing else []),
-                    ),
-                    hint="use environment markers, identical in all wheels",
-                )
+        for wheel, lines, usual in _odd_ones(said):
+            surplus = [line for line in lines if line not in usual]
+            missing = [line for line in usual if line not in lines]
+            yield Hit(
+                message="Requires-Dist differs from the other wheels of this release",
+                wheel=wheel,
+                entry=(surplus or missing)[0],
+                notes=(
+                    *([f"only here: {join_some(surplus)}"] if surplus else []),
+                    *([f"not here: {join_some(missing)}"] if missing else []),
+                ),
+                hint="use environment markers, identical in all wheels",
+            )
 
 
 def _requirements(wheel: Wheel) -> tuple[str, ...]:
@@ -302,7 +297,14 @@ Value = TypeVar("Value")
 def majority(values: Iterable[Value]) -> Value | None:
     """Return the value shared by more than half of all, and at least two; None if there is none."""
     counts = Counter(values)
-    for value, count in counts.most_common(1):
-        if count > 1 and 2 * count > counts.total():
+    for value, number in counts.most_common(1):
+        if number > 1 and 2 * number > counts.total():
             return value
     return None
+
+
+def _odd_ones(said: Mapping[str, Value]) -> Iterator[tuple[str, Value, Value]]:
+    """Yield each wheel that says something else than most, that, and what most say."""
+    usual = majority(said.values())
+    if usual is not None:
+        yield from ((wheel, value, usual) for wheel, value in said.items() if value != usual)

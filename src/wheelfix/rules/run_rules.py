@@ -1,12 +1,12 @@
 """Runs of rules: their findings, with severities and the entries that suppress them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 
 from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.findings import Finding, Hit, Severity, Suppressed, SuppressionReason
+from wheelfix.rules.findings import Finding, Hit, Problem, Severity, Suppressed, SuppressionReason
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 
@@ -51,19 +51,13 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
 
 
 def _finding(rule: AnyRule, hit: Hit, settings: Settings) -> Finding:
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=_severity(rule, hit, settings),
-        message=hit.message,
-        member=hit.member,
-        entry=hit.entry,
-        notes=hit.notes,
-        hint=hit.hint,
-        fix=hit.fix,
-        wheel=hit.wheel,
-        targets=hit.targets,
-    )
+    if hit.fix is not None:
+        kept = _match(settings.unfixable, rule.code, rule.name, hit.member or "")
+        if kept is not None:
+            hit = replace(hit, fix=None, hint=f"not fixed: `unfixable` names `{':'.join(kept)}`")
+    problem = {field.name: getattr(hit, field.name) for field in fields(Problem)}
+    severity = _severity(rule, hit, settings)
+    return Finding(code=rule.code, name=rule.name, severity=severity, **problem)
 
 
 def _severity(rule: AnyRule, hit: Hit, settings: Settings) -> Severity:
@@ -76,21 +70,34 @@ def _severity(rule: AnyRule, hit: Hit, settings: Settings) -> Severity:
 
 def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
     """Return the entry of `per-file-ignores` that suppresses `finding`, if any."""
-    for glob, selectors in settings.per_file_ignores.items():
-        if finding.member is None or not fnmatchcase(finding.member, glob):
-            continue
-        for selector in selectors:
-            if names_rule(selector, finding.code, finding.name):
-                return Suppressed(
-                    finding=finding,
-                    because=SuppressionReason.PER_FILE,
-                    selector=selector,
-                    glob=glob,
-                )
-    return None
+    if finding.member is None:
+        return None
+    matching = _match(settings.per_file_ignores, finding.code, finding.name, finding.member)
+    if matching is None:
+        return None
+    glob, selector = matching
+    return Suppressed(
+        finding=finding, because=SuppressionReason.PER_FILE, selector=selector, glob=glob
+    )
 
 
-def ignored(finding: Finding, settings: Settings) -> Suppressed | None:
+def _match(
+    selectors: Mapping[str, Sequence[str]], code: str, name: str, member: str
+) -> tuple[str, str] | None:
+    """Return the first glob for `member` with a selector of the rule, and that selector."""
+    return next(
+        (
+            (glob, selector)
+            for glob, listed in selectors.items()
+            if fnmatchcase(member, glob)
+            for selector in listed
+            if names_rule(selector, code, name)
+        ),
+        None,
+    )
+
+
+def matching_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
     """Return the entry of `ignore` or `per-file-ignores` that suppresses `finding`, if any."""
     for selector, reason in settings.ignore.items():
         if names_rule(selector, finding.code, finding.name):
@@ -115,8 +122,13 @@ def broken(context: Context, rules: Iterable[Rule]) -> frozenset[Break]:
 
 
 def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding:
-    """Return `finding` with a note on the stage of the repair that broke the name, if one did."""
+    """Return `finding` with a note on the stage of the repair that broke the name, if one did.
+
+    Where it dropped a DT_NEEDED entry, the hint does not blame the linking.
+    """
     stage = stages.get((finding.code, finding.member, finding.entry))
     if stage is None:
         return finding
-    return replace(finding, notes=(*finding.notes, f"broken by this repair's stage: {stage}"))
+    note = f"broken by this repair's stage: {stage}"
+    hint = "`--prune-needed off` keeps every DT_NEEDED entry" if stage == "prune" else finding.hint
+    return replace(finding, notes=(*finding.notes, note), hint=hint)

@@ -2,10 +2,11 @@
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.model import Elf, Libc, PathTag
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loading import entry_directory, expands
 from wheelfix.rules.bundled_search_paths import search_path_note
@@ -14,6 +15,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_search_paths import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag, matches_any
+from wheelfix.text import count
 from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
@@ -34,29 +36,29 @@ class EntryKind(Enum):
     DEAD = auto()
 
 
-def fixed(entry: str) -> str:
+def unquote_entry(entry: str) -> str:
     """Return `entry` without the quotes and escapes that a shell or build script left in it."""
     plain = entry.strip(_WRAPPING).replace("\\", "")
     plain = plain.replace("$$", "$").replace("$(ORIGIN)", "${ORIGIN}")
     return re.sub(r"@loader_path\b", "$ORIGIN", plain)
 
 
-def entry_kind(entry: str, member: str, context: Context) -> EntryKind:
+def _entry_kind(entry: str, member: str, libc: Libc | None, context: Context) -> EntryKind:
     """Return what is wrong with one search path entry of `member`, once installed."""
     if matches_any(entry, context.settings.keep_entries):
         return EntryKind.FINE
     if entry == SACRIFICE and context.settings.sacrificial_entry is not SacrificialEntry.OFF:
         return EntryKind.FINE
-    if leads_to_provider(entry, member, context):
+    if (member, entry) in context.left.entries or leads_to_provider(entry, member, context):
         return EntryKind.FINE
-    spelling = _spelling(entry, context.wheel.elfs[member])
+    spelling = _spelling(entry, libc)
     return _installed_kind(entry, member, context) if spelling is EntryKind.FINE else spelling
 
 
-def _spelling(entry: str, elf: Elf) -> EntryKind:
+def _spelling(entry: str, libc: Libc | None) -> EntryKind:
     if not entry:
         return EntryKind.EMPTY
-    if fixed(entry) != entry or not expands(entry, elf.libc):
+    if unquote_entry(entry) != entry or not expands(entry, libc):
         return EntryKind.MALFORMED
     if entry.startswith("/"):
         return EntryKind.ABSOLUTE
@@ -97,10 +99,10 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
     for member, elf in context.wheel.elfs.items():
-        entries = dict.fromkeys(elf.entries)
+        entries, libc = dict.fromkeys(elf.entries), elf.libc
         context.budget.spend(10 * len(entries), "the search path", member)
         for entry in entries:
-            if entry_kind(entry, member, context) is wanted:
+            if _entry_kind(entry, member, libc, context) is wanted:
                 yield member, elf, entry
 
 
@@ -236,9 +238,10 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
     Safe: the entry is corrected if its meaning is clear, and dropped otherwise. The corrected entry
     is then checked like any other.
     """
+    libcs = {member: elf.libc for member, elf in context.wheel.elfs.items()}
     for member, elf, entry in _entries(context, EntryKind.MALFORMED):
-        better = fixed(entry)
-        plain = better != entry and expands(better, elf.libc)
+        better = unquote_entry(entry)
+        plain = better != entry and expands(better, libcs[member])
         repair = ReplaceEntry(member=member, old=entry, new=better)
         fix = Fix(title="correct the entry", edits=(repair,)) if plain else _drop(member, entry)
         yield Hit(
@@ -280,7 +283,7 @@ def escaping_entry(context: Context) -> Iterator[Hit]:
     )
 
 
-@rule("WF116", "dead-entry", Severity.INFO)
+@rule("WF116", "dead-entry", Severity.NOTE)
 def dead_entry(context: Context) -> Iterator[Hit]:
     """RPATH entry leads to a directory that the wheel does not have.
 
@@ -310,7 +313,7 @@ def dead_entry(context: Context) -> Iterator[Hit]:
     )
 
 
-@rule("WF117", "repeated-entry", Severity.INFO)
+@rule("WF117", "repeated-entry", Severity.NOTE)
 def repeated_entry(context: Context) -> Iterator[Hit]:
     """Duplicate RPATH entry.
 
@@ -330,9 +333,11 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
     Safe: the first one is kept.
     """
     for member, elf in context.wheel.elfs.items():
-        for entry in dict.fromkeys(e for e in elf.entries if elf.entries.count(e) > 1):
+        for entry, times in Counter(elf.entries).items():
+            if times == 1:
+                continue
             yield Hit(
-                message=f"has `{entry}` {elf.entries.count(entry)} times in its search path",
+                message=f"has `{entry}` {count(times, 'time')} in its search path",
                 member=member,
                 entry=entry,
                 notes=(search_path_note(elf),),
@@ -377,7 +382,7 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
             )
 
 
-@rule("WF121", "search-path-tag", Severity.INFO)
+@rule("WF121", "search-path-tag", Severity.NOTE)
 def search_path_tag(context: Context) -> Iterator[Hit]:
     """Search path is not in the requested tag, DT_RPATH or DT_RUNPATH.
 
@@ -416,7 +421,7 @@ def search_path_tag(context: Context) -> Iterator[Hit]:
             )
 
 
-@rule("WF122", "sacrificial-entry", Severity.INFO, Stage.BEFORE)
+@rule("WF122", "sacrificial-entry", Severity.NOTE, Stage.BEFORE)
 def sacrificial_entry(context: Context) -> Iterator[Hit]:
     """RPATH does not begin with the requested sacrificial entry.
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
+from wheelfix.rules.file_placement import same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.index_predicates import Answer
-from wheelfix.rules.installed_files import same_bytes
+from wheelfix.rules.index_predicates import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Size
-from wheelfix.text import counted, in_units, join_some
+from wheelfix.text import count, in_units, join_some
 from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000
@@ -20,7 +20,7 @@ LARGE = 10_000_000
 """Bytes of a wheel from which its largest files are listed."""
 
 
-@rule("WF701", "debug-sections", Severity.INFO)
+@rule("WF701", "debug-sections", Severity.NOTE)
 def debug_sections(context: Context) -> Iterator[Hit]:
     """Objects contain debug sections.
 
@@ -49,7 +49,7 @@ def debug_sections(context: Context) -> Iterator[Hit]:
     yield from _strippable(context.wheel, "debug sections", "=debug", lambda elf: elf.debug_size)
 
 
-@rule("WF702", "symbol-tables", Severity.INFO)
+@rule("WF702", "symbol-tables", Severity.NOTE)
 def symbol_tables(context: Context) -> Iterator[Hit]:
     """Objects contain symbol tables (.symtab) that loading does not need.
 
@@ -89,7 +89,7 @@ def _strippable(
         return
     largest = sorted(sizes, key=lambda member: -sizes[member])
     yield Hit(
-        message=f"{what} in {counted(len(sizes), 'object')}: {in_units(sum(sizes.values()))}, "
+        message=f"{what} in {count(len(sizes), 'object')}: {in_units(sum(sizes.values()))}, "
         f"about {in_units(saved)} of the zip",
         member=largest[0],
         notes=tuple(f"`{member}`: {in_units(sizes[member])}" for member in largest[:5]),
@@ -97,7 +97,7 @@ def _strippable(
     )
 
 
-@rule("WF703", "duplicate-files", Severity.INFO)
+@rule("WF703", "duplicate-files", Severity.NOTE)
 def duplicate_files(context: Context) -> Iterator[Hit]:
     """Duplicate files in the wheel.
 
@@ -122,7 +122,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     Not fixed: only the package knows which name it needs.
     """
     wheel = context.wheel
-    groups = [_unlinked(names) for names in same_bytes(wheel)]
+    groups = [_without_links(names) for names in same_bytes(wheel)]
     groups = [names for names in groups if len(names) > 1]
     packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
@@ -133,19 +133,19 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
         message=f"duplicate files take {in_units(sum(wasted.values()))} of the zip",
         member=groups[0][0],
         notes=tuple(
-            f"{len(names)} times {in_units(packed[names[0]])}: {join_some(names, 4)}"
+            f"{count(len(names), 'time')} {in_units(packed[names[0]])}: {join_some(names, 4)}"
             for names in groups[:5]
         ),
         hint="keep one copy of each",
     )
 
 
-def _unlinked(names: list[str]) -> list[str]:
+def _without_links(names: list[str]) -> list[str]:
     """Return one name for each set of copied links."""
     return list({name.partition(".so")[0]: name for name in names}.values())
 
 
-@rule("WF704", "largest-files", Severity.INFO)
+@rule("WF704", "largest-files", Severity.NOTE)
 def largest_files(context: Context) -> Iterator[Hit]:
     """Largest files of a large wheel.
 
@@ -186,8 +186,9 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
     """Wheel is larger than `max-size`.
 
     ## What it does
-    Compares the size of the wheel file with `max-size`, or without it with the limit of the index:
-    100 MiB for `index = "pypi"`. Without either setting, it reports nothing.
+    Compares the size of the wheel file with `max-size`, or without it with the usual limit of the
+    index: 100 MiB for `index = "pypi"`. That is a warning: whether PyPI has raised the limit for
+    the project is not known here. Without either setting, it reports nothing.
 
     ## Why is this bad?
     PyPI refuses files above 100 MiB, unless the limit is raised for the project, perhaps in the
@@ -209,11 +210,12 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
         limit = PYPI_LIMIT
     if limit and wheel.zip_size > limit:
         more, allowed = in_units(wheel.zip_size - limit), in_units(limit)
-        who = "PyPI" if by_index else "`max-size`"
+        who = "PyPI usually" if by_index else "`max-size`"
         yield Hit(
             message=f"has {in_units(wheel.zip_size)}, {more} more than {who} allows ({allowed})",
+            severity=Severity.WARNING if by_index else None,
             notes=(
-                *([Answer.SIZE.note(f"'{wheel.name.distribution}'")] if by_index else []),
+                *([IndexAnswer.SIZE.note(f"'{wheel.name.distribution}'")] if by_index else []),
                 *_largest(wheel),
             ),
             hint="make it smaller, or set `max-size` to the limit that PyPI granted the project"

@@ -1,10 +1,9 @@
 """Whether SONAMEs, file names and DT_NEEDED agree."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from wheelfix.analysis.opened_libraries import opened_by_path
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
@@ -55,6 +54,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             for dependent in dependents
             if dependent != library
         )
+        is_known = context.named_libraries.is_opened_by_path(library)
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
             "SONAME do not find the file",
@@ -63,7 +63,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             notes=(f"needed by {join_some(dependents, 3)}",),
             hint="`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
-            severity=Severity.WARNING if opened_by_path(wheel, library) else None,
+            severity=Severity.WARNING if is_known else None,
         )
 
 
@@ -165,32 +165,17 @@ def common_soname(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=name,
                 notes=(f"needed by {join_some(dependents, 3)}",) if dependents else (),
-                hint="leave it out and let `wheelfix repair` graft it under a unique name",
+                hint="build the wheel without it: a repair grafts it under a unique name",
             )
 
 
-_RUNTIMES: Mapping[str, tuple[str, Severity]] = {
-    "libstdc++": (
-        (
-            "types, locales and exceptions of the two copies do not mix, and an older copy that "
-            "is loaded first lacks `GLIBCXX` versions that others need"
-        ),
-        Severity.WARNING,
-    ),
-    "libgcc_s": (
-        (
-            "an exception or a `pthread_cancel` that one unwinder starts cannot pass frames that "
-            "only the other knows"
-        ),
-        Severity.WARNING,
-    ),
-    "libgomp": (
-        (
-            "each copy has its own thread pool: together they start more threads than there are "
-            "processors, and settings such as `omp_set_num_threads` affect only one of them"
-        ),
-        Severity.INFO,
-    ),
+_RUNTIMES = {
+    "libstdc++": "types, locales and exceptions of the two copies do not mix, and an older copy "
+    "that is loaded first lacks `GLIBCXX` versions that others need",
+    "libgcc_s": "an exception or a `pthread_cancel` that one unwinder starts cannot pass frames "
+    "that only the other knows",
+    "libgomp": "each copy has its own thread pool: together they start more threads than there are "
+    "processors, and settings such as `omp_set_num_threads` affect only one of them",
 }
 
 
@@ -220,16 +205,15 @@ def second_runtime(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         name = member.rpartition("/")[2]
-        own = original_name(name)
-        runtime = _RUNTIMES.get(own.partition(".so")[0])
+        original = original_name(name)
+        consequence = _RUNTIMES.get(original.partition(".so")[0])
         musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
-        if runtime is None or not elf.dynamic or (musl and "gomp" not in own):
+        if consequence is None or not elf.dynamic or (musl and "gomp" not in original):
             continue
-        consequence, severity = runtime
         yield Hit(
-            message=f"bundles its own copy of the runtime `{own}`",
+            message=f"bundles its own copy of the runtime `{original}`",
             member=member,
-            entry=own,
+            entry=original,
             notes=(consequence,),
-            severity=severity,
+            severity=Severity.NOTE if "gomp" in original else None,
         )

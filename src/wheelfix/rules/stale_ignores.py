@@ -31,7 +31,7 @@ def unused_ignores(
     )
 
 
-@set_rule("WF901", "stale-ignore", Severity.INFO)
+@set_rule("WF901", "stale-ignore", Severity.NOTE)
 def stale_ignore(context: SetContext) -> Iterator[Hit]:
     """Unused ignore: an entry of `ignore` or `per-file-ignores` matches no finding.
 

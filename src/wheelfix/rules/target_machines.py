@@ -1,29 +1,29 @@
 """Whether the wheel loads on the machines of `--target`.
 
-The libraries of a machine are data (`loader.target_machines`). Loading is simulated as installed
+The libraries of a machine are data (`loader.targets`). Loading is simulated as installed
 by the first scheme, and each problem is reported once per machine and cause.
 """
 
 from collections.abc import Iterator
 
+from wheelfix.analysis.world import World
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.target_machines import (
-    Target,
+from wheelfix.loader.targets import (
+    GNU2_TLS,
     default_name,
     is_page,
     newer,
-    page_sizes,
-    versions_too_new,
+    page_size,
 )
-from wheelfix.rules.context import Context, SetContext, TargetLoads, applicable
+from wheelfix.rules.context import Context, SetContext, applicable
 from wheelfix.rules.executable_stack import requires_executable_stack
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
-from wheelfix.text import join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
 
 _REFUSES_EXECUTABLE_STACK = "2.41"
@@ -36,7 +36,7 @@ def targets_of(context: Context) -> tuple[str, ...]:
     sized = [name for name in context.settings.target if is_page(name)]
     return (
         *(target.name for target in context.targets),
-        *(name for name in sized if pages.issuperset(page_sizes([name]))),
+        *(name for name in sized if page_size(name) in pages),
     )
 
 
@@ -65,10 +65,10 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
     """
     promised = default_name(context.wheel).partition(":")[2]
     for target in context.targets:
-        there = target.versions.get("GLIBC")
-        if promised and there is not None and newer(promised, there):
+        version = target.versions.get("GLIBC")
+        if promised and version is not None and newer(promised, version):
             yield Hit(
-                message=f"`{target.name}` has glibc {there}, but the wheel's tags begin at "
+                message=f"`{target.name}` has glibc {version}, but the wheel's tags begin at "
                 f"{promised}: installers there refuse it",
                 entry=target.name,
                 targets=(target.name,),
@@ -82,7 +82,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Simulates loading each object on each machine in `target`, and compares the symbol versions that
-    it requires of the machine's libraries with the newest that these define.
+    it requires of the machine's libraries with the newest that these define. It is a warning for
+    versions without a number that an update of the machine may have brought (GLIBC_ABI_GNU2_TLS).
 
     ## Why is this bad?
     The loader refuses the object: `version … not found`. One symbol is enough, even if it is never
@@ -93,35 +94,42 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The wheel was built on a newer system than the machine. **Solution**: build in an older image.
+    - TLS descriptors, the default of some compilers, need GLIBC_ABI_GNU2_TLS. **Solution**:
+      `-mtls-dialect=gnu`.
     - The compiler's runtime library is newer there. **Solution**: build with the toolset of the
       manylinux image, which links the newer part of libstdc++ statically.
 
     ## Fix safety
     Not fixed: only a build on an older system uses the older symbol.
     """
-    for loaded in context.target_loads:
-        served = _served_by_wheel(loaded)
-        wanted: dict[tuple[str, str], dict[str, list[str]]] = {}
-        for member in loaded.loads:
-            elf = context.wheel.elfs[member]
-            for file, version, newest in versions_too_new(elf, loaded.target.versions):
-                if (member, file) not in served:
-                    dependents = wanted.setdefault((file, newest), {})
-                    dependents.setdefault(member, []).append(_symbols(elf, file, version))
-        for (file, there), dependents in wanted.items():
+    for world in context.target_worlds:
+        wanted: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
+        lacking = world.lacking_versions(world.first_loads.values())
+        by_member = values_by_key((world.members.get(version.path), version) for version in lacking)
+        for member, elf in context.wheel.elfs.items():
+            for _, library, version, newest, missing in by_member.get(member, ()):
+                dependents = wanted.setdefault((library, newest, missing), {})
+                dependents.setdefault(member, []).append(_symbols(elf, library, version))
+        for (file, there, missing), dependents in wanted.items():
             number = len(dependents)
-            who = f"{number} objects do" if number > 1 else f"`{next(iter(dependents))}` does"
+            first = next(iter(dependents))
+            who = f"{count(number, 'object')} do" if number > 1 else f"`{first}` does"
+            asked = any(GNU2_TLS in what for some in dependents.values() for what in some)
             yield Hit(
-                message=f"`{loaded.target.name}` has no version newer than {there} in `{file}`: "
-                f"{who} not load there",
+                message=f"`{world.name}` has no version newer than {there} in `{file}`: "
+                f"{who} not load there"
+                + ("" if missing else ", unless an update has brought what it needs"),
+                severity=None if missing else Severity.WARNING,
                 member=next(iter(dependents)),
-                entry=loaded.target.name,
-                targets=(loaded.target.name,),
+                entry=world.name,
+                targets=(world.name,),
                 notes=tuple(
                     f"`{dependent}` needs {', '.join(what)}"
                     for dependent, what in dependents.items()
                 ),
-                hint="build in an older image, or remove the machine from `target`",
+                hint="compile with `-mtls-dialect=gnu`"
+                if asked
+                else "build in an older image, or remove the machine from `target`",
             )
 
 
@@ -129,18 +137,6 @@ def _symbols(elf: Elf, file: str, version: str) -> str:
     asked = (file, version)
     names = [f"{s.name}@{version}" for s in elf.undefined if (s.file, s.version) == asked]
     return join_some(names or [version], 4)
-
-
-def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
-    """Return the pairs of member and DT_NEEDED name that the wheel itself satisfies."""
-    return frozenset(
-        (loaded.members[requester], request.name)
-        for load in loaded.loads.values()
-        for request in load.requests
-        if (requester := request.requester) is not None
-        and requester in loaded.members
-        and request.result in loaded.members
-    )
 
 
 @rule("WF813", "target-lacks-library", Severity.ERROR)
@@ -169,7 +165,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     Not fixed here: `repair` grafts the libraries that the platform tag does not allow.
     """
     for library, cases in _absences(context).items():
-        targets = {target.name: target for target, _ in cases}
+        targets = {world.name: world for world, _ in cases}
         packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
         without = tuple(name for name in targets if name not in packages)
         dependents = tuple(dict.fromkeys(f"needed by `{dependent}`" for _, dependent in cases))
@@ -181,7 +177,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 entry=library,
                 targets=without,
                 notes=dependents,
-                hint="`wheelfix repair` grafts it; if another package provides it, `--exclude` it",
+                hint="ship it in the wheel; if another package provides it, add it to `exclude`",
             )
         if packages:
             listed = ", ".join(f"`{p}` of `{name}`" for name, p in packages.items())
@@ -196,29 +192,42 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
             )
 
 
-def _absences(context: Context) -> dict[str, list[tuple[Target, str]]]:
+def _absences(context: Context) -> dict[str, list[tuple[World, str]]]:
     """Return the libraries missing on targets: on which, and for which object.
 
     Those that other rules report are left out.
     """
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
+    known |= context.left.libraries.keys()
     tags = map(parse_platform_tag, context.wheel.name.platforms)
     if verdict is not None and all(tag.family is not Family.LINUX for tag in tags):
         known |= {*verdict.external}
     return values_by_key(
-        (name, (loaded.target, dependent))
-        for loaded in context.target_loads
-        for name, dependent in _missing(loaded)
+        (name, (world, dependent))
+        for world in context.target_worlds
+        for name, dependent in _missing(world)
         if name not in known and not matches_any(name, context.settings.exclude)
     )
 
 
-def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:
+def targets_without(context: Context) -> dict[str, dict[str, None]]:
+    """Return for each library that a target lacks the names of these targets."""
+    return {
+        library: dict.fromkeys(names)
+        for library, names in values_by_key(
+            (library, world.name)
+            for world in context.target_worlds
+            for library, _ in _missing(world)
+        ).items()
+    }
+
+
+def _missing(world: World) -> Iterator[tuple[str, str]]:
     """Yield the DT_NEEDED entries that are not found, each with the member that has it."""
-    for load in loaded.loads.values():
+    for load in world.first_loads.values():
         for request in load.missing:
-            dependent = loaded.members.get(request.requester or "")
+            dependent = world.members.get(request.requester or "")
             if dependent is not None:
                 yield request.name, dependent
 
@@ -248,7 +257,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
     Not fixed: the object must be linked again.
     """
     for name in filter(is_page, context.settings.target):
-        (size,) = page_sizes([name])
+        size = page_size(name)
         for member, elf in context.wheel.elfs.items():
             aligns = [s.align for s in elf.segments if s.type == Pt.LOAD]
             small = min(aligns, default=size)
@@ -264,7 +273,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
 
 
 def _kib(size: int) -> str:
-    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} bytes"
+    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{count(size, 'byte')}"
 
 
 @rule("WF815", "target-executable-stack", Severity.ERROR)

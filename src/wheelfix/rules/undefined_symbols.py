@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
 from wheelfix.elf.demangle import demangle
@@ -10,21 +9,33 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader import python_api
-from wheelfix.loader.install_schemes import interpreters
-from wheelfix.loader.platform_libraries import defined_by
+from wheelfix.loader.install_schemes import (
+    interpreters,
+    is_free_threaded,
+    minor_version,
+    site_path,
+)
+from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
-from wheelfix.wheel.grafted_name import unhashed
+from wheelfix.text import FEW, count, join_some
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
-_SHOWN = 3
+_STABLE_ABIS = frozenset({"abi3", "abi3t"})
+_OF_MODULE_DEF = frozenset(
+    {
+        "PyModuleDef_Init",
+        "PyModule_Create2",
+        "PyModule_FromDefAndSpec2",
+    }
+)
+"""Functions for a PyModuleDef, whose layout abi3t does not have (PEP 803, "Opaque PyObject")."""
 
 
-def _spelled(reference: VersionedName) -> str:
+def _spell(reference: VersionedName) -> str:
     name, version = reference
     return demangle(name) + (f"@{version}" if version else "")
 
@@ -70,9 +81,30 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     """
     definers = _definers(context)
     for unresolved in context.unresolved_symbols:
-        for reference in unresolved.references[:_SHOWN] if not unresolved.absent else ():
+        is_judged = not unresolved.absent and not is_left(context, unresolved)
+        for reference in unresolved.references[:FEW] if is_judged else ():
             if not _may_be_newer(context, reference[0]):
-                yield _undefined(context, unresolved, reference, definers)
+                yield _undefined_hit(context, unresolved, reference, definers)
+
+
+def is_left(context: Context, unresolved: Unresolved) -> bool:
+    """Return whether a requirement that was not looked into may define the symbols."""
+    absent = set(unresolved.absent)
+    return root_package(context, unresolved) in context.left.opened or not absent.isdisjoint(
+        context.left.libraries
+    )
+
+
+def root_package(context: Context, unresolved: Unresolved) -> str:
+    """Return the top-level package of the object that is loaded."""
+    return (site_path(unresolved.root, context.wheel) or "").partition("/")[0]
+
+
+def _opened_without(context: Context, package: str) -> Iterator[str]:
+    """Yield a note on each provider that a package opens for all, without the symbol."""
+    for provider in context.opened_for_all.get(package, ()):
+        label = f"{provider.name} {provider.version}".rstrip()
+        yield f"`{package}` opens {label} with RTLD_GLOBAL, which does not define it"
 
 
 def _definers(context: Context) -> Mapping[str, str]:
@@ -116,13 +148,13 @@ def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None
     """Return the platform library that `dependent` should have been linked with."""
     for library in _PROMISED:
         host = context.definitions.host(library, dependent) if context.definitions else None
-        known = host.exports.definitions if host is not None else defined_by(library)
+        known = host.exports.definitions if host is not None else symbols_of(library)
         if known is not None and name in known:
             return library
     return None
 
 
-def _resembling(name: str) -> tuple[str, ...]:
+def _similar_name(name: str) -> tuple[str, ...]:
     """Return a note on the similarly spelled name of the Python C API, if there is one."""
     if not python_api.is_python_name(name):
         return ()
@@ -130,7 +162,7 @@ def _resembling(name: str) -> tuple[str, ...]:
     return (f"Python has `{near}`",) if near else ()
 
 
-def _undefined(
+def _undefined_hit(
     context: Context, unresolved: Unresolved, reference: VersionedName, definers: Mapping[str, str]
 ) -> Hit:
     name, number = reference[0], len(unresolved.references)
@@ -143,14 +175,15 @@ def _undefined(
         definer or unresolved.foreign or root.is_executable or (platform and not root.module_hooks)
     )
     return Hit(
-        message=f"undefined symbol `{_spelled(reference)}`: no loaded library defines it",
+        message=f"undefined symbol `{_spell(reference)}`: no loaded library defines it",
         member=unresolved.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if demangle(name) != name else []),
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
-            *_resembling(name),
+            *_opened_without(context, root_package(context, unresolved)),
+            *_similar_name(name),
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
@@ -158,14 +191,14 @@ def _undefined(
                 if unresolved.foreign
                 else []
             ),
-            *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
+            *([f"{count(number, 'symbol')} of this object undefined"] if number > FEW else []),
         ),
         hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
         severity=Severity.WARNING if mild else None,
     )
 
 
-@rule("WF302", "symbols-not-judged", Severity.INFO)
+@rule("WF302", "symbols-not-judged", Severity.NOTE)
 def symbols_not_judged(context: Context) -> Iterator[Hit]:
     """Undefined symbols may be defined by libraries that are not available here.
 
@@ -185,12 +218,16 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: nothing is known to be wrong.
     """
-    lacking = (unresolved for unresolved in context.unresolved_symbols if unresolved.absent)
+    lacking = (
+        unresolved
+        for unresolved in context.unresolved_symbols
+        if unresolved.absent and not is_left(context, unresolved)
+    )
     for absent, some in grouped(lacking, lambda unresolved: unresolved.absent).items():
         symbols = {name for unresolved in some for name, _ in unresolved.references}
         members = join_some((unresolved.member for unresolved in some), 3)
         yield Hit(
-            message=f"{len(symbols):,} symbols of {members} may be "
+            message=f"{count(len(symbols), 'symbol')} of {members} may be "
             f"defined by libraries not available here: {join_some(absent, 3)}",
             member=some[0].member,
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
@@ -205,7 +242,8 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     ## What it does
     Compares the Python C API names that modules use with those that CPython exports, for every
     version that the wheel's tags and the module's suffix allow; for `abi3`, also with the stable
-    ABI of the oldest of them. Unknown newer versions, free-threaded builds and other interpreters
+    ABI of the oldest of them, for `abi3t` without what needs the layout of PyModuleDef. Unknown
+    newer versions, free-threaded builds and other interpreters
     are assumed to have the names.
 
     ## Why is this bad?
@@ -239,7 +277,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
         for name, _, _, _, weak in elf.undefined:
             if name in known or weak or name not in api:
                 continue
-            hits = list(_judged(context, member, name, pythons, strict=imported))
+            hits = list(_judge(context, member, name, pythons, strict=imported))
             if not hits:
                 known.add(name)
             elif not _defines(context, member, name):
@@ -258,7 +296,7 @@ def _defines(context: Context, member: str, name: str) -> bool:
     )
 
 
-def _judged(
+def _judge(
     context: Context, member: str, name: str, pythons: tuple[str, ...], *, strict: bool
 ) -> Iterator[Hit]:
     answers = {python: python_api.exports(python, name) for python in pythons}
@@ -269,31 +307,42 @@ def _judged(
             message=f"uses `{name}` of the Python C API, which {lacking[0]}{several} does not have",
             member=member,
             entry=name,
-            notes=_known_since(name),
+            notes=_first_version_note(name),
             hint="build it for the Python versions of the tags",
         )
-    elif "abi3" in context.wheel.name.abis and strict:
+        return
+    abis = context.wheel.name.abis
+    if strict and not _STABLE_ABIS.isdisjoint(abis):
         yield from _unstable(member, name, pythons)
+    has_abi3t = "abi3t" in abis and any(map(is_free_threaded, pythons))
+    if strict and has_abi3t and name in _OF_MODULE_DEF:
+        yield Hit(
+            message=f"uses `{name}`, but a module for `abi3t` has no PyModuleDef",
+            member=member,
+            entry=name,
+            hint="define `PyModExport_…` (PEP 793), and compile with `Py_TARGET_ABI3T`",
+            severity=Severity.WARNING,
+        )
 
 
-def _known_since(name: str) -> tuple[str, ...]:
-    found = python_api.find(name)
-    if found is None:
+def _first_version_note(name: str) -> tuple[str, ...]:
+    symbol = python_api.find(name)
+    if symbol is None:
         return ()
-    if not found.minors:
-        return (f"CPython has it since 3.{found.stable}",)
-    first, last = min(found.minors), max(found.minors)
-    oldest, newest = min(python_api.known_minors()), max(python_api.known_minors())
+    if not symbol.minors:
+        return (f"CPython has it since 3.{symbol.stable}",)
+    first, last = min(symbol.minors), max(symbol.minors)
+    oldest, newest = min(python_api.minor_versions()), max(python_api.minor_versions())
     since = f"since 3.{first}" if first > oldest else ""
     until = f"until 3.{last}" if last < newest else ""
     return (f"CPython exports it {since}{' ' if since and until else ''}{until}",)
 
 
 def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]:
-    found = python_api.find(name)
-    oldest = min(int(python.rpartition(".")[2].rstrip("t")) for python in pythons)
-    stable = found.stable if found else None
-    if found is not None and (stable is None or stable > oldest):
+    symbol = python_api.find(name)
+    oldest = min(map(minor_version, pythons))
+    stable = symbol.stable if symbol else None
+    if symbol is not None and (stable is None or stable > oldest):
         when = f"only since 3.{stable}" if stable else "not at all"
         yield Hit(
             message=f"uses `{name}`, in the stable ABI {when}, but the tag promises 3.{oldest}",
@@ -346,61 +395,3 @@ def missing_version(context: Context) -> Iterator[Hit]:
                         notes=(f"it defines {join_some(defined, 3)}",),
                         hint="build against the bundled library",
                     )
-
-
-@rule("WF305", "required-symbol-missing", Severity.ERROR)
-def required_symbol_missing(context: Context) -> Iterator[Hit]:
-    """Library or symbol required by the project's settings is missing.
-
-    ## What it does
-    Checks the settings `[[tool.wheelfix.require]]`: `library`, a glob for the library's file name
-    or SONAME before the graft; and `symbols`, globs that must each match a symbol defined by the
-    library. Without these settings, it reports nothing.
-
-    ## Why is this bad?
-    Only the project knows which symbols are looked up at run time, by `dlsym`, ctypes or a plug-in
-    registry: no linker checks those.
-
-    ## Example
-    `library = "libcodec.so", symbols = ["codec_*", "codec_register"]`, and the library was built
-    with hidden visibility.
-
-    ## Common causes
-    - `-fvisibility=hidden` without an export macro, or a wrong use of `strip`. **Solution**: export
-      the symbols.
-    - The library was left out of the build. **Solution**: add it to the wheel.
-
-    ## Fix safety
-    Not fixed.
-    """
-    for demand in context.settings.require:
-        libraries = [
-            member
-            for member, elf in context.wheel.elfs.items()
-            if elf.dynamic and _is_called(member, elf, demand.library)
-        ]
-        if not libraries and not context.wheel.is_pure:
-            yield Hit(
-                message=f"has no library `{demand.library}`, which the settings require",
-                entry=demand.library,
-                hint="add it to the wheel, or correct `require` in the configuration",
-            )
-        for member in libraries:
-            read = context.definitions.reader(member) if context.definitions else None
-            defined = read().definitions if read else None
-            for pattern in demand.symbols if defined is not None else ():
-                if not any(fnmatchcase(name, pattern) for name in defined or ()):
-                    near = _alike(pattern, defined or (), cutoff=0.6)
-                    yield Hit(
-                        message=f"defines no symbol `{pattern}`, which the settings require",
-                        member=member,
-                        entry=pattern,
-                        notes=(f"it defines `{near}`",) if near else (),
-                        hint="export the symbol, or correct `require` in the configuration",
-                    )
-
-
-def _is_called(member: str, elf: Elf, pattern: str) -> bool:
-    file = member.rpartition("/")[2]
-    names = {file, unhashed(file), elf.soname, unhashed(elf.soname or "")}
-    return any(fnmatchcase(name, pattern) for name in names if name)

@@ -1,8 +1,10 @@
 """Sequential reading of memory-mapped files."""
 
 import mmap
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,7 +12,7 @@ PIECE = 1 << 18
 
 
 @contextmanager
-def mapped(path: Path) -> Generator[memoryview]:
+def map_file(path: Path) -> Generator[memoryview]:
     """Map a file into memory. Raises `OSError` if it cannot be read."""
     if not path.stat().st_size:  # which mmap refuses
         yield memoryview(b"")
@@ -41,8 +43,12 @@ def first_difference(one: memoryview, other: memoryview) -> int | None:
     done = 0
     for first, second in zip_longest(pieces(one), pieces(other), fillvalue=b""):
         if first != second:
-            pairs = enumerate(zip(first, second, strict=False))
-            equal = min(len(first), len(second))
-            return done + next((at for at, (a, b) in pairs if a != b), equal)
+            shorter = range(min(len(first), len(second)))
+            return done + bisect_left(shorter, x=True, key=partial(_differ_up_to, first, second))
         done += len(first)
     return None
+
+
+def _differ_up_to(first: bytes, second: bytes, at: int) -> bool:
+    """Return whether two pieces differ up to the byte `at`, or in it."""
+    return first[: at + 1] != second[: at + 1]

@@ -8,7 +8,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @contextmanager
-def uninterrupted() -> Generator[None]:
+def hold_signals() -> Generator[None]:
     """Let `SIGNALS` wait: their handlers raise exceptions between any two instructions."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

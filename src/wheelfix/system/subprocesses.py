@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.system.tempfiles import ADVICE
+from wheelfix.text import count
 
 MOST = 32 << 20
 """Bytes that a program may print: some hundred times the longest list of files of packages."""
@@ -122,7 +123,7 @@ def _communicate(  # noqa: PLR0913, PLR0917 - the parts of one call
         process.wait(max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
         raise ToolError(
-            f"`{name}` did not end within {timeout:g} seconds{_quote(out, err)}",
+            f"`{name}` did not end within {count(timeout, 'second')}{_quote(out, err)}",
             hint="was the machine overloaded? run it again",
         ) from None
 
@@ -158,7 +159,7 @@ def _advice(stderr: str) -> str | None:
 
 def stop_children() -> None:
     """Kill every process that this process has started, and their descendants."""
-    killed = [pid for child in _children(os.getpid()) for pid in end_tree(child)]
+    killed = [pid for child in children_of(os.getpid()) for pid in end_tree(child)]
     deadline = time.monotonic() + _KILL_SECONDS
     while any(map(_runs, killed)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -171,7 +172,7 @@ def end_tree(pid: int) -> list[int]:
     """
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)  # so that it starts nothing while its children are looked for
-    killed = [descendant for child in _children(pid) for descendant in end_tree(child)]
+    killed = [descendant for child in children_of(pid) for descendant in end_tree(child)]
     with contextlib.suppress(OSError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)
@@ -196,7 +197,7 @@ def _runs(pid: int) -> bool:
     return state not in ([b"Z"], [b"X"])
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """Return the running children of a process (proc_pid_children(5))."""
     found: list[int] = []
     with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
-from wheelfix.system.signal_mask import uninterrupted
+from wheelfix.system.signal_mask import hold_signals
 
 PREFIX = "wheelfix-run-"
 """How the names of the temporary folders of a run begin."""
@@ -45,7 +45,7 @@ _HINTS = {
     errno.EPERM: "choose a directory that you may write to",
     errno.EROFS: "choose a directory that is not mounted read-only",
     errno.ENOTDIR: "choose a directory: a part of that path is a file",
-    errno.EEXIST: "remove the existing file of that name",
+    errno.EEXIST: "choose a directory: that is a file",
     errno.EISDIR: "remove the directory of that name",
     errno.EFBIG: "raise the limit (`ulimit -f`), or choose a file system that has none",
 }
@@ -90,7 +90,7 @@ def scratch(
     """
     parent = tmpdir()
     sweep_folders(parent, prefix, is_unused)
-    with uninterrupted():
+    with hold_signals():
         folder, descriptor = _held_folder(parent, prefix)
         _own.add(folder)
     try:
@@ -307,7 +307,9 @@ def output_errors(directory: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        what = f" (`{error.filename}`)" if error.filename else ""
+        file, folder = str(error.filename or ""), str(directory)
+        is_said = file.startswith(folder) or folder.startswith(file)
+        what = "" if is_said else f" (`{file}`)"
         raise OutputError(
             f"cannot write into `{directory}`: {error.strerror}{what}",
             hint=_HINTS.get(error.errno or 0, "choose another directory"),

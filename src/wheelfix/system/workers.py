@@ -3,6 +3,7 @@
 Results come in the order of the items. The number of calls and results that are kept is bounded.
 """
 
+import atexit
 import os
 import resource
 import signal
@@ -22,7 +23,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError, note_place
-from wheelfix.system.signal_mask import SIGNALS, uninterrupted
+from wheelfix.system.signal_mask import SIGNALS, hold_signals
 from wheelfix.system.subprocesses import end_tree
 
 Item = TypeVar("Item")
@@ -141,7 +142,7 @@ def _future_answer(future: "Future[Result]") -> Result | Exception:
 class WorkerProcess:
     """A process that makes one call after the other, each with a time limit."""
 
-    def __init__(self, prepare: Callable[[], object]) -> None:
+    def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
         """Fork the process, which calls `prepare` first. Raises `OSError`.
 
         Start methods other than fork import the caller's main module again (multiprocessing).
@@ -149,12 +150,14 @@ class WorkerProcess:
         fork = get_context("fork")
         self.connection, its = fork.Pipe()
         self._process = fork.Process(target=_answer_calls, args=(its, prepare))
-        with uninterrupted(), warnings.catch_warnings():
+        with hold_signals(), warnings.catch_warnings():
             # Python 3.12 warns that other threads may hold locks. The worker uses only locks that
             # Python makes anew after a fork.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._process.start()
         its.close()
+        # Python would wait for it at the end of this process (`multiprocessing.util`).
+        atexit.register(self.kill)
 
     def is_alive(self) -> bool:
         """Return whether the process still runs."""
@@ -165,8 +168,10 @@ class WorkerProcess:
         with suppress(BrokenPipeError):  # the process has ended, which `answer` says
             self.connection.send((work, item))
 
-    def answer(self, timeout: float) -> Any:  # noqa: ANN401 - what `work` returns
+    def answer(self, timeout: float | None) -> Any:  # noqa: ANN401 - what `work` returns
         """Return the answer of the call, or why there is none after `timeout` seconds.
+
+        Without a timeout, it waits for the answer.
 
         That is what `work` raised, `WorkerDiedError` or `WorkerTimeoutError`. With these two, the
         process is gone.
@@ -183,7 +188,11 @@ class WorkerProcess:
         return WorkerTimeoutError()
 
     def kill(self) -> None:
-        """Kill the process, which has nothing to lose, and what it has started."""
+        """Kill the process, which has nothing to lose, and what it has started.
+
+        At the end of this process that happens by itself.
+        """
+        atexit.unregister(self.kill)
         if self._process.pid is not None and self._process.is_alive():
             end_tree(self._process.pid)
         self._process.join()
@@ -242,9 +251,9 @@ class WorkerProcesses:
                     self._start(work, number, item)
             if not self._calls:
                 return
-            for call in _ended(self._calls, self._tick):
+            for call in _wait(self._calls, self._tick):
                 self._calls.remove(call)
-                answers[call.number] = call.item, self._received(call)
+                answers[call.number] = call.item, self._receive(call)
             while following in answers:
                 item, answer = answers.pop(following)
                 yield item, _unless_fatal(answer)
@@ -263,7 +272,7 @@ class WorkerProcesses:
             worker.kill()
         return WorkerProcess(self._prepare)
 
-    def _received(self, call: _Call) -> Any:  # noqa: ANN401 - what `work` returns
+    def _receive(self, call: _Call) -> Any:  # noqa: ANN401 - what `work` returns
         """Return the answer of a call that ended, or why there is none."""
         answer = call.worker.answer(0)
         if not isinstance(answer, WorkerDiedError | WorkerTimeoutError):
@@ -271,7 +280,7 @@ class WorkerProcesses:
         return answer
 
 
-def _ended(calls: list[_Call], tick: Callable[[], object] | None) -> list[_Call]:
+def _wait(calls: list[_Call], tick: Callable[[], object] | None) -> list[_Call]:
     """Wait until a call has an answer or exceeds its time limit; return all that do."""
     connections = [call.worker.connection for call in calls]
     while True:

@@ -1,6 +1,7 @@
 """File contents by their first bytes and by the strings in them."""
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 
 _MAGIC = (
     (b"version https://git-lfs", "a pointer of Git LFS"),
@@ -28,6 +29,7 @@ _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 _OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
 
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
+_STRING = re.compile(rb"[^\0/\"']+")
 _LONGEST = 255
 """Bytes of a string: NAME_MAX (limits.h)."""
 _MOST = 4096
@@ -71,6 +73,24 @@ def may_open(source: bytes) -> bool:
     """Return whether a Python source has a word, in any case, that opening a library takes."""
     lower = source.lower()  # several times as fast as one regular expression
     return any(word in lower for word in _OPENERS)
+
+
+def strings_among(pieces: Iterable[bytes], texts: Collection[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield each string of a file that is one of `texts`, with its offset in bytes.
+
+    A string is as for `Strings`, which is faster for a few texts. `pieces` are the file, in order.
+    """
+    longest = max(map(len, texts), default=0)
+    kept, start = b"", 0
+    for piece in pieces:
+        data = kept + piece
+        last = max(data.rfind(end) for end in _DELIMITERS)
+        for match in _STRING.finditer(data, 0, max(last, 0)):
+            if match.start() and match[0] in texts:
+                yield match[0], start + match.start()
+        # The rest may begin a string; of one that is too long, more than the longest text is kept.
+        kept = data[max(last, len(data) - longest - 2, 0) :]
+        start += len(data) - len(kept)
 
 
 class Strings:

@@ -5,11 +5,17 @@ An edit keeps every byte that it does not concern: build backends add lines of t
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.model import Metadata
+from wheelfix.text import count
+from wheelfix.wheel.model import DistInfo, Metadata, WheelName
+from wheelfix.wheel.zip_headers import quote
 
 _REBUILD = "build the wheel again: a build backend writes this file"
 
@@ -20,6 +26,43 @@ class WheelMetadata(NamedTuple):
     root_is_purelib: bool
     tags: tuple[str, ...]
     """The `Tag:` lines, in file order."""
+
+
+def dist_info_folder(names: Iterable[str], wheel: WheelName) -> DistInfo:
+    """Return the one dist-info folder among the members `names` of `wheel`.
+
+    Raises `BadWheelError` for none, for several, and for that of another distribution or version.
+    """
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" in name}
+    folders = sorted(top for top in tops if top.endswith(".dist-info"))
+    if len(folders) != 1:
+        several = " and ".join(map(quote, folders)) or "none"
+        raise BadWheelError(
+            f"a wheel has one .dist-info folder, this has {several}",
+            hint="build the wheel again, from a clean build folder",
+        )
+    distribution, _, version = folders[0].removesuffix(".dist-info").partition("-")
+    if not (_same_name(distribution, wheel.distribution) and _same_version(version, wheel.version)):
+        raise BadWheelError(
+            f"the folder {quote(folders[0])} is not of {wheel.distribution} {wheel.version}, which "
+            "the file name says",
+            hint="give the wheel the name that it was built with",
+        )
+    return DistInfo(folders[0])
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Compare distribution names by the rule of PEP 503."""
+    return canonicalize_name(one) == canonicalize_name(other)
+
+
+def _same_version(one: str, other: str) -> bool:
+    """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
+    if one == other:
+        return True
+    with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
+        return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
+    return _same_name(one.replace("+", "-"), other.replace("+", "-"))
 
 
 _VERSION = re.compile(r"1\.[0-9]+")
@@ -37,12 +80,16 @@ def read_metadata(text: str) -> WheelMetadata:
             f"the WHEEL file has `Wheel-Version: {version}`, and wheelfix knows 1.x",
             hint="upgrade wheelfix, or build the wheel for Wheel-Version 1.0",
         )
-    # pip and installer read a missing Root-Is-Purelib as false.
-    purelib = next((value for key, value in headers if key == "root-is-purelib"), "false")
     return WheelMetadata(
-        root_is_purelib=purelib.lower() == "true",
+        root_is_purelib=is_purelib(text),
         tags=tuple(value for key, value in headers if key == "tag"),
     )
+
+
+def is_purelib(text: str) -> bool:
+    """Return Root-Is-Purelib of WHEEL; pip and installer read a missing one as false."""
+    headers = map(_header, _head(text))
+    return next((value for key, value in headers if key == "root-is-purelib"), "").lower() == "true"
 
 
 def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:
@@ -92,8 +139,8 @@ MAX_FIELDS = 20_000
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
 _LICENSE_FILE = "License-File"
-_LONGEST_LICENCE = 100
-"""Letters of a licence's name; some write the whole text into the field."""
+_LONGEST_LICENSE = 100
+"""Letters of a license's name; some write the whole text into the field."""
 _EXPRESSION = "License-Expression"
 _VERSION_FIELD = "Metadata-Version"
 _FIRST_WITH_LICENSES = "2.4"
@@ -104,7 +151,7 @@ def read_core_metadata(text: str) -> Metadata:
     """Read the header of METADATA as Python's `email` does."""
     fields = tuple(itertools.islice(_fields(text), MAX_FIELDS + 1))
     if len(fields) > MAX_FIELDS:
-        return Metadata(problem=f"METADATA has more than {MAX_FIELDS:,} fields")
+        return Metadata(problem=f"METADATA has more than {count(MAX_FIELDS, 'field')}")
     return Metadata(
         metadata_version=_one(fields, "metadata-version") or "",
         name=_one(fields, "name") or "",
@@ -156,10 +203,10 @@ def license_expression(metadata: Metadata) -> str | None:
     return _one(metadata.fields, _EXPRESSION.lower())
 
 
-def declared_licence(metadata: Metadata) -> str | None:
-    """Return the licence in METADATA (PEP 639, and its predecessors), if it is a mere name."""
+def declared_license(metadata: Metadata) -> str | None:
+    """Return the license in METADATA (PEP 639, and its predecessors), if it is a mere name."""
     texts = (*_all(metadata.fields, _EXPRESSION.lower()), *_all(metadata.fields, "license"))
-    known = next((text for text in texts if 0 < len(text) <= _LONGEST_LICENCE), None)
+    known = next((text for text in texts if 0 < len(text) <= _LONGEST_LICENSE), None)
     classifiers = [
         value.rpartition(" :: ")[2]
         for value in _all(metadata.fields, "classifier")

@@ -2,24 +2,18 @@
 
 Rules and the graft propose edits; the engine refuses contradictions and predicts the wheel that the
 rest make. Everything about a kind of edit is in its class: what it contradicts (`decides`), what it
-changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
-none of that: it writes the predicted wheel.
+changes in words (`change`), and what it makes of the wheel (`apply`, `revise`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from wheelfix.elf.constants import PF_X, Pt
-from wheelfix.elf.model import (
-    Elf,
-    PathTag,
-    with_entries,
-    with_needed_first,
-    with_needed_renamed,
-    without_needed,
-)
+from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.revision import Revision
+from wheelfix.text import count
 from wheelfix.wheel.dist_info import (
     license_expression,
     with_license_expression,
@@ -67,10 +61,46 @@ def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
 
     Raises `PlanConflictError` if one would overwrite a file.
     """
+    return _draft(wheel, edits).finish()
+
+
+def revisions(wheel: Wheel, edits: Iterable[Edit]) -> Mapping[str, Revision]:
+    """Return what `edits` change in each object, by its member in the edited wheel.
+
+    Raises `PlanConflictError` as `predict` does.
+    """
+    return _draft(wheel, edits).revisions
+
+
+def sources_of(
+    edits: Iterable[Edit], before: Mapping[str, str | Path | bytes]
+) -> dict[str, str | Path | bytes]:
+    """Return what each member is made from, if not from the member of the input of the same name.
+
+    That is another member of the input, a file or bytes. `before` has those of earlier edits. The
+    bytes of a copy are those of its original.
+    """
+    sources = dict(before)
+    for edit in edits:
+        match edit:
+            case MoveMember():
+                sources[edit.new] = sources.get(edit.member, edit.member)
+            case AddMember(source=CopyOf(member=original)):
+                sources[edit.member] = sources.get(original, original)
+            case AddMember(source=HostFile(path=path)):
+                sources[edit.member] = Path(path)
+            case AddMember(source=NewFile(content=content)):
+                sources[edit.member] = content
+            case _:
+                pass
+    return sources
+
+
+def _draft(wheel: Wheel, edits: Iterable[Edit]) -> Draft:
     draft = Draft(wheel)
     for edit in edits:
         edit.apply(draft)
-    return draft.finish()
+    return draft
 
 
 # --- Edits of one object's dynamic section -------------------------------------------------------
@@ -84,19 +114,19 @@ class ElfEdit(Edit):
     member: str
 
     @abstractmethod
-    def on_elf(self, elf: Elf) -> Elf:
-        """Return the object as it reads afterwards."""
+    def revise(self, revision: Revision) -> Revision:
+        """Return the revision of the object with this edit after all that it has already."""
 
     @abstractmethod
     def words(self, elf: Elf) -> tuple[str, str]:
         """Describe what is in `elf` now, and what replaces it."""
 
     def change(self, draft: Draft) -> Change:
-        old, new = self.words(draft.elfs[self.member])
+        old, new = self.words(draft.revisions[self.member].draft)
         return Change(self.member, old, new)
 
     def apply(self, draft: Draft) -> None:
-        draft.elfs[self.member] = self.on_elf(draft.elfs[self.member])
+        draft.revisions[self.member] = self.revise(draft.revisions[self.member])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +142,9 @@ class _EntryEdit(ElfEdit, ABC):
 class DropEntry(_EntryEdit):
     """Remove `entry` from the search path, at every position."""
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return with_entries(elf, [entry for entry in elf.entries if entry != self.entry])
+    def revise(self, revision: Revision) -> Revision:
+        entries = revision.draft.entries
+        return revision.set_entries([entry for entry in entries if entry != self.entry])
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"{elf.path_tag} entry `{self.entry}`", "dropped"
@@ -125,15 +156,20 @@ class DropRepeats(_EntryEdit):
 
     question: ClassVar[str] = "repeats"
 
-    def on_elf(self, elf: Elf) -> Elf:
-        if self.entry not in elf.entries:
-            return elf
-        first = elf.entries.index(self.entry)
-        kept = [e for n, e in enumerate(elf.entries) if e != self.entry or n == first]
-        return with_entries(elf, kept)
+    def revise(self, revision: Revision) -> Revision:
+        entries = revision.draft.entries
+        if self.entry not in entries:
+            return revision
+        first = entries.index(self.entry)
+        return revision.set_entries(
+            [entry for n, entry in enumerate(entries) if entry != self.entry or n == first]
+        )
 
     def words(self, elf: Elf) -> tuple[str, str]:
-        return f"{elf.path_tag} entry `{self.entry}` {elf.entries.count(self.entry)} times", "once"
+        return (
+            f"{elf.path_tag} entry `{self.entry}` {count(elf.entries.count(self.entry), 'time')}",
+            "once",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +181,9 @@ class ReplaceEntry(ElfEdit):
     old: str
     new: str
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return with_entries(elf, [self.new if e == self.old else e for e in elf.entries])
+    def revise(self, revision: Revision) -> Revision:
+        entries = revision.draft.entries
+        return revision.set_entries([self.new if e == self.old else e for e in entries])
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"{elf.path_tag} entry `{self.old}`", f"`{self.new}`"
@@ -156,8 +193,9 @@ class ReplaceEntry(ElfEdit):
 class AddEntry(_EntryEdit):
     """Append `entry` to the search path, unless it is there."""
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return elf if self.entry in elf.entries else with_entries(elf, [*elf.entries, self.entry])
+    def revise(self, revision: Revision) -> Revision:
+        entries = revision.draft.entries
+        return revision if self.entry in entries else revision.set_entries([*entries, self.entry])
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "absent", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
@@ -167,8 +205,9 @@ class AddEntry(_EntryEdit):
 class PrependEntry(_EntryEdit):
     """Put `entry` before all others of the search path."""
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return with_entries(elf, [self.entry, *(e for e in elf.entries if e != self.entry)])
+    def revise(self, revision: Revision) -> Revision:
+        others = [entry for entry in revision.draft.entries if entry != self.entry]
+        return revision.set_entries([self.entry, *others])
 
     def words(self, elf: Elf) -> tuple[str, str]:
         first = elf.entries[0] if elf.entries else ""
@@ -182,8 +221,8 @@ class SetPathTag(ElfEdit):
     question: ClassVar[str] = "tag"
     tag: PathTag
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return with_entries(elf, elf.entries, self.tag)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.set_entries(revision.draft.entries, self.tag)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         both = elf.rpath is not None and elf.runpath is not None
@@ -197,8 +236,8 @@ class SetSoname(ElfEdit):
     question: ClassVar[str] = "soname"
     soname: str
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return replace(elf, soname=self.soname)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.set_soname(self.soname)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_SONAME `{elf.soname or ''}`", f"`{self.soname}`"
@@ -215,18 +254,15 @@ class _NeededEdit(ElfEdit, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameNeeded(ElfEdit):
-    """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`.
-
-    The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
-    """
+    """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`."""
 
     question: ClassVar[str] = "needed"
     subject: ClassVar[tuple[str, ...]] = ("member", "old")
     old: str
     new: str
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return with_needed_renamed(elf, self.old, self.new)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.rename_needed(self.old, self.new)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
@@ -236,8 +272,8 @@ class RenameNeeded(ElfEdit):
 class DropNeeded(_NeededEdit):
     """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return without_needed(elf, {self.name})
+    def revise(self, revision: Revision) -> Revision:
+        return revision.drop_needed(self.name)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_NEEDED `{self.name}`", "dropped"
@@ -247,8 +283,8 @@ class DropNeeded(_NeededEdit):
 class AddNeeded(_NeededEdit):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return elf if self.name in elf.needed else with_needed_first(elf, self.name)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.add_needed(self.name)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"
@@ -256,28 +292,18 @@ class AddNeeded(_NeededEdit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip(ElfEdit):
-    """Remove .symtab and the debug sections, which the loader does not need."""
+    """Remove the debug sections, which the loader does not need, and .symtab unless it stays."""
 
     question: ClassVar[str] = "strip"
+    keeps_symtab: bool
 
-    def on_elf(self, elf: Elf) -> Elf:
-        return replace(elf, symtab=False, symtab_size=0, debug_size=0)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.strip(keeps_symtab=self.keeps_symtab)
 
     def words(self, elf: Elf) -> tuple[str, str]:
+        if self.keeps_symtab:
+            return f"{count(elf.debug_size, 'byte')} of debug sections", "dropped"
         return "all symbols", "those that the loader needs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripDebug(ElfEdit):
-    """Remove the debug sections."""
-
-    question: ClassVar[str] = "strip"
-
-    def on_elf(self, elf: Elf) -> Elf:
-        return replace(elf, debug_size=0)
-
-    def words(self, elf: Elf) -> tuple[str, str]:
-        return f"{elf.debug_size:,} bytes of debug sections", "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,14 +312,8 @@ class ClearExecstack(ElfEdit):
 
     question: ClassVar[str] = "stack"
 
-    def on_elf(self, elf: Elf) -> Elf:
-        segments = (
-            segment._replace(flags=segment.flags & ~PF_X)
-            if segment.type == Pt.GNU_STACK
-            else segment
-            for segment in elf.segments
-        )
-        return replace(elf, segments=tuple(segments), trampolines=False)
+    def revise(self, revision: Revision) -> Revision:
+        return revision.clear_execstack()
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return "executable stack (PT_GNU_STACK)", "not executable"
@@ -324,12 +344,14 @@ class HostFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """Bytes written by wheelfix: an SBOM, a shim."""
+    """Bytes written by wheelfix, an SBOM or a shim; or those of a file of this machine."""
 
     content: bytes
+    origin: str = ""
+    """The file that they were copied from."""
 
     def __str__(self) -> str:
-        return "written"
+        return f"copied from `{self.origin}`" if self.origin else "written"
 
 
 Source = CopyOf | HostFile | NewFile
@@ -354,14 +376,18 @@ class AddMember(_MemberEdit):
     """Bytes, before any edit."""
     mode: int = 0o100755
     elf: Elf | None = None
-    """What the bytes say of themselves, for ELF objects."""
+    """What the bytes say of themselves, for ELF objects that are not copies of a member."""
 
     def change(self, draft: Draft) -> Change:
-        return Change(self.member, "absent", f"{self.source}, {self.size:,} bytes")
+        return Change(self.member, "absent", f"{self.source}, {count(self.size, 'byte')}")
 
     def apply(self, draft: Draft) -> None:
         new = Member(name=self.member, size=self.size, compressed_size=0, mode=self.mode)
-        draft.add(new, self.elf)
+        match self.source:
+            case CopyOf(member=original):
+                draft.add(new, draft.revisions.get(original))
+            case _:
+                draft.add(new, None if self.elf is None else Revision.of(self.elf))
         if isinstance(self.source, NewFile):
             draft.write_text(self.member, self.source.content)
 
@@ -436,7 +462,7 @@ class Retag(Edit):
 
     def change(self, draft: Draft) -> Change:
         old, new = (".".join(tags) for tags in (draft.header.name.platforms, self.platforms))
-        return Change(f"{draft.header.dist_info}/WHEEL", f"platform tag {old}", new)
+        return Change(draft.header.dist_info.wheel_file, f"platform tag {old}", new)
 
     def apply(self, draft: Draft) -> None:
         name = draft.header.name._replace(platforms=self.platforms)
@@ -466,7 +492,7 @@ class SetRootIsPurelib(Edit):
 
     def change(self, draft: Draft) -> Change:
         old, new = (str(value).lower() for value in (draft.header.root_is_purelib, self.value))
-        return Change(f"{draft.header.dist_info}/WHEEL", f"Root-Is-Purelib: {old}", new)
+        return Change(draft.header.dist_info.wheel_file, f"Root-Is-Purelib: {old}", new)
 
     def apply(self, draft: Draft) -> None:
         draft.header = replace(draft.header, root_is_purelib=self.value)
@@ -482,7 +508,7 @@ class AddRequirement(Edit):
 
     def change(self, draft: Draft) -> Change:
         line = f"`Requires-Dist: {self.requirement}`"
-        return Change(f"{draft.header.dist_info}/METADATA", "no such requirement", line)
+        return Change(draft.header.dist_info.metadata, "no such requirement", line)
 
     def apply(self, draft: Draft) -> None:
         metadata = with_requirement(draft.header.metadata, self.requirement)
@@ -493,14 +519,14 @@ class AddRequirement(Edit):
 class AddLicenseFile(Edit):
     """Add a `License-File` line to METADATA, for a file in `*.dist-info/licenses` (PEP 639)."""
 
-    question: ClassVar[str] = "licence"
+    question: ClassVar[str] = "license"
     subject: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     """Relative to that folder."""
 
     def change(self, draft: Draft) -> Change:
         line = f"`License-File: {self.path}`"
-        return Change(f"{draft.header.dist_info}/METADATA", "no such licence", line)
+        return Change(draft.header.dist_info.metadata, "no such license", line)
 
     def apply(self, draft: Draft) -> None:
         draft.header = replace(
@@ -519,7 +545,7 @@ class SetLicenseExpression(Edit):
     def change(self, draft: Draft) -> Change:
         old = license_expression(draft.header.metadata)
         return Change(
-            f"{draft.header.dist_info}/METADATA",
+            draft.header.dist_info.metadata,
             f"License-Expression `{old}`",
             f"`{self.expression}`",
         )

@@ -9,19 +9,25 @@ import re
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
 
-def hashed(name: str, sha256: str) -> str:
+def add_hash(name: str, sha256: str) -> str:
     """Return the name of a graft of the file `name`, whose hash is `sha256` in hexadecimal."""
     base, dot, extension = name.partition(".")
     mark = f"-{sha256[:8]}"
     return name if base.endswith(mark) else f"{base}{mark}{dot}{extension}"
 
 
-def unhashed(name: str) -> str | None:
+def remove_hash(name: str) -> str | None:
     """Return the name that a grafted library had before; None for any other name."""
     match = _GRAFTED.fullmatch(name)
     return match[1] + match[2] if match else None
 
 
+def short_names(name: str) -> set[str]:
+    """Return what `name` is called without hash and version: `libfoo` and `foo`."""
+    stems = {known.partition(".so")[0] for known in (name, original_name(name))}
+    return stems | {stem.removeprefix("lib") for stem in stems}
+
+
 def original_name(name: str) -> str:
     """Return `name` without the hash of a graft, and any other name as it is."""
-    return unhashed(name) or name
+    return remove_hash(name) or name

@@ -14,7 +14,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError
 
 PRELOAD = "_wheelfix_preload"
-"""The name of a preload shim: a module that opens libraries of other wheels."""
+"""The name of a preload shim: a module that opens libraries before their names are used."""
 
 
 class WheelName(NamedTuple):
@@ -50,9 +50,9 @@ class WheelName(NamedTuple):
             raise BadWheelError(
                 f"`{filename}` is not the name of a wheel: "
                 + (
-                    f"`{parts[-1]}` is no variant label: lower case letters, digits, `_` and `.`"
+                    f"invalid variant label `{parts[-1]}`: use a-z, 0-9, `_` and `.`"
                     if is_label
-                    else f"`{parts[2]}` is no build tag, which begins with a digit"
+                    else f"invalid build tag `{parts[2]}`: it must begin with a digit"
                 ),
                 hint=_WHEEL_NAME,
             )
@@ -111,17 +111,17 @@ class Metadata(NamedTuple):
     """Why METADATA cannot be read; None if it can."""
 
 
-LICENCE_NAME = re.compile(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
-"""How names of licence files begin; the first four are setuptools' default `license_files`."""
+LICENSE_NAME = re.compile(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
+"""How names of license files begin; the first four are setuptools' default `license_files`."""
 
 
-def is_licence(member: str, dist_info: str) -> bool:
-    """Return whether `member` is a licence: in `licenses` (PEP 639), or as older tools name it."""
+def is_license(member: str, dist_info: str) -> bool:
+    """Return whether `member` is a license: in `licenses` (PEP 639), or as older tools name it."""
     inner = member.removeprefix(f"{dist_info}/")
     if inner == member:
         return False
     folder, slash, _ = inner.partition("/")
-    return folder.lower() == "licenses" if slash else LICENCE_NAME.match(inner) is not None
+    return folder.lower() == "licenses" if slash else LICENSE_NAME.match(inner) is not None
 
 
 class RecordRow(NamedTuple):
@@ -164,6 +164,7 @@ class ZipFeature(StrEnum):
     EXTRA = "an extra field that is malformed"
     EXTRA_TWICE = "a second name twice in its extra field"
     EXTRA_SIZE = "another size in its extra field than in the central directory"
+    SPARE_ZIP64 = "Zip64 sizes beside plain ones in the central directory"
 
 
 class ZipOddity(NamedTuple):
@@ -209,6 +210,47 @@ class PythonOpening(NamedTuple):
     """Globs of suffixes that the call tries after `name`; empty for `name` alone."""
 
 
+class DistInfo(str):
+    """The name of a dist-info folder, `name-version.dist-info`, as spelled in the zip."""
+
+    __slots__ = ()
+
+    @property
+    def record(self) -> str:
+        """The member RECORD."""
+        return f"{self}/RECORD"
+
+    @property
+    def wheel_file(self) -> str:
+        """The member WHEEL."""
+        return f"{self}/WHEEL"
+
+    @property
+    def metadata(self) -> str:
+        """The member METADATA."""
+        return f"{self}/METADATA"
+
+    @property
+    def licenses(self) -> str:
+        """The folder of license texts (PEP 639)."""
+        return f"{self}/licenses"
+
+    @property
+    def data_dir(self) -> str:
+        """`name-version.data`, whose subfolders go to paths of the install scheme (PEP 427)."""
+        return f"{self.removesuffix('.dist-info')}.data"
+
+
+class UnverifiedWheel(NamedTuple):
+    """What the zip's directory and the dist-info folder say of a wheel; nothing is verified."""
+
+    name: WheelName
+    members: tuple[str, ...]
+    dist_info: DistInfo
+    root_is_purelib: bool
+    metadata: Metadata
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
     """One wheel: its name, its files, its metadata, and its ELF objects."""
@@ -216,8 +258,7 @@ class Wheel:
     name: WheelName
     members: tuple[Member, ...]
     """In the order of the zip's central directory."""
-    dist_info: str
-    """`name-version.dist-info`, as spelled in the zip."""
+    dist_info: DistInfo
     tags: tuple[str, ...]
     """The `Tag:` lines of WHEEL, in file order."""
     root_is_purelib: bool
@@ -242,7 +283,7 @@ class Wheel:
     size: int = 0
     """Bytes of the zip; 0 for a wheel that is not written yet."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The JSON and text files of the dist-info folder, and its licences, by member."""
+    """The JSON and text files of the dist-info folder, and its licenses, by member."""
     shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
     zip_oddities: tuple[ZipOddity, ...] = ()
@@ -260,5 +301,5 @@ class Wheel:
 
     @property
     def data_dir(self) -> str:
-        """`name-version.data`, whose subfolders go to paths of the install scheme (PEP 427)."""
-        return self.dist_info.removesuffix(".dist-info") + ".data"
+        """As in `dist_info`."""
+        return self.dist_info.data_dir

@@ -30,9 +30,14 @@ ARCHITECTURES: Mapping[str, Abi] = {
     "loongarch64": Abi(Machine.LOONGARCH, 64, little_endian=True),
 }
 """Architecture in a tag -> its ABI."""
+CONVENTIONS: Mapping[str, str] = {"ppc64": "ELFv1", "ppc64le": "ELFv2", "riscv64": "lp64d"}
+"""Architecture in a tag for glibc -> the calling convention of the objects that its loader takes.
 
-_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_LEGACY_TAG = re.compile(r"(manylinux(?:1|2010|2014))_(\w+)")
+musl has other names for the same architectures, and its loader compares none.
+"""
+
+LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_LEGACY_TAG = re.compile(rf"({'|'.join(LEGACY)})_(\w+)")
 _VERSIONED_TAG = re.compile(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
 _ANDROID_TAG = re.compile(r"android_(\d{1,9})_(\w+)")
 _LINUX_TAG = re.compile(r"linux_(\w+)")
@@ -89,7 +94,7 @@ def parse_platform_tag(tag: str) -> PlatformTag:
     if match := _VERSIONED_TAG.fullmatch(tag):
         return PlatformTag(Family(match[1]), (int(match[2]), int(match[3])), match[4])
     if match := _LEGACY_TAG.fullmatch(tag):
-        return PlatformTag(Family.MANYLINUX, _LEGACY[match[1]], match[2])
+        return PlatformTag(Family.MANYLINUX, LEGACY[match[1]], match[2])
     if match := _LINUX_TAG.fullmatch(tag):
         return PlatformTag(Family.LINUX, arch=match[1])
     if match := _ANDROID_TAG.fullmatch(tag):
@@ -130,14 +135,14 @@ def satisfies(found: str, tag: str) -> bool:
     version of the machine it runs on, so any musllinux tag stands for any other (PEP 656). No
     object satisfies `any`, the tag of another system, or a malformed one.
     """
-    met, wanted = parse_platform_tag(found), parse_platform_tag(tag)
-    if wanted.family is Family.ANDROID:
+    met, required = parse_platform_tag(found), parse_platform_tag(tag)
+    if required.family is Family.ANDROID:
         return tag == found
-    if wanted.family is Family.LINUX:
-        return wanted.arch == met.arch
-    if wanted.libc is None or (met.family, met.arch) != (wanted.family, wanted.arch):
+    if required.family is Family.LINUX:
+        return required.arch == met.arch
+    if required.libc is None or (met.family, met.arch) != (required.family, required.arch):
         return False
-    return wanted.libc is Libc.MUSL or wanted.version >= met.version
+    return required.libc is Libc.MUSL or required.version >= met.version
 
 
 def may_coexist(one: str, other: str) -> bool:

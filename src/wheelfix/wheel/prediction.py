@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError
 from wheelfix.wheel.model import Member, Wheel
 
@@ -17,7 +17,8 @@ class Draft:
         """Begin with `wheel` as it is."""
         self.header = wheel
         """Name, tags, metadata; its tables of members and objects are those of the beginning."""
-        self.elfs = dict(wheel.elfs)
+        self.revisions = {member: Revision.of(elf) for member, elf in wheel.elfs.items()}
+        """Member -> its object, before and after the edits."""
         self.sources = dict(wheel.sources)
         self.texts = dict(wheel.texts)
         self._members = {member.name: member for member in wheel.members}
@@ -27,13 +28,16 @@ class Draft:
         """Set the `st_mode` of a member."""
         self._members[name] = self._members[name]._replace(mode=mode)
 
-    def add(self, member: Member, elf: Elf | None = None) -> None:
-        """Add a member. Raises `PlanConflictError` if the wheel has it already."""
+    def add(self, member: Member, revision: Revision | None = None) -> None:
+        """Add a member, with its `revision` if it is an object.
+
+        Raises `PlanConflictError` if the wheel has it already.
+        """
         if member.name in self._members:
             raise PlanConflictError(f"`{member.name}` is in the wheel already; it is not replaced")
         self._added[member.name] = member
-        if elf is not None:
-            self.elfs[member.name] = elf
+        if revision is not None:
+            self.revisions[member.name] = revision
 
     def write_source(self, name: str, content: bytes) -> None:
         """Replace or add a Python source."""
@@ -55,8 +59,8 @@ class Draft:
             (new if name == old else name): member._replace(name=new) if name == old else member
             for name, member in self._members.items()
         }
-        if old in self.elfs:
-            self.elfs[new] = self.elfs.pop(old)
+        if old in self.revisions:
+            self.revisions[new] = self.revisions.pop(old)
         if old in self.sources:
             self.sources[new] = self.sources.pop(old)
         if old in self.texts:
@@ -64,7 +68,7 @@ class Draft:
 
     def remove(self, name: str) -> None:
         """Remove a member, if it is there."""
-        for table in (self._members, self._added, self.elfs, self.sources, self.texts):
+        for table in (self._members, self._added, self.revisions, self.sources, self.texts):
             table.pop(name, None)
 
     def normalize(self) -> None:
@@ -91,10 +95,11 @@ class Draft:
         place = next(metadata, len(names))
         old = tuple(self._members.values())
         members = (*old[:place], *self._added.values(), *old[place:])
+        revisions = self.revisions
         return replace(
             self.header,
             members=members,
-            elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
+            elfs={m.name: revisions[m.name].after for m in members if m.name in revisions},
             sources=self.sources,
             texts=self.texts,
         )

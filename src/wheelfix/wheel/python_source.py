@@ -1,11 +1,9 @@
-"""Parsing of a wheel's Python sources, and the limits of memory and time for following them."""
+"""Parsing of a wheel's Python sources, what they import, and the limits for reading them."""
 
 import ast
 import re
 import warnings
 
-MAX_CALL_DEPTH = 6
-"""Calls of functions of the same source that are followed into each other."""
 STEPS_PER_EXPRESSION = 5
 """Steps of the budget for the evaluation of one expression."""
 STEPS_PER_SOURCE = 100_000 * STEPS_PER_EXPRESSION
@@ -37,3 +35,13 @@ def is_too_large(source: bytes) -> bool:
 
 def _tokens(source: bytes) -> int:
     return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
+
+
+def import_origin(node: ast.ImportFrom, package: str) -> str:
+    """Return the absolute name of what `from ... import` reads in a module of `package`.
+
+    Empty for `from . import x` in a module that is not in a package (PEP 328).
+    """
+    parts = package.split(".") if package else []
+    above = parts[: len(parts) - node.level + 1] if node.level else []
+    return ".".join([*above, *([node.module] if node.module else [])])

@@ -116,15 +116,15 @@ class _Reader:
     def _read(self, member: str) -> Content:
         algorithm = self._stated.get(member, "").partition("=")[0]
         hasher: Any = hashlib.new(algorithm) if algorithm else None
-        inflated = self._until_stopped(member)
+        inflated = self._feed_scan(member)
         if hasher:
-            inflated = _watched(inflated, hasher.update)
-        content = self._looked_into(member, next(inflated, b""), inflated)
+            inflated = _watch_pieces(inflated, hasher.update)
+        content = self._scan(member, next(inflated, b""), inflated)
         for _ in inflated:  # what follows is hashed, and its CRC is checked
             pass
         return content._replace(hash=hash_field(algorithm, hasher.digest())) if hasher else content
 
-    def _until_stopped(self, member: str) -> Iterator[bytes]:
+    def _feed_scan(self, member: str) -> Iterator[bytes]:
         for piece in self._inflate(member):
             if self.stopped.is_set():
                 raise CancelledError
@@ -132,7 +132,7 @@ class _Reader:
             self._budget.spend(steps, "the content", member)
             yield piece
 
-    def _looked_into(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
+    def _scan(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
         if first.startswith(_ELF_MAGIC):
             return self._object(member, chain([first], rest))
         if member.endswith(".py"):
@@ -177,8 +177,8 @@ class _Reader:
 
     def _object(self, member: str, inflated: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
-        searched = _watched(inflated, partial(self._search, member))
-        data = buffered(_watched(searched, names.feed), self._entries[member].size)
+        searched = _watch_pieces(inflated, partial(self._search, member))
+        data = fill_buffer(_watch_pieces(searched, names.feed), self._entries[member].size)
         names.finish()
         try:
             elf, tables, strings = read_object(data, member, self._budget)
@@ -192,14 +192,14 @@ class _Reader:
         )
 
 
-def _watched(inflated: Iterable[bytes], watch: Callable[[bytes], None]) -> Iterator[bytes]:
+def _watch_pieces(inflated: Iterable[bytes], watch: Callable[[bytes], None]) -> Iterator[bytes]:
     """Yield pieces, each after `watch` was called with it."""
     for piece in inflated:
         watch(piece)
         yield piece
 
 
-def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
+def fill_buffer(inflated: Iterator[bytes], size: int) -> memoryview:
     """Make a buffer of the `size` bytes of `inflated`; above 8 MiB it is a mapped, unlinked file.
 
     Raises `OutputError` where that file cannot be written.

@@ -2,21 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
-from typing import Self
-
-from packaging.utils import canonicalize_name
-from packaging.version import Version
+from typing import NamedTuple, Self
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
+from wheelfix.wheel.dist_info import (
+    WheelMetadata,
+    dist_info_folder,
+    read_core_metadata,
+    read_metadata,
+)
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
@@ -27,22 +29,23 @@ from wheelfix.wheel.model import (
     RecordRow,
     Wheel,
     WheelName,
-    is_licence,
+    is_license,
 )
-from wheelfix.wheel.python_opens import Followed, followed
+from wheelfix.wheel.python_opens import Followed, visit_source
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes
-from wheelfix.wheel.zip_headers import Entry, shown
-from wheelfix.wheel.zip_oddities import find_oddities
+from wheelfix.wheel.zip_headers import Entry, quote
+from wheelfix.wheel.zip_portability import find_oddities
 from wheelfix.wheel.zip_reader import ZipReader
 
-Watch = Callable[[float], None]
+ProgressWatch = Callable[[float], None]
 """Gets the fraction of a wheel that was read."""
 
 _LARGEST_TEXT = 2**20
 _TEXTS = 16 * 2**20
+_PIECE = 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
 _TICK = 10**8
@@ -65,7 +68,7 @@ class Archive(ZipReader):
         descriptor: int,
         name: WheelName,
         origin: Self | None = None,
-        watch: Watch | None = None,
+        watch: ProgressWatch | None = None,
     ) -> None:
         """Take over an open `descriptor`, and read and verify the wheel.
 
@@ -99,7 +102,7 @@ class Archive(ZipReader):
         """
         if not self._is_new and _state_of(self._descriptor) == self._state:
             return
-        with _opened(self.path, os.dup(self._descriptor), self.wheel.name) as now:
+        with _open_archive(self.path, os.dup(self._descriptor), self.wheel.name) as now:
             is_same = now.wheel == self.wheel and now.directory == self.directory
             hashes = {member: content.hash for member, content in now.contents.items()}
         if not is_same or hashes != {m: content.hash for m, content in self.contents.items()}:
@@ -108,14 +111,16 @@ class Archive(ZipReader):
             )
 
 
-def open_wheel(path: Path, *, name: WheelName | None = None, watch: Watch | None = None) -> Archive:
+def open_wheel(
+    path: Path, *, name: WheelName | None = None, watch: ProgressWatch | None = None
+) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not have the name of a wheel, such as one yet to be published.
     `watch` is called again and again with the fraction of the wheel that was read.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
-    Raises `BadWheelError`, with the file, the member and the reason, for files that are no wheels
+    Raises `BadWheelError`, with the file, the member and the reason, for files that are not wheels
     and for wheels that must not be unpacked: names that leave the folder or clash, links, members
     that are encrypted, overlap, or are not what the zip states of them.
     """
@@ -126,7 +131,7 @@ def open_wheel(path: Path, *, name: WheelName | None = None, watch: Watch | None
         raise BadWheelError(
             f"`{path}` cannot be opened: {error.strerror}", hint="check the path"
         ) from error
-    return _opened(path, descriptor, name, watch=watch)
+    return _open_archive(path, descriptor, name, watch=watch)
 
 
 def open_rewritten(path: Path, name: WheelName, origin: Archive) -> Archive:
@@ -134,15 +139,15 @@ def open_rewritten(path: Path, name: WheelName, origin: Archive) -> Archive:
 
     Members that were copied are compared with `origin` in their compressed form, not inflated.
     """
-    return _opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), name, origin)
+    return _open_archive(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), name, origin)
 
 
-def _opened(
+def _open_archive(
     path: Path,
     descriptor: int,
     name: WheelName,
     origin: Archive | None = None,
-    watch: Watch | None = None,
+    watch: ProgressWatch | None = None,
 ) -> Archive:
     """Make an archive of `descriptor`, which is closed where that fails."""
     with ExitStack() as stack:
@@ -174,37 +179,37 @@ def _read_wheel(
     name: WheelName,
     origin: Archive | None,
     budget: Budget,
-    watch: Watch | None,
+    watch: ProgressWatch | None,
 ) -> tuple[Wheel, Mapping[str, Content]]:
     """Inflate every member once: check CRC and size, RECORD's hash, and read ELF objects."""
     check_entries(archive.directory, archive.size)
     archive.check_folders()
-    dist_info = _find_dist_info(archive.entries, name)
-    data_dir = f"{dist_info.removesuffix('.dist-info')}.data"
+    dist_info = dist_info_folder(archive.entries, name)
+    data_dir = dist_info.data_dir
     check_data_folder(archive.entries, data_dir)
     check_metadata_sizes(archive.entries, dist_info)
-    wheel_file = _read_wheel_file(archive, f"{dist_info}/WHEEL")
+    wheel_file = _read_wheel_file(archive, dist_info.wheel_file)
     tags = _STEPS_A_TAG * sum(1 + len(tag) // 100 for tag in wheel_file.tags)
-    budget.spend(tags, "the tags", f"{dist_info}/WHEEL")
-    rows, problems = _read_record(archive, f"{dist_info}/RECORD")
-    budget.spend(2 * len(rows), "the rows", f"{dist_info}/RECORD", memory=300 * len(rows))
+    budget.spend(tags, "the tags", dist_info.wheel_file)
+    rows, problems = _read_record(archive, dist_info.record)
+    budget.spend(2 * len(rows), "the rows", dist_info.record, memory=300 * len(rows))
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
-    known = dict(_copied(archive, origin, stated)) if origin else {}
+    known = dict(_copy_contents(archive, origin, stated)) if origin else {}
     others = {member: entry for member, entry in archive.entries.items() if member not in known}
-    inflate = archive.inflated if watch is None else _watched(archive, others, watch)
+    inflate = archive.inflate if watch is None else _watch_inflating(archive, others, watch)
     read = known | read_contents(others, stated, inflate, budget)
     contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(e.name, e.size, e.compressed_size, e.mode) for e in archive.entries.values()
     )
-    if f"{dist_info}/RECORD" in archive.entries:
+    if dist_info.record in archive.entries:
         hashes = {member: content.hash for member, content in contents.items() if content.hash}
-        problems += verify_record(rows, members, hashes, f"{dist_info}/RECORD")
+        problems += verify_record(rows, members, hashes, dist_info.record)
     problems = tuple(dict.fromkeys(problems))
     wrong = len(problems)
-    where = f"{dist_info}/RECORD"
+    where = dist_info.record
     budget.spend(_STEPS_A_PROBLEM * wrong, "the wrong rows", where, memory=_PROBLEM_SIZE * wrong)
-    openings, unfollowed = _followed(contents, data_dir, budget, origin)
+    openings, unfollowed = _visit_sources(contents, data_dir, budget, origin)
     wheel = Wheel(
         name=name,
         members=members,
@@ -219,7 +224,7 @@ def _read_wheel(
         openings=openings,
         unfollowed=unfollowed,
         sources=dict(_sources(archive, openings)),
-        metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
+        metadata=_read_metadata(archive, dist_info.metadata),
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
         shebangs=dict(_shebangs(archive, data_dir)),
@@ -228,15 +233,17 @@ def _read_wheel(
     return wheel, contents
 
 
-def _watched(archive: ZipReader, entries: Mapping[str, Entry], watch: Watch) -> Inflate:
-    """Return `archive.inflated`, which tells `watch` the fraction of `entries` that it has."""
+def _watch_inflating(
+    archive: ZipReader, entries: Mapping[str, Entry], watch: ProgressWatch
+) -> Inflate:
+    """Return `archive.inflate`, which tells `watch` the fraction of `entries` that it has."""
     total = sum(entry.size for entry in entries.values()) or 1
     done = 0
     lock = Lock()
 
     def inflate(member: str) -> Iterator[bytes]:
         nonlocal done
-        for piece in archive.inflated(member):
+        for piece in archive.inflate(member):
             with lock:
                 done += len(piece)
                 watch(done / total)
@@ -245,64 +252,75 @@ def _watched(archive: ZipReader, entries: Mapping[str, Entry], watch: Watch) -> 
     return inflate
 
 
-def _copied(
+def _copy_contents(
     archive: ZipReader, origin: Archive, stated: Mapping[str, str]
 ) -> Iterator[tuple[str, Content]]:
     """Yield what is known of the members that have the same compressed bytes in `origin`."""
-    for member, entry in archive.entries.items():
-        content, old = origin.contents.get(member), origin.entries.get(member)
-        if content is None or old is None or _packed(entry) != _packed(old):
-            continue
-        algorithm = stated.get(member, "").partition("=")[0]
-        pieces = zip_longest(archive.raw(member)[1], origin.raw(member)[1])
-        if content.hash.partition("=")[0] == algorithm and all(a == b for a, b in pieces):
-            yield member, content
+    known = origin.contents
+    pairs = (
+        _Pair(entry, origin.entries[member])
+        for member, entry in archive.entries.items()
+        if member in known
+        and known[member].hash.partition("=")[0] == stated.get(member, "").partition("=")[0]
+    )
+    for run in _runs(pair for pair in pairs if _has_same_fields(*pair)):
+        is_copied = _has_same_bytes(archive, origin, run)
+        for new, _ in run:
+            if is_copied or _has_same_data(archive, origin, new.name):
+                yield new.name, known[new.name]
 
 
-def _packed(entry: Entry) -> tuple[int, ...]:
-    return entry.method, entry.crc, entry.compressed_size, entry.size
+class _Pair(NamedTuple):
+    """The entry of a member, and that of the same name in another archive."""
+
+    new: Entry
+    old: Entry
 
 
-def _find_dist_info(names: Iterable[str], wheel: WheelName) -> str:
-    tops = {name.partition("/")[0] for name in names if ".dist-info/" in name}
-    found = sorted(top for top in tops if top.endswith(".dist-info"))
-    if len(found) != 1:
-        several = " and ".join(map(shown, found)) or "none"
-        raise BadWheelError(
-            f"a wheel has one .dist-info folder, this has {several}",
-            hint="build the wheel again, from a clean build folder",
-        )
-    distribution, _, version = found[0].removesuffix(".dist-info").partition("-")
-    if not (_same_name(distribution, wheel.distribution) and _same_version(version, wheel.version)):
-        raise BadWheelError(
-            f"the folder {shown(found[0])} is not of {wheel.distribution} {wheel.version}, which "
-            "the file name says",
-            hint="give the wheel the name that it was built with",
-        )
-    return found[0]
+def _has_same_fields(new: Entry, old: Entry) -> bool:
+    return (new.method, new.crc, new.compressed_size, new.size) == (
+        old.method, old.crc, old.compressed_size, old.size,
+    )  # fmt: skip
 
 
-def _same_name(one: str, other: str) -> bool:
-    """Compare distribution names by the rule of PEP 503."""
-    return canonicalize_name(one) == canonicalize_name(other)
+def _runs(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
+    """Split `pairs` into those of entries that follow each other in both archives."""
+    run: list[_Pair] = []
+    for pair in pairs:
+        if run and (run[-1].new.end, run[-1].old.end) != (pair.new.offset, pair.old.offset):
+            yield run
+            run = []
+        run.append(pair)
+    if run:
+        yield run
 
 
-def _same_version(one: str, other: str) -> bool:
-    """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
-    if one == other:
-        return True
-    with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
-        return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
-    return _same_name(one.replace("+", "-"), other.replace("+", "-"))
+def _has_same_bytes(archive: ZipReader, origin: ZipReader, run: Sequence[_Pair]) -> bool:
+    """Compare all bytes of a run: local headers, data and what follows."""
+    start, before = run[0].new.offset, run[0].old.offset
+    size = run[-1].new.end - start
+    return all(
+        (new.flags, new.end - new.offset) == (old.flags, old.end - old.offset) for new, old in run
+    ) and all(
+        archive.read_at(start + at, min(_PIECE, size - at))
+        == origin.read_at(before + at, min(_PIECE, size - at))
+        for at in range(0, size, _PIECE)
+    )
+
+
+def _has_same_data(archive: ZipReader, origin: ZipReader, member: str) -> bool:
+    """Compare the data of one member, as it is stored."""
+    pieces = zip_longest(archive.raw(member)[1], origin.raw(member)[1])
+    return all(new == old for new, old in pieces)
 
 
 def _read_wheel_file(archive: ZipReader, member: str) -> WheelMetadata:
     if member not in archive.entries:
-        raise BadWheelError(f"{shown(member)} is missing", hint=_REBUILD)
+        raise BadWheelError(f"{quote(member)} is missing", hint=_REBUILD)
     try:
         return read_metadata(archive.read(member).decode("utf-8"))
     except UnicodeDecodeError:
-        raise BadWheelError(f"{shown(member)} is not UTF-8", hint=_REBUILD) from None
+        raise BadWheelError(f"{quote(member)} is not UTF-8", hint=_REBUILD) from None
 
 
 def _read_record(
@@ -323,10 +341,10 @@ def _read_metadata(archive: ZipReader, member: str) -> Metadata:
 
 
 def _texts(archive: ZipReader, dist_info: str) -> Iterator[tuple[str, str]]:
-    """Read the small files of dist-info: JSON, entry points, licences."""
+    """Read the small files of dist-info: JSON, entry points, licenses."""
     left = _TEXTS
     for member, entry in archive.entries.items():
-        is_text = member.endswith((".json", ".txt")) or is_licence(member, dist_info)
+        is_text = member.endswith((".json", ".txt")) or is_license(member, dist_info)
         if (
             is_text
             and member.startswith(f"{dist_info}/")
@@ -359,12 +377,12 @@ def _and_above(folder: str) -> Iterator[str]:
 def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
     for member in archive.entries:
         if member.startswith(f"{data_dir}/scripts/"):
-            line = next(archive.inflated(member), b"")[:_LONGEST_SHEBANG].partition(b"\n")[0]
+            line = next(archive.inflate(member), b"")[:_LONGEST_SHEBANG].partition(b"\n")[0]
             if line.startswith(b"#!"):
                 yield member, line.decode("utf-8", "replace").rstrip("\r")
 
 
-def _followed(
+def _visit_sources(
     contents: Mapping[str, Content], data_dir: str, budget: Budget, origin: Archive | None
 ) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
     """Return what Python sources of site-packages open by name, and those not followed to the end.
@@ -378,23 +396,23 @@ def _followed(
     if origin is not None and modules == _modules(_places(origin.contents, data_dir)):
         copied = origin.contents
     sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 2))
-    found = {
-        member: _known(member, origin.wheel)
+    results = {
+        member: _earlier_openings(member, origin.wheel)
         if origin is not None and content is copied.get(member)
-        else followed(content.source, place, modules, sources)
+        else visit_source(content.source, place, modules, sources)
         for member, content in contents.items()
         if content.source and (place := places[member])
     }
-    openings = {member: result.openings for member, result in found.items() if result.openings}
+    openings = {member: result.openings for member, result in results.items() if result.openings}
     unfollowed = tuple(
         member
         for member, content in contents.items()
-        if content.is_dropped_source or (member in found and not found[member].to_its_end)
+        if content.is_dropped_source or (member in results and not results[member].to_its_end)
     )
     return openings, unfollowed
 
 
-def _known(member: str, wheel: Wheel) -> Followed:
+def _earlier_openings(member: str, wheel: Wheel) -> Followed:
     return Followed(wheel.openings.get(member, ()), member not in wheel.unfollowed)
 
 
@@ -403,10 +421,17 @@ def _places(members: Iterable[str], data_dir: str) -> dict[str, str | None]:
 
 
 def _modules(places: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the path of each module in site-packages, by its dotted name."""
+    """Return the path of each module in site-packages, by its dotted name.
+
+    A folder with a dot in its name, such as `numpy.libs`, is not a package.
+    """
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
-    return {_module(place): place for place in code if place.endswith((".py", ".so"))}
+    return {
+        _module(place): place
+        for place in code
+        if place.endswith((".py", ".so")) and "." not in place.rpartition("/")[0]
+    }
 
 
 def _below_site(member: str, data_dir: str) -> str | None:

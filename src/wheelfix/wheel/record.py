@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from io import BytesIO, StringIO, TextIOWrapper
 
+from wheelfix.text import count
 from wheelfix.wheel.model import Member, RecordProblem, RecordRow
 
 STRONG = frozenset({
@@ -72,7 +73,7 @@ def _read_row(
         return
     name, digest, size = fields
     if size and not _is_size(size):
-        message = f"row {number} of RECORD gives a size that is no number: `{size}`"
+        message = f"row {number} of RECORD has a size that is not a number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""
     rows.append(RecordRow(name=name, hash=digest, size=int(size) if size else None))
@@ -138,7 +139,7 @@ def _disagreement(
     if row.name == record_name:
         return "lists a hash of itself, which cannot be true" if row.hash else None
     if row.size not in (None, size):
-        return f"has {size} bytes, RECORD says {row.size}"
+        return f"has {count(size, 'byte')}, RECORD says {row.size:,}"
     return _wrong_hash(row, true_hash)
 
 

@@ -3,26 +3,26 @@
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from wheelfix.wheel.python_source import parse_source
+from wheelfix.wheel.python_source import import_origin, parse_source
 
 
-def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
+def sure_imports(packages: Mapping[str, bytes]) -> frozenset[str]:
     """Return the modules that importing a top-level package of `packages` surely imports.
 
     `packages` has the `__init__.py` of each package, by its dotted name. Only statements of the
     module itself count: one in a `try` or an `if` may not be executed. Other sources are not read,
     so that more modules may be imported.
     """
-    found: dict[str, None] = {name: None for name in packages if "." not in name}
-    waiting = list(found)
+    modules: dict[str, None] = {name: None for name in packages if "." not in name}
+    waiting = list(modules)
     while waiting:
         package = waiting.pop()
         for name in _imports(package, packages.get(package, b"")):
             for module in _with_parents(name):
-                if module not in found:
-                    found[module] = None
+                if module not in modules:
+                    modules[module] = None
                     waiting.append(module)
-    return frozenset(found)
+    return frozenset(modules)
 
 
 def _imports(package: str, source: bytes) -> Iterator[str]:
@@ -32,9 +32,7 @@ def _imports(package: str, source: bytes) -> Iterator[str]:
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - statement.level + 1]
-            base = ".".join([*(above if statement.level else []), statement.module or ""])
-            base = base.strip(".")
+            base = import_origin(statement, package)
             yield base
             yield from (f"{base}.{alias.name}" for alias in statement.names)
 

@@ -8,8 +8,9 @@ from unicodedata import category, normalize
 
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
+from wheelfix.text import count
 from wheelfix.wheel.model import LIBRARY_KEYS, Key
-from wheelfix.wheel.zip_headers import Entry, shown
+from wheelfix.wheel.zip_headers import Entry, quote
 
 _HIGHEST_RATIO = 100
 """Uncompressed by compressed size: deflate reaches 1032, wheels 2 to 10, few more than 30."""
@@ -34,7 +35,7 @@ def check_entries(entries: Sequence[Entry], file_size: int) -> None:
     _check_total(sum(entry.size for entry in entries), file_size)
     for entry in entries:
         if fault := _fault(entry):
-            raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
+            raise BadWheelError(f"{quote(entry.name)} {fault}", hint=_UNSAFE)
     _check_clashes(entries)
 
 
@@ -50,7 +51,7 @@ def check_data_folder(names: Collection[str], data_dir: str) -> None:
         top = name.partition("/")[0]
         if top.endswith(".data") and (top != data_dir or top == name):
             raise BadWheelError(
-                f"{shown(name)}: {shown(top)} is not the folder {shown(data_dir)} of this wheel, "
+                f"{quote(name)}: {quote(top)} is not the folder {quote(data_dir)} of this wheel, "
                 "but pip installs its files all the same, also over those of the package; uv does "
                 "not",
                 hint=_UNSAFE,
@@ -58,18 +59,18 @@ def check_data_folder(names: Collection[str], data_dir: str) -> None:
     moved = [name for name in names if name.startswith(f"{data_dir}/")]
     if not moved:
         return
-    files = {_folded(name): name for name in names}
+    files = {_fold(name): name for name in names}
     for name in moved:
         key, _, rest = name.removeprefix(f"{data_dir}/").partition("/")
         if not rest or key not in set(Key):
             raise BadWheelError(
-                f"{shown(name)} is in none of the folders of an installation, {', '.join(Key)}",
+                f"{quote(name)} is in none of the folders of an installation, {', '.join(Key)}",
                 hint=_UNSAFE,
             )
         if key in LIBRARY_KEYS:
-            other = files.setdefault(_folded(rest), name)
+            other = files.setdefault(_fold(rest), name)
             if other != name:
-                raise BadWheelError(f"{shown(name)} is installed over {shown(other)}", hint=_CLASH)
+                raise BadWheelError(f"{quote(name)} is installed over {quote(other)}", hint=_CLASH)
 
 
 def check_metadata_sizes(entries: Mapping[str, Entry], dist_info: str) -> None:
@@ -83,7 +84,7 @@ def check_metadata_sizes(entries: Mapping[str, Entry], dist_info: str) -> None:
         entry = entries.get(f"{dist_info}/{name}")
         if entry and entry.size > size:
             raise BadWheelError(
-                f"{shown(entry.name)} has {entry.size} bytes, more than any build writes",
+                f"{quote(entry.name)} has {count(entry.size, 'byte')}, more than any build writes",
                 hint=_UNSAFE,
             )
 
@@ -94,14 +95,14 @@ def _check_total(total: int, file_size: int) -> None:
         return
     if total > _HIGHEST_TOTAL and total > _HIGHEST_RATIO * file_size:
         raise BadWheelError(
-            f"the members inflate to {total} bytes, {total // file_size} times what the file "
-            "has: it is a bomb",
+            f"the members inflate to {count(total, 'byte')}, "
+            f"{count(total // file_size, 'time')} what the file has: it is a bomb",
             hint=_UNSAFE,
         )
     disk = os.statvfs(tmpdir())
     if total > disk.f_blocks * disk.f_frsize:
         raise BadWheelError(
-            f"the members inflate to {total} bytes, more than the disk holds", hint=_UNSAFE
+            f"the members inflate to {count(total, 'byte')}, more than the disk holds", hint=_UNSAFE
         )
 
 
@@ -129,7 +130,7 @@ def _name_fault(name: str) -> str | None:
         (".." in parts, "leads out of the wheel by `..`"),
         ("." in parts or "" in parts, "is not a plain relative name"),
         (any(len(part.encode()) > _NAME_MAX for part in parts), "has a name that is too long"),
-        (len(parts) > _DEEPEST, f"is {len(parts)} folders deep"),
+        (len(parts) > _DEEPEST, f"is {count(len(parts), 'folder')} deep"),
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
@@ -151,14 +152,14 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
     files: dict[str, str] = {}
     folders: set[str] = set()
     for entry in entries:
-        key = _folded(entry.name)
+        key = _fold(entry.name)
         if key.endswith("/"):
             key = key[:-1]
             folders.add(key)
         elif key in files:
             other = files[key]
-            how = "is in the wheel twice" if other == entry.name else f"clashes with {shown(other)}"
-            raise BadWheelError(f"{shown(entry.name)} {how}", hint=_CLASH)
+            how = "is in the wheel twice" if other == entry.name else f"clashes with {quote(other)}"
+            raise BadWheelError(f"{quote(entry.name)} {how}", hint=_CLASH)
         else:
             files[key] = entry.name
         parent = key.rpartition("/")[0]
@@ -166,8 +167,8 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
             folders.add(parent)
             parent = parent.rpartition("/")[0]
     for key in files.keys() & folders:
-        raise BadWheelError(f"{shown(files[key])} is a file and a folder as well", hint=_CLASH)
+        raise BadWheelError(f"{quote(files[key])} is a file and a folder as well", hint=_CLASH)
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.lower() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from zipfile import ZipFile
 
-from wheelfix.errors import SettingsError
+from wheelfix.errors import BadWheelError, SettingsError
+from wheelfix.wheel.dist_info import dist_info_folder, read_core_metadata, read_metadata
+from wheelfix.wheel.model import UnverifiedWheel, WheelName
 from wheelfix.wheel.zip_headers import DEFLATED, STORED
 
 _DAMAGES = (
@@ -19,11 +21,22 @@ _MAX_TEXT = 1 << 22
 """Bytes read of one text."""
 
 
+def read_unverified(path: Path) -> UnverifiedWheel:
+    """Read the wheel at `path`. Raises `SettingsError`, `BadWheelError`."""
+    with open_unverified(path) as archive:
+        name, members = WheelName.parse(path.name), tuple(archive.namelist())
+        dist_info = dist_info_folder(members, name)
+        wheel_file = read_metadata(member_text(archive, dist_info.wheel_file))
+        metadata = read_core_metadata(member_text(archive, dist_info.metadata))
+    return UnverifiedWheel(name, members, dist_info, wheel_file.root_is_purelib, metadata)
+
+
 @contextmanager
 def open_unverified(path: Path) -> Generator[ZipFile]:
     """Open a wheel without verification.
 
-    Raises `SettingsError` if it cannot be opened, or turns out to be damaged while it is read.
+    Raises `SettingsError` if it cannot be opened, or turns out to be damaged while it is read, and
+    names the file in a `BadWheelError` that is raised meanwhile.
     """
     try:
         if path.exists() and not path.is_file():
@@ -35,6 +48,8 @@ def open_unverified(path: Path) -> Generator[ZipFile]:
                         f"compression method {info.compress_type} is not that of a wheel"
                     )
             yield archive
+    except BadWheelError as error:
+        raise BadWheelError(f"the provider `{path}`: {error.message}", hint=error.hint) from error
     except _DAMAGES as error:
         raise SettingsError(
             f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -42,6 +57,8 @@ def open_unverified(path: Path) -> Generator[ZipFile]:
 
 
 def member_text(archive: ZipFile, member: str) -> str:
-    """Return the first 4 MiB of a text member."""
+    """Return the first 4 MiB of a text member; empty if there is none."""
+    if member not in archive.namelist():
+        return ""
     with archive.open(member) as file:
         return file.read(_MAX_TEXT).decode("utf-8", "replace")

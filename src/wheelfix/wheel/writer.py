@@ -32,7 +32,7 @@ from wheelfix.wheel.zip_headers import (
     pack_central,
     pack_end,
     pack_local,
-    renamed,
+    rename,
     with_mode,
 )
 from wheelfix.wheel.zip_reader import crc32
@@ -74,14 +74,14 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
     """
     with output_errors(directory):
         new = {
-            member: _described(data)
+            member: _describe(data)
             for member, data in {**content, **dict(_changed_texts(archive, wheel, moved))}.items()
         }
     record = _changed_record(archive, wheel, new, moved, false_rows)
     if record is not None:
-        new[f"{wheel.dist_info}/RECORD"] = _described(record)
+        new[wheel.dist_info.record] = _describe(record)
     stamp = None if epoch is None else dos_stamp(epoch)
-    planned = list(_planned(archive, wheel, new, moved, stamp))
+    planned = list(_plan_entries(archive, wheel, new, moved, stamp))
     contents = [source.data for _, source in planned if isinstance(source, _New)]
     with ExitStack() as stack:
         pending = stack.enter_context(PendingFile(directory, str(wheel.name)))
@@ -126,7 +126,7 @@ class _New(NamedTuple):
     hash: str
 
 
-def _described(data: NewContent) -> _New:
+def _describe(data: NewContent) -> _New:
     hasher, crc, size = sha256(), 0, 0
     with BytesIO(data) if isinstance(data, bytes) else data.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -140,7 +140,7 @@ def _changed_texts(
     archive: Archive, wheel: Wheel, moved: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield WHEEL, METADATA and Python sources, where `wheel` differs from the input."""
-    wheel_file, metadata = f"{wheel.dist_info}/WHEEL", f"{wheel.dist_info}/METADATA"
+    wheel_file, metadata = wheel.dist_info.wheel_file, wheel.dist_info.metadata
     old = archive.read(wheel_file).decode()
     new = edit_metadata(old, tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
     if new != old:
@@ -161,7 +161,7 @@ def _changed_record(
     false_rows: AbstractSet[str],
 ) -> bytes | None:
     """Return RECORD of `wheel`, None where it is that of the input or where there is none."""
-    record_name = f"{wheel.dist_info}/RECORD"
+    record_name = wheel.dist_info.record
     names = [member.name for member in wheel.members]
     copied = grouped((name for name in names if name in moved), moved.__getitem__)
     before = archive.wheel.record
@@ -180,7 +180,7 @@ def _changed_record(
     return format_record(rows)
 
 
-def _planned(
+def _plan_entries(
     archive: Archive,
     wheel: Wheel,
     new: Mapping[str, _New],
@@ -204,7 +204,7 @@ def _planned(
 
 def _copied_entry(old: Entry, member: Member, stamp: int | None) -> Entry:
     """Describe a member whose bytes are copied, with the name and mode of `member`."""
-    entry = old if old.name == member.name else renamed(old, member.name)
+    entry = old if old.name == member.name else rename(old, member.name)
     entry = entry if stamp is None else entry._replace(stamp=stamp, extra=b"")
     return entry if entry.mode == member.mode else with_mode(entry, member.mode)
 
@@ -213,7 +213,7 @@ def _new_entry(
     archive: Archive, wheel: Wheel, member: Member, old: Entry | None, stamp: int | None
 ) -> Entry:
     """Describe a member with new bytes: the mode of `member`, the date of what it replaces."""
-    dated = old or archive.entries.get(f"{wheel.dist_info}/RECORD")
+    dated = old or archive.entries.get(wheel.dist_info.record)
     date = stamp if stamp is not None else dated.stamp if dated else _DEFAULT_STAMP
     mode = member.mode
     if old is None and mode and not S_IFMT(mode):

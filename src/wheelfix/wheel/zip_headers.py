@@ -13,6 +13,7 @@ from time import gmtime
 from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
+from wheelfix.text import count
 
 STORED = 0
 DEFLATED = 8
@@ -28,14 +29,14 @@ TAIL = END.size + 0xFFFF + LOCATOR64.size + END64.size
 
 _MAX16 = 0xFFFF
 _MAX32 = 0xFFFFFFFF
-_HAS_DESCRIPTOR = 0x0008
+HAS_DESCRIPTOR = 0x0008
 _UTF8 = 0x0800
 _ENCRYPTED = 0x2041  # bits 0, 6 and 13 (4.4.4)
 _PATCH = 0x0020
-_ZIP64 = 0x0001
-_UNICODE_PATH = 0x7075  # 4.6.9
+ZIP64 = 0x0001
+UNICODE_PATH = 0x7075  # 4.6.9
 # Sizes, the name once more, and paddings that align the data at its old offset.
-_NOT_KEPT = (_ZIP64, _UNICODE_PATH, 0x0000, 0xD935)
+_NOT_KEPT = (ZIP64, UNICODE_PATH, 0x0000, 0xD935)
 _UNIX = 3 << 8
 _NEWEST = 63
 """The version of the zip format that `zipfile` knows (4.4.3), in tenths."""
@@ -64,6 +65,8 @@ class Entry(NamedTuple):
     comment: bytes
     end: int
     """Offset of what follows the data: the next local header or the central directory."""
+    has_spare_zip64: bool = False
+    """Whether its extra field has Zip64 sizes that the record has itself."""
 
     @property
     def mode(self) -> int:
@@ -85,7 +88,7 @@ class End(NamedTuple):
     comment: bytes
 
 
-def shown(name: str) -> str:
+def quote(name: str) -> str:
     """Quote a member's name for a message, without characters that control a terminal."""
     if name.isprintable():
         return f"`{name}`"
@@ -137,7 +140,7 @@ def _find_end_record(tail: bytes) -> int:
         at = tail.rfind(b"PK\5\6", 0, at)
     if not fitting:
         raise BadWheelError(
-            "this is no zip file, or its end is missing (no end of central directory)",
+            "not a zip file, or truncated (no end of central directory)",
             hint=DAMAGED,
         )
     # Readers that search from the end without checking the comment would find another one.
@@ -194,8 +197,10 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
         raise BadWheelError("the zip's central directory does not hold together", hint=DAMAGED)
     name = _decode(data[name_at:extra_at], flags)
     extra = data[extra_at:comment_at]
+    spare = False
     if extra:
         _check_extra(extra, name)
+        spare = len(_zip64_of(extra)) > 8 * (size, packed, offset).count(_MAX32)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
     is_known = method in (STORED, DEFLATED) and needs & 0xFF <= _NEWEST
@@ -204,30 +209,31 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
     # Deflate cannot expand more than 1032 times (258 bytes for two bits).
     if size > packed * 1032 if method == DEFLATED else size != packed:
         raise BadWheelError(
-            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
+            f"{quote(name)} states {count(size, 'byte')}, which its "
+            f"{count(packed, 'byte')} of data cannot hold",
             hint=DAMAGED,
         )
     return Entry(
         name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
-        data[comment_at:after], offset + LOCAL.size + name_size + packed,
+        data[comment_at:after], offset + LOCAL.size + name_size + packed, spare,
     ), after  # fmt: skip
 
 
 def _check_kind(name: str, disk: int, needs: int, flags: int, method: int) -> None:
     if disk not in (0, _MAX16):
-        raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=REPACK)
+        raise BadWheelError(f"{quote(name)} is in another part of the zip", hint=REPACK)
     if flags & _ENCRYPTED:
-        raise BadWheelError(f"{shown(name)} is encrypted", hint=REPACK)
+        raise BadWheelError(f"{quote(name)} is encrypted", hint=REPACK)
     if flags & _PATCH:
-        raise BadWheelError(f"{shown(name)} is a patch, not a file", hint=REPACK)
+        raise BadWheelError(f"{quote(name)} is a patch, not a file", hint=REPACK)
     if method not in (STORED, DEFLATED):
         raise BadWheelError(
-            f"{shown(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
+            f"{quote(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
             "(deflated)",
             hint=REPACK,
         )
     if needs & 0xFF > _NEWEST:
-        raise BadWheelError(f"{shown(name)} needs a newer zip format than pip reads", hint=REPACK)
+        raise BadWheelError(f"{quote(name)} needs a newer zip format than pip reads", hint=REPACK)
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
@@ -250,18 +256,18 @@ def _check_extra(extra: bytes, name: str) -> None:
     """Refuse an extra field that readers would read differently, if at all (4.5, 4.6.9)."""
     kinds: list[int] = []
     at = 0
-    for kind, value in _fields(extra):
-        if kind == _UNICODE_PATH and value[5:] != name.encode():
-            raise BadWheelError(f"{shown(name)} has a second, different name", hint=REPACK)
+    for kind, value in extra_fields(extra):
+        if kind == UNICODE_PATH and value[5:] != name.encode():
+            raise BadWheelError(f"{quote(name)} has a second, different name", hint=REPACK)
         kinds.append(kind)
         at += 4 + len(value)
     if len(extra) - at >= 4:  # less is padding
-        raise BadWheelError(f"{shown(name)} has an extra field that is cut off", hint=REPACK)
-    if kinds.count(_ZIP64) > 1:
-        raise BadWheelError(f"{shown(name)} has Zip64 sizes twice", hint=REPACK)
+        raise BadWheelError(f"{quote(name)} has an extra field that is cut off", hint=REPACK)
+    if kinds.count(ZIP64) > 1:
+        raise BadWheelError(f"{quote(name)} has Zip64 sizes twice", hint=REPACK)
 
 
-def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
     """Split an extra field (4.5.1); an unreadable rest is left out."""
     at = 0
     while at + 4 <= len(extra):
@@ -272,16 +278,20 @@ def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + size
 
 
+def _zip64_of(extra: bytes) -> bytes:
+    return next((value for kind, value in extra_fields(extra) if kind == ZIP64), b"")
+
+
 def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
     """Replace each number that is all ones by the next of the Zip64 extra field (4.5.3)."""
-    wide = next((value for kind, value in _fields(extra) if kind == _ZIP64), b"")
+    wide = _zip64_of(extra)
     at = 0
     for number in numbers:
         if number != _MAX32:
             yield number
             continue
         if at + 8 > len(wide):
-            raise BadWheelError(f"{shown(name)} lacks its Zip64 sizes", hint=DAMAGED)
+            raise BadWheelError(f"{quote(name)} lacks its Zip64 sizes", hint=DAMAGED)
         yield unpack_from("<Q", wide, at)[0]
         at += 8
 
@@ -298,9 +308,12 @@ def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
     for entry in entries:
         if ends[entry.offset] < entry.end:
             raise BadWheelError(
-                f"{shown(entry.name)} overlaps what follows it in the zip", hint=DAMAGED
+                f"{quote(entry.name)} overlaps what follows it in the zip", hint=DAMAGED
             )
-    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
+    return [
+        entry if entry.end == (end := ends[entry.offset]) else entry._replace(end=end)
+        for entry in entries
+    ]
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
@@ -315,31 +328,31 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
         sig = b""
         flags = method = crc = packed = size = name_size = extra_size = 0
     if sig != b"PK\3\4":
-        raise BadWheelError(f"{shown(entry.name)} has no local header", hint=DAMAGED)
+        raise BadWheelError(f"{quote(entry.name)} has no local header", hint=DAMAGED)
     extra_at = LOCAL.size + name_size
     length = extra_at + extra_size
     extra = head[extra_at:length]
     if head[LOCAL.size : extra_at] != entry.raw_name:
         raise BadWheelError(
-            f"{shown(entry.name)} has another name in its local header", hint=REPACK
+            f"{quote(entry.name)} has another name in its local header", hint=REPACK
         )
     if extra:
         _check_extra(extra, entry.name)
     if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _PATCH | _UTF8):
         raise BadWheelError(
-            f"{shown(entry.name)} is encoded otherwise in its local header than in the central "
+            f"{quote(entry.name)} is encoded otherwise in its local header than in the central "
             "directory",
             hint=REPACK,
         )
     if _MAX32 in (packed, size):
         size, packed = _widen(extra, entry.name, size, packed)
     local, central = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
-    streamed = flags & _HAS_DESCRIPTOR
+    streamed = flags & HAS_DESCRIPTOR
     if local != central and any(
         a != b and not (streamed and a == 0) for a, b in zip(local, central, strict=True)
     ):
         raise BadWheelError(
-            f"{shown(entry.name)} has another size or checksum in its local header than in the "
+            f"{quote(entry.name)} has another size or checksum in its local header than in the "
             "central directory",
             hint=REPACK,
         )
@@ -368,7 +381,7 @@ def fresh_entry(name: str, *, mode: int, stamp: int) -> Entry:
                  0, b"", b"", 0)  # fmt: skip
 
 
-def renamed(entry: Entry, name: str) -> Entry:
+def rename(entry: Entry, name: str) -> Entry:
     """Give the entry another name."""
     flags = entry.flags & ~_UTF8 | (0 if name.isascii() else _UTF8)
     return entry._replace(name=name, flags=flags)
@@ -384,8 +397,8 @@ def _pack_field(kind: int, value: bytes) -> bytes:
     return Struct("<2H").pack(kind, len(value)) + value
 
 
-def _kept(extra: bytes) -> bytes:
-    return b"".join(_pack_field(k, v) for k, v in _fields(extra) if k not in _NOT_KEPT)
+def _kept_fields(extra: bytes) -> bytes:
+    return b"".join(_pack_field(k, v) for k, v in extra_fields(extra) if k not in _NOT_KEPT)
 
 
 def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes:
@@ -398,12 +411,12 @@ def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes
     if wide is None:
         wide = max(sizes) >= _MAX32
     if extra:
-        extra = _kept(extra)
+        extra = _kept_fields(extra)
     if wide:
-        extra = _pack_field(_ZIP64, Struct("<2Q").pack(entry.size, entry.compressed_size)) + extra
+        extra = _pack_field(ZIP64, Struct("<2Q").pack(entry.size, entry.compressed_size)) + extra
         sizes = (_MAX32, _MAX32)
     return LOCAL.pack(
-        b"PK\3\4", max(entry.needs, 45) if wide else entry.needs, entry.flags & ~_HAS_DESCRIPTOR,
+        b"PK\3\4", max(entry.needs, 45) if wide else entry.needs, entry.flags & ~HAS_DESCRIPTOR,
         entry.method, entry.stamp, entry.crc, *sizes, len(raw_name), len(extra),
     ) + raw_name + extra  # fmt: skip
 
@@ -413,14 +426,14 @@ def pack_central(entry: Entry) -> bytes:
     size, packed, offset = numbers = (entry.size, entry.compressed_size, entry.offset)
     raw_name = entry.raw_name
     needs = entry.needs
-    extra = _kept(entry.extra) if entry.extra else b""
+    extra = _kept_fields(entry.extra) if entry.extra else b""
     if max(numbers) >= _MAX32:
         wide = [number for number in numbers if number >= _MAX32]
         size, packed, offset = (min(number, _MAX32) for number in numbers)
-        extra = _pack_field(_ZIP64, Struct(f"<{len(wide)}Q").pack(*wide)) + extra
+        extra = _pack_field(ZIP64, Struct(f"<{len(wide)}Q").pack(*wide)) + extra
         needs = max(needs, 45)
     return CENTRAL.pack(
-        b"PK\1\2", entry.made_by, needs, entry.flags & ~_HAS_DESCRIPTOR, entry.method,
+        b"PK\1\2", entry.made_by, needs, entry.flags & ~HAS_DESCRIPTOR, entry.method,
         entry.stamp, entry.crc, packed, size, len(raw_name), len(extra), 0, 0, 0,
         entry.external_attr, offset,
     ) + raw_name + extra  # fmt: skip

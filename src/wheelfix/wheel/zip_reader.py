@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Self
 
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.read_contents import buffered
+from wheelfix.text import count
+from wheelfix.wheel.read_contents import fill_buffer
 from wheelfix.wheel.zip_headers import (
     DAMAGED,
     DEFLATED,
@@ -29,7 +30,7 @@ from wheelfix.wheel.zip_headers import (
     find_end,
     is_descriptor,
     parse_directory,
-    shown,
+    quote,
 )
 
 _PIECE = 2**20
@@ -93,19 +94,19 @@ class ZipReader:
 
         For members that may be large, use `buffer`.
         """
-        return b"".join(self.inflated(member))
+        return b"".join(self.inflate(member))
 
     def buffer(self, member: str) -> memoryview:
         """Inflate a member into a buffer; a large one is a mapped file without a name."""
-        return buffered(self.inflated(member), self.entries[member].size)
+        return fill_buffer(self.inflate(member), self.entries[member].size)
 
-    def inflated(self, member: str) -> Iterator[bytes]:
+    def inflate(self, member: str) -> Iterator[bytes]:
         """Yield a member's bytes in pieces of up to 1 MiB.
 
         Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
         or CRC are not as stated.
         """
-        return self._inflated(self.entries[member])
+        return self._inflate(self.entries[member])
 
     def check_folders(self) -> None:
         """Compare the entries of folders with their local headers, and make sure they are empty.
@@ -114,7 +115,7 @@ class ZipReader:
         """
         for entry in self.directory:
             if entry.name.endswith("/"):
-                for _ in self._inflated(entry):
+                for _ in self._inflate(entry):
                     pass
 
     def raw(self, member: str) -> tuple[bytes, Iterable[bytes]]:
@@ -134,9 +135,9 @@ class ZipReader:
             data += more
         return data
 
-    def _inflated(self, entry: Entry) -> Iterator[bytes]:
+    def _inflate(self, entry: Entry) -> Iterator[bytes]:
         _, raw = self._raw(entry)
-        return _checked(entry, inflated_pieces(entry, raw) if entry.method == DEFLATED else raw)
+        return _check_pieces(entry, inflate_pieces(entry, raw) if entry.method == DEFLATED else raw)
 
     def _raw(self, entry: Entry) -> tuple[bytes, Iterable[bytes]]:
         span = entry.end - entry.offset
@@ -148,7 +149,7 @@ class ZipReader:
         # A local extra field longer than the central one may reach past the end of the entry.
         if end > span or (rest and not is_descriptor(entry, rest)):
             raise BadWheelError(
-                f"{shown(entry.name)} is followed by foreign bytes in the zip", hint=REPACK
+                f"{quote(entry.name)} is followed by foreign bytes in the zip", hint=REPACK
             )
         return extra, self._pieces(head[length:end], entry.offset + len(head), entry.offset + end)
 
@@ -159,7 +160,7 @@ class ZipReader:
             yield self.read_at(at, min(_PIECE, end - at))
 
 
-def _checked(entry: Entry, inflated: Iterable[bytes]) -> Iterator[bytes]:
+def _check_pieces(entry: Entry, inflated: Iterable[bytes]) -> Iterator[bytes]:
     crc = size = 0
     for piece in inflated:
         crc = crc32(piece, crc)
@@ -168,17 +169,17 @@ def _checked(entry: Entry, inflated: Iterable[bytes]) -> Iterator[bytes]:
             break
         yield piece
     if size != entry.size:
-        raise _damaged(entry, f"has {size} bytes, the zip states {entry.size}")
+        raise _damage_error(entry, f"has {count(size, 'byte')}, the zip states {entry.size:,}")
     if crc != entry.crc:
-        raise _damaged(entry, "has a wrong checksum (CRC)")
+        raise _damage_error(entry, "has a wrong checksum (CRC)")
 
 
-def inflated_pieces(
+def inflate_pieces(
     entry: Entry, raw: Iterable[bytes], library: ModuleType = LIBRARY
 ) -> Iterator[bytes]:
     """Inflate a member in pieces of up to 1 MiB.
 
-    Raises `BadWheelError` where it inflates to more than its stated size, where its data is no
+    Raises `BadWheelError` where it inflates to more than its stated size, where its data is not a
     deflate stream, and where the stream does not end with the data.
     """
     inflater = library.decompressobj(-zlib.MAX_WBITS)
@@ -186,24 +187,24 @@ def inflated_pieces(
     try:
         for packed in raw:
             if inflater.eof:
-                raise _damaged(entry, _WRONG_END)
+                raise _damage_error(entry, _WRONG_END)
             while not inflater.eof:
                 data = inflater.decompress(packed, min(_PIECE, left + 1))
                 packed = inflater.unconsumed_tail  # noqa: PLW2901 - what is yet to be read of it
                 left -= len(data)
                 if left < 0:
-                    raise _damaged(
-                        entry, f"inflates past the {entry.size} bytes that the zip states"
+                    raise _damage_error(
+                        entry, f"inflates past the {count(entry.size, 'byte')} that the zip states"
                     )
                 if data:
                     yield data
                 elif not packed:
                     break
     except library.error as error:
-        raise _damaged(entry, f"cannot be inflated: {error}") from None
+        raise _damage_error(entry, f"cannot be inflated: {error}") from None
     if not inflater.eof or inflater.unused_data:
-        raise _damaged(entry, _WRONG_END)
+        raise _damage_error(entry, _WRONG_END)
 
 
-def _damaged(entry: Entry, fault: str) -> BadWheelError:
-    return BadWheelError(f"{shown(entry.name)} {fault}", hint=DAMAGED)
+def _damage_error(entry: Entry, fault: str) -> BadWheelError:
+    return BadWheelError(f"{quote(entry.name)} {fault}", hint=DAMAGED)

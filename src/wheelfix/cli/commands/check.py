@@ -4,146 +4,105 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
-from wheelfix.cli.check_reports import ReportWriter, parse_reports
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.dask_workers import dask_workers
+from wheelfix.cli.report_writer import ReportWriter, parse_reports
+from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.loader.target_machines import refuse_unknown
-from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
+from wheelfix.host.machine_files import MAX_DATABASE, read_regular
+from wheelfix.loader.targets import refuse_unknown
+from wheelfix.pipelines.check import NO_BASELINE, CheckTask, apply_baseline, check_set
+from wheelfix.pipelines.check_many import check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.check_formats import Format
-from wheelfix.reports.printable import printable
+from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import FailOn, Group, Settings
+from wheelfix.settings import FailOn, Group, Option, Settings
 from wheelfix.system.shared_progress import SharedFraction, shared_fraction
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
-from wheelfix.text import counted, in_units
+from wheelfix.text import count, in_units
 
-_Wheels = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="WHEEL|DIR...",
-        help="The wheels; a directory stands for all wheels in and below it.",
-    ),
-]
-_FromFile = Annotated[
-    Path | None,
-    typer.Option(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    from_file: Path | None = Option(
+        "Also check the wheels and directories that this file lists, or stdin if it is `-`: one "
+        "per line, or terminated by NUL.",
+        group=Group.WHEELS,
         metavar="LIST",
-        help="Also check the wheels and directories that this file lists, or stdin if it is "
-        "`-`: one per line, or terminated by NUL.",
-        rich_help_panel=Group.WHEELS,
-    ),
-]
-_Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Fail on warnings too: --fail-on warning.",
-        envvar="WHEELFIX_STRICT",
-        rich_help_panel=Group.FAILURE,
-    ),
-]
-_ExitZero = Annotated[
-    bool,
-    typer.Option(
-        "--exit-zero",
-        help="Report findings, and exit with 0: --fail-on never.",
-        envvar="WHEELFIX_EXIT_ZERO",
-        rich_help_panel=Group.FAILURE,
-    ),
-]
-_WriteBaseline = Annotated[
-    bool,
-    typer.Option(
-        "--write-baseline",
-        help="Write all findings to the baseline file, so that they no longer count.",
-        rich_help_panel=Group.FAILURE,
-    ),
-]
-_OutputFormat = Annotated[
-    Format,
-    typer.Option(
+    ).default(None)
+    strict: bool = Option(
+        "Fail on warnings too: --fail-on warning.", group=Group.FAILURE, variable="WHEELFIX_STRICT"
+    ).default(False)
+    exit_zero: bool = Option(
+        "Report findings, and exit with 0: --fail-on never.",
+        group=Group.FAILURE,
+        variable="WHEELFIX_EXIT_ZERO",
+    ).default(False)
+    write_baseline: bool = Option(
+        "Write all findings to the baseline file, so that they no longer count.",
+        group=Group.FAILURE,
+    ).default(False)
+    output_format: Format = Option(
+        f"Format of the report: {', '.join(Format)}.",
+        group=Group.OUTPUT,
         metavar="FORMAT",
-        envvar="WHEELFIX_OUTPUT_FORMAT",
-        help=f"Format of the report: {', '.join(Format)}.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-_OutputFile = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output-file",
+        variable="WHEELFIX_OUTPUT_FORMAT",
+    ).default(Format.FULL)
+    output_file: Path | None = Option(
+        "Write the report to this file instead of stdout.",
+        group=Group.OUTPUT,
+        short="-o",
         metavar="FILE",
-        envvar="WHEELFIX_OUTPUT_FILE",
-        help="Write the report to this file instead of stdout.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-_MoreReports = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--report",
+        variable="WHEELFIX_OUTPUT_FILE",
+    ).default(None)
+    report: list[str] = Option(
+        "Also write the report in another format; repeatable.",
+        group=Group.OUTPUT,
         metavar="FORMAT=FILE",
-        help="Also write the report in another format; repeatable.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-_Statistics = Annotated[
-    bool,
-    typer.Option(
-        "--statistics",
-        help="Print the number of findings of each rule instead of each.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-_Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="With jsonl, continue --output-file: records that are still valid are kept.",
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-_Dask = Annotated[
-    str | None,
-    typer.Option(
+    ).default([])
+    statistics: bool = Option(
+        "Print the number of findings of each rule instead of each.", group=Group.OUTPUT
+    ).default(False)
+    resume: bool = Option(
+        "With jsonl, continue --output-file: records that are still valid are kept.",
+        group=Group.OUTPUT,
+    ).default(False)
+    dask: str | None = Option(
+        "Use the Dask cluster of the scheduler at this address instead of --jobs.",
+        group=Group.RUN,
         metavar="ADDRESS",
-        envvar="WHEELFIX_DASK",
-        help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
-        rich_help_panel=Group.RUN,
-    ),
-]
+        variable="WHEELFIX_DASK",
+    ).default(None)
+
+    def can_write(self, form: Format) -> bool:
+        """Return whether the other options allow the report in `form`."""
+        if form is Format.JSONL:
+            return not (self.statistics or self.report or self.write_baseline)
+        return form is Format.FULL or not self.statistics
 
 
-@options.with_settings
+@options.with_options
 def check(
     context: typer.Context,
-    wheels: _Wheels = None,
-    from_file: _FromFile = None,
-    strict: _Strict = False,
-    exit_zero: _ExitZero = False,
-    write_baseline: _WriteBaseline = False,
-    output_format: _OutputFormat = Format.FULL,
-    output_file: _OutputFile = None,
-    more_reports: _MoreReports = None,
-    statistics: _Statistics = False,
-    resume: _Resume = False,
-    dask: _Dask = None,
+    request: _Options,
+    paths: Annotated[list[Path] | None, WHEELS] = None,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -153,61 +112,43 @@ def check(
 
     Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
-    request = _Request(
-        wheels=_expanded([*(wheels or ()), *_listed(from_file)]),
-        write_baseline=write_baseline,
-        output_format=output_format,
-        output_file=output_file,
-        more_reports=more_reports or (),
-        statistics=statistics,
-        resume=resume,
-        dask=dask,
-    )
-    if options.by_environment(context, "output_format") and not request.can_write(output_format):
-        request = request._replace(output_format=Format.FULL)
+    wheels = expand([*(paths or ()), *_read_list(request.from_file)])
+    given_by_variable = options.by_environment(context, "output_format")
+    if given_by_variable and not request.can_write(request.output_format):
+        request = replace(request, output_format=Format.FULL)
     _refuse_contradictions(request)
-    given["fail_on"] = _fail_on(
-        context, fail_on=given["fail_on"], strict=strict, exit_zero=exit_zero
-    )
+    given["fail_on"] = _fail_on(context, request, given["fail_on"])
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
-    raise typer.Exit(_run(request, configuration, terminal))
+    words = options.words_for_repair(context, configuration)
+    raise typer.Exit(_run(wheels, request, configuration, terminal, words))
 
 
-class _Request(NamedTuple):
-    """The options that are not settings."""
-
-    wheels: Sequence[Path]
-    write_baseline: bool
-    output_format: Format
-    output_file: Path | None
-    more_reports: Sequence[str]
-    statistics: bool
-    resume: bool
-    dask: str | None
-
-    def can_write(self, form: Format) -> bool:
-        """Return whether the other options allow the report in `form`."""
-        if form is Format.JSONL:
-            return not (self.statistics or self.more_reports or self.write_baseline)
-        return form is Format.FULL or not self.statistics
-
-
-def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
+def _run(
+    wheels: Sequence[Path],
+    request: _Options,
+    configuration: Configuration,
+    terminal: Terminal,
+    words: Sequence[str],
+) -> ExitCode:
     """Check the wheels, and print and write the reports."""
     for name in configuration.settings.target:
         refuse_unknown(name)
     known = _baseline(configuration, write_baseline=request.write_baseline)
-    files = parse_reports(request.more_reports)
-    is_alone = request.dask is None and min(configuration.settings.jobs, len(request.wheels)) == 1
+    files = parse_reports(request.report)
+    is_alone = request.dask is None and min(configuration.settings.jobs, len(wheels)) == 1
     with ExitStack() as stack:
         shows_read = is_alone and terminal.shows_progress
         read = stack.enter_context(shared_fraction()) if shows_read else None
-        line = _ProgressLine(request.wheels, terminal, read)
-        workers = stack.enter_context(_workers(request, configuration.settings, line.show))
+        line = _ProgressLine(wheels, terminal, read)
+        workers = stack.enter_context(
+            _workers(wheels, request.dask, configuration.settings, line.show)
+        )
+        folder = options.current_folder()
+        tasks = check_tasks(wheels, configuration.settings_for, folder, os.environ, words)
         if request.output_format is Format.JSONL:
             progress = write_records(
-                request.wheels,
+                tasks,
                 configuration,
                 known,
                 terminal,
@@ -216,9 +157,7 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
                 resume=request.resume,
             )
             return _exit_code(unreadable=progress.unreadable > 0, failing=progress.failing > 0)
-        # Workers of a cluster have other current directories.
-        wheels = [wheel.absolute() if request.dask else wheel for wheel in request.wheels]
-        report = _checked(wheels, configuration, known, terminal, workers, line)
+        report = _run_check(tasks, configuration, known, terminal, workers, line)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     _write_reports(report, request, files, configuration.settings, terminal)
@@ -230,7 +169,7 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
 # --- Options --------------------------------------------------------------------------------------
 
 
-def _listed(file: Path | None) -> list[Path]:
+def _read_list(file: Path | None) -> list[Path]:
     """Return the paths that a list names; `-` is stdin."""
     if file is None:
         return []
@@ -242,21 +181,7 @@ def _listed(file: Path | None) -> list[Path]:
     return [Path(os.fsdecode(name)) for name in names if name.strip()]
 
 
-def _expanded(paths: Sequence[Path]) -> list[Path]:
-    """Return the wheels, each once, and for a directory those in and below it."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        # os.path.isdir() is false for a path that is too long or may not be looked at.
-        inside = options.wheels_below(path) if os.path.isdir(path) else [path]  # noqa: PTH112
-        if not inside:
-            raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
-        found |= dict.fromkeys(inside)
-    if not found:
-        raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
-    return list(found)
-
-
-def _refuse_contradictions(request: _Request) -> None:
+def _refuse_contradictions(request: _Options) -> None:
     """Raise `SettingsError` for options that exclude each other."""
     if request.statistics and request.output_format is not Format.FULL:
         raise SettingsError("--statistics is a format of its own: not with --output-format")
@@ -273,15 +198,15 @@ def _refuse_contradictions(request: _Request) -> None:
         )
 
 
-def _fail_on(context: typer.Context, *, fail_on: object, strict: bool, exit_zero: bool) -> object:
+def _fail_on(context: typer.Context, request: _Options, fail_on: object) -> object:
     """Return the severity that the flags agree on; without flags, that of the variables.
 
     It is None without both. Raises `SettingsError` for contradictions.
     """
     asked = {
         "fail_on": fail_on,
-        "strict": FailOn.WARNING if strict else None,
-        "exit_zero": FailOn.NEVER if exit_zero else None,
+        "strict": FailOn.WARNING if request.strict else None,
+        "exit_zero": FailOn.NEVER if request.exit_zero else None,
     }
     given = {name: value for name, value in asked.items() if value is not None}
     flags = {value for name, value in given.items() if not options.by_environment(context, name)}
@@ -303,7 +228,18 @@ def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline
             "--write-baseline needs a file to write to",
             hint="--baseline wheelfix-baseline.json, or `baseline` in [tool.wheelfix]",
         )
-    return NO_BASELINE if file is None or write_baseline else baselines.read(Path(file))
+    return NO_BASELINE if file is None or write_baseline else _read_baseline(Path(file))
+
+
+def _read_baseline(file: Path) -> Baseline:
+    """Read a baseline. Raises `SettingsError` if the file is not one."""
+    try:
+        return baselines.parse(read_regular(file, MAX_DATABASE), file)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read the baseline `{file}`: {error.strerror}",
+            hint="create it with --write-baseline",
+        ) from error
 
 
 # --- Work -----------------------------------------------------------------------------------------
@@ -314,12 +250,11 @@ MEMORY = 2 << 30
 
 
 def _workers(
-    request: _Request, settings: Settings, tick: Callable[[], None]
+    wheels: Sequence[Path], dask: str | None, settings: Settings, tick: Callable[[], None]
 ) -> AbstractContextManager[Workers]:
     """Return the workers that check the wheels, so that a wheel that crashes one ends no run."""
-    wheels = request.wheels
-    if request.dask is not None:
-        return dask_workers(request.dask, wheels[0].absolute())
+    if dask is not None:
+        return dask_workers(dask, options.current_folder() / wheels[0])
     return WorkerProcesses(
         min(settings.jobs, len(wheels)),
         timeout=settings.timeout,
@@ -328,8 +263,8 @@ def _workers(
     )
 
 
-def _checked(
-    wheels: Sequence[Path],
+def _run_check(
+    tasks: Sequence[CheckTask],
     configuration: Configuration,
     known: Baseline,
     terminal: Terminal,
@@ -337,14 +272,13 @@ def _checked(
     line: "_ProgressLine",
 ) -> SetReport:
     reports: list[Report] = []
-    settings_for = configuration.settings_for
     line.go_on()
-    for report in check_each(wheels, settings_for, known, workers, line.watch):
+    for report in check_many(tasks, known, workers, line.watch):
         if terminal.verbosity > 0:
             terminal.say(f"{printable(report.source.name)}: checked")
         reports.append(report)
         line.go_on()
-    return check_set(reports, settings_for, known)
+    return check_set(reports, configuration.settings_for, known)
 
 
 class _ProgressLine:
@@ -378,7 +312,7 @@ class _ProgressLine:
         """Return `2 of 5 wheels, 31 MB of 120 MB; reading 40% of 89 MB: x.whl`."""
         wheels, done = self._wheels, self._done
         if done == len(wheels):
-            return f"checked {counted(done, 'wheel')}"
+            return f"checked {count(done, 'wheel')}"
         size = in_units(self._sizes[done])
         fraction = 0.0 if self._read is None else self._read.load()
         stage = f"reading {fraction:.0%} of" if 0 < fraction < 1 else "checking"
@@ -386,7 +320,7 @@ class _ProgressLine:
         if len(wheels) == 1:
             return checking
         past, total = in_units(self._past[done]), in_units(self._past[-1])
-        return f"{done} of {counted(len(wheels), 'wheel')}, {past} of {total}; {checking}"
+        return f"{done} of {count(len(wheels), 'wheel')}, {past} of {total}; {checking}"
 
 
 def _size(wheel: Path) -> int:
@@ -403,27 +337,30 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
-    write_whole(file, baselines.text(found).encode())
+    content = baselines.text(found).encode()
+    write_whole(file, content)
     name = printable(str(file))
-    terminal.say(f"{counted(len(found), 'finding')} written to `{name}`: they no longer count")
-    return without_baselined(checked, baselines.read(file))
+    terminal.say(f"{count(len(found), 'finding')} written to `{name}`: they no longer count")
+    return apply_baseline(checked, baselines.parse(content, file))
 
 
 def _write_reports(
     report: SetReport,
-    request: _Request,
+    request: _Options,
     files: Sequence[tuple[Format, Path]],
     settings: Settings,
     terminal: Terminal,
 ) -> None:
-    for unreadable in report.unreadable:
-        if unreadable.error is not None:
-            terminal.fail(unreadable.error)
+    told: set[str] = set()
+    for error in (unreadable.error for unreadable in report.unreadable):
+        # What settings are refused for is the same for every wheel.
+        if error is None or (isinstance(error, SettingsError) and error_words(error) in told):
+            continue
+        terminal.fail(error)
+        told.add(error_words(error))
     writer = ReportWriter(found=report, settings=settings, terminal=terminal)
     if request.statistics:
         writer.write_statistics(request.output_file)
-    elif request.output_file is None:
-        writer.show(request.output_format)
     else:
         writer.write(request.output_format, request.output_file)
     for form, file in files:

@@ -1,5 +1,8 @@
 """`wheelfix diff`: what changed between two releases."""
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -8,15 +11,19 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.console import Quiet, Terminal, Verbose, write_file
+from wheelfix.cli.time_limit import time_limit
+from wheelfix.cli.wheel_paths import wheels_below
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
-from wheelfix.pipelines.compare_releases import Comparison, compare_wheels, pairs, unpaired
+from wheelfix.pipelines.compare_releases import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.reports import diff as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.diff import Judged
-from wheelfix.reports.printable import printable
+from wheelfix.reports.printable import fit, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.release_comparison import ChangeKind
-from wheelfix.settings import Group
+from wheelfix.rules.release_changes import ChangeKind
+from wheelfix.settings import Group, Option
+from wheelfix.system.input_files import require_file
+from wheelfix.text import join_some
 from wheelfix.wheel.model import WheelName
 
 
@@ -28,41 +35,38 @@ class DiffFormat(StrEnum):
     JSON = "json"
 
 
-_Old = Annotated[
-    Path, typer.Argument(metavar="OLD", help="The wheel of the earlier release, or a directory.")
+_Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="OLD NEW",
+        help="The wheel of the earlier release and the one to compare with it, or two directories.",
+    ),
 ]
-_New = Annotated[
-    Path,
-    typer.Argument(metavar="NEW", help="The wheel to compare with it, or a directory of wheels."),
-]
-_Accept = Annotated[
-    list[ChangeKind] | None,
-    typer.Option(
-        metavar="CHANGE",
-        help="A kind of change that is intended, such as removed-export: it no longer counts; "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    accept: list[ChangeKind] = Option(
+        "A kind of change that is intended, such as removed-export: it no longer counts; "
         "repeatable.",
-        rich_help_panel=Group.FAILURE,
-    ),
-]
-_OutputFormat = Annotated[
-    DiffFormat,
-    typer.Option(
+        group=Group.FAILURE,
+        metavar="CHANGE",
+    ).default([])
+    output_format: DiffFormat = Option(
+        "text, markdown (for a comment on a pull request) or json.",
+        group=Group.OUTPUT,
         metavar="FORMAT",
-        help="text, markdown (for a comment on a pull request) or json.",
-        show_default=True,
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
+    ).default(DiffFormat.TEXT)
+    output: Path | None = options.OUTPUT.default(None)
 
 
-@options.with_settings
+@options.with_options
 def diff(
     context: typer.Context,
-    old: _Old,
-    new: _New,
-    accept: _Accept = None,
-    output_format: _OutputFormat = DiffFormat.TEXT,
-    output: options.Output = None,
+    paths: _Paths,
+    request: _Options,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -78,35 +82,37 @@ def diff(
     configuration = options.configuration_of(context, given, config)
     settings = configuration.settings
     terminal = Terminal(verbosity=-1 if quiet else verbose)
-    sides = [_wheels(path) for path in (old, new)]
-    errors: list[WheelfixError] = [e for side in sides for e in map(_misnamed, side) if e]
+    sides = [_wheels(path) for path in _two(paths)]
+    errors: list[WheelfixError] = [e for side in sides for e in map(_name_error, side) if e]
     for error in errors:
         terminal.fail(error)
-    named = [[wheel for wheel in side if not _misnamed(wheel)] for side in sides]
-    found: list[Comparison] = []
+    named = [[wheel for wheel in side if not _name_error(wheel)] for side in sides]
+    comparisons: list[Comparison] = []
     both = pairs(*named) if all(named) else ()
     for one, other in both:
         if one is None or other is None:
-            found.append(unpaired(one, other))
+            comparisons.append(comparison_of_one(one, other))
             continue
         terminal.show_progress(f"comparing {printable(other.name)}")
         try:
-            found.append(compare_wheels(one, other, settings, both))
+            with time_limit(settings.timeout, other.name):
+                comparisons.append(compare_wheels(one, other, settings, both))
         except WheelfixError as error:
             terminal.fail(error)
             errors.append(error)
-    if not found:
+    if not comparisons:
         raise typer.Exit(ExitCode.ERROR)
-    judged = Judged(found, accept or ())
-    colour = output is None and terminal.colours_results
-    if output_format is DiffFormat.JSON:
+    judged = Judged(comparisons, request.accept)
+    color = request.output is None and terminal.colors_results
+    if request.output_format is DiffFormat.JSON:
         text = reports.as_json(judged)
-    elif output_format is DiffFormat.MARKDOWN:
+    elif request.output_format is DiffFormat.MARKDOWN:
         text = reports.markdown(judged)
     else:
-        text = reports.text(judged, verbose=verbose > 0, colour=colour)
-    if output is not None:
-        write_file(output, text)
+        is_verbose = verbose > 0
+        text = fit(reports.text(judged, verbose=is_verbose, color=color), verbose=is_verbose)
+    if request.output is not None:
+        write_file(request.output, text)
     else:
         terminal.result(text)
     if errors:
@@ -116,18 +122,31 @@ def diff(
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
 
 
+def _two(paths: Sequence[Path]) -> tuple[Path, Path]:
+    """Return the two sides. Raises `SettingsError` for another number of paths."""
+    if len(paths) == 2:
+        return paths[0], paths[1]
+    first, last = (path.parent if path.suffix == ".whl" else path for path in (paths[0], paths[-1]))
+    command = shlex.join(["wheelfix", "diff", str(first), str(last)])
+    raise SettingsError(
+        f"`diff` takes two wheels or directories, the pattern gave {len(paths)}: "
+        f"{join_some(paths, 3)}",
+        hint=f"compare their directories: `{command}`"
+        if first != last
+        else "name the earlier release, then the later one",
+    )
+
+
 def _wheels(path: Path) -> list[Path]:
     """Return the wheels of one side. Raises `SettingsError` if there are none."""
-    if not path.is_dir():
-        options.require_file(path)
-        return [path]
-    if not (found := options.wheels_below(path)):
-        raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
-    return found
+    if path.is_dir():
+        return wheels_below(path)
+    require_file(path)
+    return [path]
 
 
-def _misnamed(wheel: Path) -> WheelfixError | None:
-    """Return the error of a file name that is no wheel's."""
+def _name_error(wheel: Path) -> WheelfixError | None:
+    """Return the error for a name that is not the file name of a wheel."""
     try:
         WheelName.parse(wheel.name)
     except BadWheelError as error:

@@ -2,8 +2,8 @@
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -11,77 +11,94 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation, explain_everywhere, explain_installed
-from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
-from wheelfix.analysis.load_tree import resolutions
+from wheelfix.analysis.environment_remedies import remedies
+from wheelfix.analysis.explain import Explanation, explain_installed
+from wheelfix.analysis.explain import explain as explain_load
+from wheelfix.analysis.load_tree import Resolution, Step, needed_names, resolutions
+from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_not_used import why_not
+from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import (
     absolute_directories,
     library_path,
     parse_variables,
-    question_of,
     read_wheel,
+    refuse_for_site,
     target_of,
+    wheels_beside,
+    world_of,
 )
-from wheelfix.cli.options import TextOrJson, require_file
+from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.time_limit import time_limit
+from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.installed_environment import read_searches, read_site
-from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.installed_environment import read_openings, read_searches, read_site
+from wheelfix.host.neighbors import providers_of
+from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.reports.explain_formats import (
     explanation_text,
     explanation_value,
+    remedies_text,
     resolutions_text,
     resolutions_value,
     roots_text,
     why_not_text,
     why_not_value,
 )
-from wheelfix.reports.printable import json_text
-from wheelfix.settings import Group, Settings
+from wheelfix.reports.printable import json_text, printable
+from wheelfix.settings import Group, Option, Settings
+from wheelfix.system.input_files import require_file
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.python_library_searches import MAX_SOURCE, LibrarySearches, joined, searches
+from wheelfix.wheel.model import PythonOpening, Wheel
+from wheelfix.wheel.python_library_searches import (
+    MAX_SOURCE,
+    LibrarySearches,
+    join_searches,
+    searches,
+)
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 from wheelfix.wheel.reader import Archive, open_wheel
 
 _Arguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
-        help="The wheel (not with --site), and what to explain; by default all load roots.",
+        metavar="[WHEEL|DIR...] [MEMBER|MODULE|LIBRARY]",
+        help="The wheels (not with --site), and what to explain; by default all load roots.",
     ),
 ]
-_WhyNot = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH", help="Explain why this file is not loaded.", rich_help_panel=Group.WHEELS
-    ),
-]
-_After = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    why_not: str | None = Option(
+        "Explain why this file is not loaded.", group=Group.WHEELS, metavar="PATH"
+    ).default(None)
+    after: list[str] = Option(
+        "A module or library that the process has loaded before; repeatable, in order.",
+        group=Group.MACHINES,
         metavar="MODULE|WHEEL[!MEMBER]",
-        help="A module or library that the process has loaded before; repeatable, in order.",
-        rich_help_panel=Group.MACHINES,
-    ),
-]
+    ).default([])
+    scheme: str | None = installation_options.SCHEME.default(None)
+    target: str | None = installation_options.TARGET.default(None)
+    env: list[str] = Option(
+        "An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
+        "Python code that searches them for libraries. Their directories are read on this machine.",
+        group=Group.MACHINES,
+        metavar="NAME=VALUE",
+    ).default([])
+    output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
 
 
-@options.with_settings
+@options.with_options
 def explain(
     context: typer.Context,
+    request: _Options,
     arguments: _Arguments = None,
-    site: installation_options.Site = None,
-    why_not: _WhyNot = None,
-    after: _After = None,
-    beside: options.With = None,
-    scheme: installation_options.Scheme = None,
-    target: installation_options.TargetName = None,
-    env: installation_options.Variables = None,
-    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     **given: object,
@@ -91,111 +108,154 @@ def explain(
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
     Nothing is executed, so a wheel for another machine or C library can be explained too.
     """
-    words = list(arguments or [])
-    how = _Options(
-        beside=beside or (),
-        scheme=scheme,
-        target=target,
-        variables=parse_variables(env or []),
-        after=after or (),
-    )
-    if site is not None:
+    words, terminal = list(arguments or []), Terminal(verbosity=verbose)
+    variables = parse_variables(request.env)
+    answers: list[tuple[str | None, _Answer]] = []
+    is_complete = True
+    configuration = options.configuration_of(context, given, config)
+    site = configuration.settings.site
+    if site is not None and not any(map(names_wheels, words)):
         if len(words) > 1:
             raise SettingsError("with --site, name one module, file or SONAME")
-        provider = given["provider"] and not options.by_environment(context, "provider")
-        if scheme or beside or provider:
-            raise SettingsError("--scheme, --with and --provider are for wheels, not for --site")
+        refuse_for_site(context, given, "scheme")
         subject = words[0] if words else None
-        process = _in_site(site, subject, how)
+        with time_limit(configuration.settings.timeout, site):
+            process = _in_site(Path(site), subject, request, variables)
+            answers.append((None, _answer(process, subject, request.why_not, terminal)))
     else:
-        path, subject = _wheel_and_subject(words)
-        settings = options.configuration_of(context, given, config).settings_for(path.name)
-        process = _in_wheel(path, subject, how, settings)
-    terminal = Terminal(verbosity=verbose)
-    if why_not is not None:
-        answer = _why_not(process, subject, why_not, terminal)
-    elif subject is not None:
-        answer = _subject(process, subject, terminal)
+        wheels, subject = _wheels_and_subject(words)
+        absent: list[_AbsentError] = []
+
+        def ask(path: Path) -> None:
+            settings = configuration.settings_for(path.name)
+            process = _in_wheel(path, subject, request, variables, settings)
+            try:
+                answer = _answer(process, subject, request.why_not, terminal)
+            except _AbsentError as error:
+                absent.append(error)
+            else:
+                answers.append((path.name, answer if len(wheels) == 1 else answer.of(path.name)))
+
+        _, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+        if absent and not answers:
+            raise absent[0]
+    if request.output_format is TextOrJson.JSON:
+        terminal.result(json_text(_value(answers)))
     else:
-        answer = _roots(process, terminal)
-    terminal.result(
-        json_text({"version": 1, **answer.value})
-        if output_format is TextOrJson.JSON
-        else answer.text
-    )
-    raise typer.Exit(ExitCode.OK if answer.is_found else ExitCode.FINDINGS)
-
-
-class _Options(NamedTuple):
-    """How the wheel is installed, and the process that loads it."""
-
-    beside: Sequence[Path]
-    scheme: str | None
-    target: str | None
-    variables: Mapping[str, str]
-    after: Sequence[str]
+        terminal.report("\n\n".join(answer.text for _, answer in answers))
+    if not is_complete:
+        raise typer.Exit(ExitCode.ERROR)
+    is_found = all(answer.is_found for _, answer in answers)
+    raise typer.Exit(ExitCode.OK if is_found else ExitCode.FINDINGS)
 
 
 class _Process(NamedTuple):
     """A process that has opened some files, and loads others."""
 
-    installation: Installation
+    world: World
     opened: Sequence[str]
     explain: Callable[[str], Explanation]
     """Explain what opening a path loads."""
+    openings: Callable[[str], Iterable[tuple[str, int]]]
+    """Return the Python sources that open a library by name, with lines."""
+
+    remedies: Callable[[tuple[Step, ...]], Iterable[str]] = lambda _: ()
+    """Return what to do about libraries that are not found."""
 
 
 class _Answer(NamedTuple):
     """An explanation as text and as JSON types."""
 
     text: str
-    value: Mapping[str, object]
+    value: Mapping[str, Sequence[Mapping[str, object]]]
     is_found: bool
     """Whether everything that it explains is found."""
+
+    def of(self, wheel: str) -> "_Answer":
+        """Return the answer as one of several, with the name of its wheel."""
+        return self._replace(text=f"{printable(wheel)}\n{self.text}")
+
+
+def _answer(
+    process: _Process, subject: str | None, path: str | None, terminal: Terminal
+) -> _Answer:
+    """Return why `path` is not loaded, or else what is known about `subject` or all load roots."""
+    if path is not None:
+        return _why_not(process, subject, path, terminal)
+    return _roots(process, terminal) if subject is None else _subject(process, subject, terminal)
+
+
+def _value(answers: Iterable[tuple[str | None, _Answer]]) -> dict[str, object]:
+    """Return all answers as JSON types, each with its wheel; None for an environment."""
+    found: dict[str, list[Mapping[str, object]]] = {}
+    for wheel, answer in answers:
+        for key, values in answer.value.items():
+            found.setdefault(key, []).extend({"wheel": wheel, **value} for value in values)
+    return {"version": 1, **found}
 
 
 # --- Options --------------------------------------------------------------------------------------
 
 
-def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
-    if not words or len(words) > 2:
+def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
+    """Return the wheels, and the word after them, if there is one."""
+    last = words[-1] if len(words) > 1 and not names_wheels(words[-1]) else None
+    wheels = [Path(word) for word in (words if last is None else words[:-1])]
+    for path in wheels:
+        if not path.exists() and path.suffix != ".whl":
+            raise SettingsError(
+                f"`{path}` is not a file",
+                hint="name the wheels first, or with --site the environment; then one member, "
+                "module or library",
+            )
+    if not wheels:
         raise SettingsError(
-            "name one wheel, and at most one member, module or SONAME of it",
+            "name a wheel, and at most one member, module or library of it",
             hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
         )
-    path = Path(words[0])
-    if not path.exists() and path.suffix != ".whl":
-        raise SettingsError(
-            f"`{path}` is not a file",
-            hint="name the wheel first, or with --site the environment that has it",
-        )
-    require_file(path)
-    return path, words[1] if len(words) == 2 else None
+    return expand(wheels), last
 
 
 # --- A wheel --------------------------------------------------------------------------------------
 
 
-def _in_wheel(path: Path, subject: str | None, how: _Options, settings: Settings) -> _Process:
-    others = [read_wheel(other) for other in how.beside]
-    after = [_after(word, others) for word in how.after]
+def _in_wheel(
+    path: Path,
+    subject: str | None,
+    request: _Options,
+    variables: Mapping[str, str],
+    settings: Settings,
+) -> _Process:
+    require_file(path)
+    others = wheels_beside(settings)
+    after = [_after(word, others) for word in request.after]
     with open_wheel(path) as archive:
-        question = question_of(
+        refuse_other_system(archive.wheel)
+        world = world_of(
             archive.wheel,
-            target=how.target,
-            scheme=how.scheme,
+            target=request.target,
+            scheme=request.scheme,
             others=others,
-            settings=with_providers(settings, Path.cwd(), archive.wheel),
-            library_path=library_path(how.variables),
-            directories=absolute_directories(how.variables),
+            providers=providers_of(settings, archive.wheel, os.environ),
+            library_path=library_path(variables),
+            directories=absolute_directories(variables),
         )
-        worlds = installations_of(archive.wheel, question)
-        here = replace(
-            worlds.here, searches=_searches(archive, subject, worlds.here), variables=how.variables
-        )
-    opened = [file for prefix, name in after for file in _opened_before(here, prefix, name)]
-    explain_path = partial(explain_everywhere, replace(worlds, here=here), after=opened)
-    return _Process(here, opened, explain_path)
+        searches = _searches(archive, subject, world)
+    by_name = tuple(openings(archive.wheel))
+    world = replace(world, searches=searches, variables=variables)
+    opened = [file for prefix, name in after for file in _open_before(world, prefix, name)]
+    return _Process(
+        world,
+        opened,
+        partial(explain_load, world, after=opened),
+        partial(_opening, by_name),
+    )
+
+
+def _opening(
+    opened: Iterable[tuple[str, PythonOpening]], library: str
+) -> Iterator[tuple[str, int]]:
+    return ((source, opening.line) for source, opening in opened if opening.name == library)
 
 
 def _after(word: str, others: list[Wheel]) -> tuple[str, str]:
@@ -209,15 +269,15 @@ def _after(word: str, others: list[Wheel]) -> tuple[str, str]:
     return f"{wheel.name}!", member
 
 
-def _searches(archive: Archive, subject: str | None, installation: Installation) -> LibrarySearches:
+def _searches(archive: Archive, subject: str | None, world: World) -> LibrarySearches:
     """Return the directories searched by the Python sources of the subject's packages."""
     if subject is None:
         return LibrarySearches()
-    members = installation.members
-    names = [members[path] for path in find_subject(installation, subject) if path in members]
+    members = world.members
+    names = [members[path] for path in find_subject(world, subject) if path in members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
     budget = archive.budget.share(STEPS_PER_WHEEL)
-    return joined(
+    return join_searches(
         searches(archive.read(member), member, budget)
         if entry.size <= MAX_SOURCE
         else LibrarySearches(unfollowed=(member,))
@@ -226,16 +286,16 @@ def _searches(archive: Archive, subject: str | None, installation: Installation)
     )
 
 
-def _opened_before(installation: Installation, prefix: str, name: str) -> tuple[str, ...]:
+def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
     """Return the files that one `--after` opens."""
     if prefix and not name:
-        files = installation.environment.files
+        files = world.environment.files
         return tuple(
             path
-            for path, label in installation.others.items()
+            for path, label in world.others.items()
             if label.startswith(prefix) and files[path].dynamic and not files[path].is_executable
         )
-    found = find_subject(installation, prefix + name)
+    found = find_subject(world, prefix + name)
     if not found:
         raise SettingsError(f"`--after {name}`: not found")
     return found
@@ -244,12 +304,14 @@ def _opened_before(installation: Installation, prefix: str, name: str) -> tuple[
 # --- An installed environment ---------------------------------------------------------------------
 
 
-def _in_site(directory: Path, subject: str | None, how: _Options) -> _Process:
+def _in_site(
+    directory: Path, subject: str | None, request: _Options, variables: Mapping[str, str]
+) -> _Process:
     world = read_site(
         directory,
-        target=None if how.target is None else target_of(how.target, None),
-        library_path=library_path(how.variables) or (),
-        directories=absolute_directories(how.variables),
+        target=None if request.target is None else target_of(request.target, None),
+        library_path=library_path(variables),
+        directories=absolute_directories(variables),
     )
     packages = {
         (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
@@ -257,55 +319,86 @@ def _in_site(directory: Path, subject: str | None, how: _Options) -> _Process:
         if "/" in (member := world.members.get(path, ""))
     }
     searches = read_searches(sorted(packages))
-    installation = replace(world, searches=searches, variables=how.variables)
-    opened = [file for name in how.after for file in _opened_before(installation, "", name)]
-    return _Process(installation, opened, partial(explain_installed, installation, after=opened))
+    world = replace(world, searches=searches, variables=variables)
+    opened = [file for name in request.after for file in _open_before(world, "", name)]
+    folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
+    return _Process(
+        world,
+        opened,
+        partial(explain_installed, world, after=opened),
+        partial(read_openings, sorted(folders)),
+        partial(remedies, world),
+    )
 
 
 # --- Answers --------------------------------------------------------------------------------------
 
 
 def _roots(process: _Process, terminal: Terminal) -> _Answer:
-    world = process.installation
-    found = [process.explain(path) for path in load_roots(world) if path in world.members]
+    world = process.world
+    found = [process.explain(path) for path in world.first_loads if path in world.members]
     return _Answer(
-        text=roots_text(found, colour=terminal.colours_results),
+        text=roots_text(found, verbose=terminal.verbosity > 0, color=terminal.colors_results),
         value={"explanations": [explanation_value(world, root) for root in found]},
         is_found=all(explanation.ok for explanation in found),
     )
 
 
 def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
-    world, colour = process.installation, terminal.colours_results
+    world, color = process.world, terminal.colors_results
     paths = find_subject(world, subject)
-    served = resolutions(world, subject, process.opened) if "/" not in subject else ()
+    served = _served(process, [subject] if "/" not in subject else [])
     if not paths and not served:
-        raise SettingsError(
-            f"there is no `{subject}`, and nothing needs it",
-            hint=_meant(world, subject) or "name a member, a module such as pkg._core, or a SONAME",
-        )
+        served = _served(process, needed_names(world, subject))
+    if not paths and not served:
+        raise _absent(process, subject)
     explained = [process.explain(path) for path in paths]
     choices = [choice for explanation in explained for choice in explanation.choices]
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
     texts = [
-        explanation_text(world, explanation, verbose=terminal.verbosity > 0, colour=colour)
+        explanation_text(world, explanation, verbose=terminal.verbosity > 0, color=color)
         for explanation in explained
     ]
-    if served:
-        texts.append(resolutions_text(world, subject, served, colour=colour))
+    found = [resolution for some in served.values() for resolution in some]
+    texts += [resolutions_text(world, name, some, color=color) for name, some in served.items()]
+    missing = tuple(resolution.step for resolution in found if resolution.step.request.failed)
+    todo = [] if explained else remedies_text(process.remedies(missing), color=color)
     return _Answer(
-        text="\n\n".join(texts),
+        text="\n".join(["\n\n".join(texts), *todo]),
         value={
             "explanations": [explanation_value(world, found) for found in explained],
-            "asked_for": resolutions_value(world, served),
+            "asked_for": resolutions_value(world, found),
         },
-        is_found=not any(resolution.step.request.failed for resolution in served)
-        and all(explanation.ok for explanation in explained),
+        is_found=not missing and all(explanation.ok for explanation in explained),
     )
 
 
-def _meant(world: Installation, subject: str) -> str | None:
+def _served(process: _Process, names: Iterable[str]) -> dict[str, tuple[Resolution, ...]]:
+    """Return what objects get for each library that is asked for."""
+    found = ((name, resolutions(process.world, name, process.opened)) for name in names)
+    return {name: some for name, some in found if some}
+
+
+class _AbsentError(SettingsError):
+    """No file of a wheel has the name that was asked about, and nothing needs it."""
+
+
+def _absent(process: _Process, subject: str) -> _AbsentError:
+    places = [f"{source}:{line}" for source, line in process.openings(subject)]
+    if places:
+        return _AbsentError(
+            f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
+            hint=f'`include = ["{subject}"]` in [tool.wheelfix] grafts it into the wheel',
+        )
+    return _AbsentError(
+        f"there is no `{subject}`, and nothing needs it",
+        hint=_meant(process.world, subject)
+        or "name a member, a module such as pkg._core, or a library",
+    )
+
+
+def _meant(world: World, subject: str) -> str | None:
     """Return a hint on what `subject` probably means: a package, a grafted library, a typo."""
     objects = [m for path, m in world.members.items() if path in world.environment.files]
     folder = subject.replace(".", "/") + "/"
@@ -318,20 +411,20 @@ def _meant(world: Installation, subject: str) -> str | None:
     return f"did you mean `{near[0]}`?" if near else None
 
 
-def _why_not(process: _Process, subject: str | None, wanted: str, terminal: Terminal) -> _Answer:
-    world = process.installation
-    found = find_subject(world, wanted)
-    if not found and wanted.startswith("/"):
-        found = (os.path.normpath(wanted),)
-    if not found:
-        raise SettingsError(f"`--why-not {wanted}`: not found")
+def _why_not(process: _Process, subject: str | None, text: str, terminal: Terminal) -> _Answer:
+    world = process.world
+    paths = find_subject(world, text)
+    if not paths and text.startswith("/"):
+        paths = (os.path.normpath(text),)
+    if not paths:
+        raise SettingsError(f"`--why-not {text}`: not found")
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
-    answers = [why_not(world, root, path, process.opened) for root in roots for path in found]
-    colour = terminal.colours_results
+    answers = [why_not(world, root, path, process.opened) for root in roots for path in paths]
+    color = terminal.colors_results
     return _Answer(
-        text="\n".join(why_not_text(answer, colour=colour) for answer in answers),
+        text="\n".join(why_not_text(answer, color=color) for answer in answers),
         value={"why_not": [why_not_value(answer) for answer in answers]},
         is_found=True,
     )

@@ -1,19 +1,20 @@
 """`wheelfix rule`: the documentation of a rule, and the list of all rules."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
-from wheelfix.cli import completion
-from wheelfix.cli.config.values import suggestion
+from wheelfix.cli import completion, options
+from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.reports.rule_docs import fix_safety, rule_page
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import Group
+from wheelfix.settings import Group, Option
 
 
 class RuleFormat(StrEnum):
@@ -23,7 +24,19 @@ class RuleFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options."""
+
+    all: bool = Option("List all rules.", group=Group.OUTPUT).default(False)
+    output_format: RuleFormat = Option(
+        "Text, or Markdown with all explanations.", group=Group.OUTPUT
+    ).default(RuleFormat.TEXT)
+
+
+@options.with_options
 def rule(
+    request: _Options,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -32,34 +45,26 @@ def rule(
             autocompletion=completion.rules,
         ),
     ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="List all rules.", rich_help_panel=Group.OUTPUT)
-    ] = False,
-    output_format: Annotated[
-        RuleFormat,
-        typer.Option(help="Text, or Markdown with all explanations.", rich_help_panel=Group.OUTPUT),
-    ] = RuleFormat.TEXT,
 ) -> None:
     """Explain a rule, or list all rules."""
     rules = all_rules()
-    named = None if name is None or every else _named(name, rules)
-    if output_format is RuleFormat.MARKDOWN:
+    named = None if name is None or request.all else _find_rule(name, rules)
+    if request.output_format is RuleFormat.MARKDOWN:
         chosen = _by_code(rules) if named is None else [named]
         typer.echo("\n".join(map(rule_page, chosen)), nl=False)
     elif named is None:
-        typer.echo(_listed(rules))
+        typer.echo(_list_rules(rules))
     else:
-        typer.echo(_explained(named))
+        typer.echo(_explain(named))
 
 
-def _named(name: str, rules: Sequence[AnyRule]) -> AnyRule:
+def _find_rule(name: str, rules: Sequence[AnyRule]) -> AnyRule:
     for rule in rules:
         if name.upper() == rule.code or name.lower() == rule.name:
             return rule
-    words = [word for rule in rules for word in (rule.code, rule.name)]
     raise SettingsError(
         f"no rule has the code or name `{name}`",
-        hint=suggestion(name, words) or "`wheelfix rule --all` lists the rules",
+        hint=rule_suggestion(name, rules),
     )
 
 
@@ -67,7 +72,7 @@ def _by_code(rules: Sequence[AnyRule]) -> list[AnyRule]:
     return sorted(rules, key=lambda rule: rule.code)
 
 
-def _listed(rules: Sequence[AnyRule]) -> str:
+def _list_rules(rules: Sequence[AnyRule]) -> str:
     """Return a line for each rule."""
     width = max(len(rule.name) for rule in rules)
     return "\n".join(
@@ -77,7 +82,7 @@ def _listed(rules: Sequence[AnyRule]) -> str:
     )
 
 
-def _explained(rule: AnyRule) -> str:
+def _explain(rule: AnyRule) -> str:
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation

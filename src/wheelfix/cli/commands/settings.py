@@ -1,6 +1,7 @@
 """`wheelfix settings`: the settings in effect for a wheel, and their origin."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,35 +12,39 @@ from wheelfix.cli.config.configuration import Layer, read_configuration
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
+from wheelfix.cli.wheel_paths import one_wheel
 from wheelfix.reports.printable import printable
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import Group
+from wheelfix.settings import Group, Option
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options."""
+
+    schema: bool = Option("Print the JSON schema of the table.", group=Group.OUTPUT).default(False)
+
+
+@options.with_options
 def settings(
     context: typer.Context,
-    wheel: Annotated[
-        str | None,
+    request: _Options,
+    wheels: Annotated[
+        list[Path] | None,
         typer.Argument(
             metavar="[WHEEL]", help="The file name of a wheel, to which overrides may apply."
         ),
     ] = None,
-    schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema", help="Print the JSON schema of the table.", rich_help_panel=Group.OUTPUT
-        ),
-    ] = False,
     config: options.Config = None,
 ) -> None:
     """Show the settings in effect for a wheel, and their origin.
 
     These are the settings of files and the environment; the flags of a command win.
     """
-    if schema:
+    if request.schema:
         typer.echo(json.dumps(settings_schema(), indent=1))
         return
-    name = Path(wheel).name if wheel is not None else None
+    name = one_wheel(wheels, "`settings`", ["wheelfix", "settings"]).name if wheels else None
     found = read_configuration(options.current_folder(), config)
     configuration = found.over([_environment(context)])
     configuration.check(all_rules())

@@ -1,50 +1,98 @@
 """`wheelfix show`: the tags, Pythons, objects and libraries of a wheel."""
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.graph import graph_of
-from wheelfix.budget import Budget
+from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.cli import installation_options, options
-from wheelfix.cli.console import Terminal
-from wheelfix.cli.installation_options import question_of, read_wheel
+from wheelfix.cli.config.configuration import Configuration
+from wheelfix.cli.config.settings_text import tables
+from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import TextOrJson
-from wheelfix.host.provider_lookup import with_providers
+from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
+from wheelfix.errors import ExitCode
+from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.check import verdict_of
 from wheelfix.reports import show as reports
 from wheelfix.reports.printable import json_text
+from wheelfix.rules.context import Context
+from wheelfix.rules.symbol_contract import present_contracts
+from wheelfix.settings import Group, Option
+from wheelfix.system.input_files import require_file
+from wheelfix.wheel.reader import open_wheel
 
 
-@options.with_settings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
+    target: str | None = installation_options.TARGET.default(None)
+    symbols: bool = Option(
+        "Write which symbols the objects export, as tables [[tool.wheelfix.symbols]].",
+        group=Group.OUTPUT,
+    ).default(False)
+
+
+@options.with_options
 def show(
     context: typer.Context,
-    wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.")],
-    output_format: options.OutputFormat = TextOrJson.TEXT,
-    target: installation_options.TargetName = None,
+    paths: Wheels,
+    request: _Options,
     config: options.Config = None,
+    verbose: Verbose = 0,
     **given: object,
 ) -> None:
-    """Show what a wheel is and contains.
+    """Show what wheels are and contain.
 
     The tag that its objects allow and what prevents a better one, the Pythons, the libraries that
     it bundles, those it expects from the platform and from other wheels, and those that are
     missing. It reports no findings: `wheelfix check` does.
     """
-    given_settings = options.configuration_of(context, given, config).settings_for(wheel.name)
-    subject = read_wheel(wheel)
-    settings = with_providers(given_settings, Path.cwd(), subject)
-    question = question_of(subject, target=target, settings=settings)
-    budget = Budget.of_file(str(subject.name), subject.size)
-    shown = reports.Shown(
-        wheel=subject,
-        verdict=verdict_of(subject, settings, budget),
-        graph=graph_of(subject, question),
+    configuration = options.configuration_of(context, given, config)
+    seconds = configuration.settings.timeout
+    terminal, wheels = Terminal(verbosity=verbose), expand(paths)
+    if request.symbols:
+        found, is_complete = ask_each(
+            wheels, lambda path: _contracts(path, configuration), terminal, seconds
+        )
+        terminal.result("\n\n".join(found))
+    else:
+        shown, is_complete = ask_each(
+            wheels, lambda path: _shown(path, request.target, configuration), terminal, seconds
+        )
+        if request.output_format is TextOrJson.JSON:
+            terminal.result(json_text(reports.as_json(shown)))
+        else:
+            terminal.report("\n\n".join(map(reports.text, shown)))
+    raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
+
+
+def _shown(path: Path, target: str | None, configuration: Configuration) -> reports.Shown:
+    settings = configuration.settings_for(path.name)
+    wheel = read_wheel(path)
+    providers = providers_of(settings, wheel, os.environ)
+    return reports.Shown(
+        wheel=wheel,
+        verdict=verdict_of(wheel, settings, providers),
+        graph=graph_of_wheel(wheel, world_of(wheel, target=target, providers=providers)),
     )
-    terminal = Terminal(verbosity=0)
-    terminal.result(
-        json_text(reports.as_json(shown))
-        if output_format is TextOrJson.JSON
-        else reports.text(shown)
-    )
+
+
+def _contracts(path: Path, configuration: Configuration) -> str:
+    """Return what the objects of a wheel export as tables for the settings."""
+    require_file(path)
+    settings = configuration.settings_for(path.name)
+    with open_wheel(path) as archive:
+        context = Context(
+            wheel=archive.wheel,
+            settings=settings,
+            definitions=GivenLibraries(archive=archive, library_path=()),
+            budget=archive.budget,
+        )
+        return tables("symbols", present_contracts(context)).rstrip("\n")

@@ -1,23 +1,35 @@
 """`wheelfix tree`: the dependency graph of a wheel's libraries once installed."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
+from wheelfix.analysis.graph import Graph, graph_of, graph_of_wheel
 from wheelfix.cli import installation_options, options
-from wheelfix.cli.console import Terminal, write_file
-from wheelfix.cli.installation_options import parse_library_path, question_of, read_wheel, target_of
+from wheelfix.cli.console import Terminal, Verbose, write_file
+from wheelfix.cli.installation_options import (
+    parse_library_path,
+    read_wheel,
+    refuse_for_site,
+    target_of,
+    wheels_beside,
+    world_of,
+)
+from wheelfix.cli.time_limit import time_limit
+from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_environment import of_distribution, read_site, sizes_of
-from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.neighbors import providers_of
+from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
-from wheelfix.reports.printable import json_text
-from wheelfix.settings import Group
+from wheelfix.reports.printable import Style, fit, json_text
+from wheelfix.settings import Group, Option
 
 
 class GraphFormat(StrEnum):
@@ -30,44 +42,40 @@ class GraphFormat(StrEnum):
     JSON = "json"
 
 
-_Wheel = Annotated[
-    str | None,
+_Arguments = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[WHEEL|DISTRIBUTION]",
-        help="The wheel; with --site, the distribution, by default all.",
-    ),
-]
-_After = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="REPAIRED",
-        help="The same wheel after a repair, to compare with.",
-        rich_help_panel=Group.WHEELS,
-    ),
-]
-_Form = Annotated[
-    GraphFormat | None,
-    typer.Option(
-        "--output-format",
-        help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
-        rich_help_panel=Group.OUTPUT,
+        metavar="[WHEEL|DIR...|DISTRIBUTION]",
+        help="The wheels; with --site, the distribution, by default all.",
     ),
 ]
 
 
-@options.with_settings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    output_format: GraphFormat | None = Option(
+        "text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
+        group=Group.OUTPUT,
+    ).default(None)
+    output: Path | None = options.OUTPUT.default(None)
+    scheme: str | None = installation_options.SCHEME.default(None)
+    target: str | None = installation_options.TARGET.default(None)
+    env: list[str] = Option(
+        "LD_LIBRARY_PATH of the process; its directories are read on this machine.",
+        group=Group.MACHINES,
+        metavar="LD_LIBRARY_PATH=DIRS",
+    ).default([])
+
+
+@options.with_options
 def tree(
     context: typer.Context,
-    wheel: _Wheel = None,
-    after: _After = None,
-    site: installation_options.Site = None,
-    form: _Form = None,
-    output: options.Output = None,
-    beside: options.With = None,
-    scheme: installation_options.Scheme = None,
-    target: installation_options.TargetName = None,
-    env: installation_options.Env = None,
+    request: _Options,
+    arguments: _Arguments = None,
     config: options.Config = None,
+    verbose: Verbose = 0,
     **given: object,
 ) -> None:
     """Show the dependency graph of a wheel's libraries.
@@ -75,56 +83,69 @@ def tree(
     Each edge says how the library is found and who provides it. With --site, show the graph of an
     installed environment, or of one distribution in it.
 
-    Exit code 1 if a library is missing (after the repair, with --after).
+    Exit code 1 if a library is missing.
     """
-    library_path = parse_library_path(env or [])
-    if site is not None:
-        provider = given["provider"] and not options.by_environment(context, "provider")
-        if after or scheme or beside or provider:
-            raise SettingsError(
-                "--after, --scheme, --with and --provider are for wheels, not for --site"
-            )
-        graphs = [_graph_of_site(site, wheel, target, library_path)]
+    library_path = parse_library_path(request.env)
+    words, terminal = list(arguments or []), Terminal(verbosity=verbose)
+    is_complete = True
+    configuration = options.configuration_of(context, given, config)
+    site = configuration.settings.site
+    if site is not None and not any(map(names_wheels, words)):
+        refuse_for_site(context, given, "scheme")
+        if len(words) > 1:
+            raise SettingsError("with --site, name one distribution")
+        distribution = words[0] if words else None
+        with time_limit(configuration.settings.timeout, site):
+            graphs = [_graph_of_site(Path(site), distribution, request.target, library_path)]
     else:
-        if wheel is None:
+        if not words:
             raise SettingsError("name a wheel, or an environment with --site")
-        others = [read_wheel(other) for other in beside or []]
-        configuration = options.configuration_of(context, given, config)
-        graphs = list[Graph]()
-        for path in [Path(wheel), *([after] if after else [])]:
+        wheels = expand([Path(word) for word in words])
+
+        def graph(path: Path) -> Graph:
             subject = read_wheel(path)
-            question = question_of(
+            refuse_other_system(subject)
+            settings = configuration.settings_for(path.name)
+            world = world_of(
                 subject,
-                target=target,
-                scheme=scheme,
-                others=others,
+                target=request.target,
+                scheme=request.scheme,
+                others=wheels_beside(settings),
                 library_path=library_path,
-                settings=with_providers(configuration.settings_for(path.name), Path.cwd(), subject),
+                providers=providers_of(settings, subject, os.environ),
             )
-            graphs.append(graph_of(subject, question))
-    terminal = Terminal(verbosity=0)
-    colour = output is None and terminal.colours_results
-    text = _text(graphs, form or _by_suffix(output), colour=colour)
+            return graph_of_wheel(subject, world)
+
+        seconds = configuration.settings.timeout
+        graphs, is_complete = ask_each(wheels, graph, terminal, seconds)
+    if not graphs:
+        raise typer.Exit(ExitCode.ERROR)
+    output = request.output
+    color = output is None and terminal.colors_results
+    form = request.output_format or _by_suffix(output)
+    style = Style(color=color, verbose=verbose > 0)
+    text = _text(graphs, form, style)
     if output is None:
         terminal.result(text)
     else:
         write_file(output, text)
-    raise typer.Exit(ExitCode.FINDINGS if graphs[-1].missing else ExitCode.OK)
+    if not is_complete:
+        raise typer.Exit(ExitCode.ERROR)
+    is_missing = any(graph.missing for graph in graphs)
+    raise typer.Exit(ExitCode.FINDINGS if is_missing else ExitCode.OK)
 
 
 def _graph_of_site(
     directory: Path,
     distribution: str | None,
     target: str | None,
-    library_path: tuple[str, ...] | None,
+    library_path: tuple[str, ...],
 ) -> Graph:
     machine = None if target is None else target_of(target, None)
-    installation = read_site(directory, target=machine, library_path=library_path or ())
+    world = read_site(directory, target=machine, library_path=library_path)
     if distribution is not None:
-        installation = of_distribution(installation, distribution)
-    return graph_of_installation(
-        installation, distribution or str(directory), sizes_of(installation)
-    )
+        world = of_distribution(world, distribution)
+    return graph_of(world, distribution or str(directory), sizes_of(world))
 
 
 def _by_suffix(output: Path | None) -> GraphFormat:
@@ -148,12 +169,11 @@ def _by_suffix(output: Path | None) -> GraphFormat:
     return suffixes[suffix]
 
 
-def _text(graphs: Sequence[Graph], form: GraphFormat, *, colour: bool) -> str:
+def _text(graphs: Sequence[Graph], form: GraphFormat, style: Style) -> str:
     match form:
         case GraphFormat.TEXT:
-            if len(graphs) == 2:
-                return graph_formats.compared_text(graphs[0], graphs[1], colour=colour)
-            return graph_formats.graph_text(graphs[0], colour=colour)
+            texts = (graph_formats.graph_text(graph, style) for graph in graphs)
+            return fit("\n\n".join(texts), verbose=style.verbose)
         case GraphFormat.MERMAID:
             return graph_formats.mermaid(graphs)
         case GraphFormat.DOT:

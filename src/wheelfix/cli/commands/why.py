@@ -2,35 +2,49 @@
 
 import os
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.needed_chains import chains_to, nodes_called
+from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
+from wheelfix.analysis.needed_chains import chains_to, nodes_of_name
+from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.values import suggestion
-from wheelfix.cli.console import Terminal
-from wheelfix.cli.installation_options import question_of, read_wheel
-from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import SettingsError
-from wheelfix.host.provider_lookup import with_providers
-from wheelfix.pipelines.repair import repair
-from wheelfix.pipelines.repair_result import GraftedFrom
+from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.installation_options import read_wheel, world_of
+from wheelfix.cli.options import TextOrJson, current_folder
+from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
+from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.neighbors import providers_of
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.repair_many import repair_many
+from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.settings import Settings
+from wheelfix.text import count
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 
-@options.with_settings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    target: str | None = installation_options.TARGET.default(None)
+    output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
+
+
+@options.with_options
 def why(
     context: typer.Context,
-    wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.")],
+    paths: Wheels,
     library: Annotated[
         str,
         typer.Argument(
@@ -38,9 +52,9 @@ def why(
             help="A SONAME, a file name or a member; without hash and version, too: `liblzma`.",
         ),
     ],
-    target: installation_options.TargetName = None,
-    output_format: options.OutputFormat = TextOrJson.TEXT,
+    request: _Options,
     config: options.Config = None,
+    verbose: Verbose = 0,
     **given: object,
 ) -> None:
     """Say what needs a library, and why it is or would be grafted.
@@ -48,51 +62,89 @@ def why(
     For a wheel with a `linux` tag, the repair is planned with the libraries of this machine, and
     nothing is written.
     """
-    given_settings = options.configuration_of(context, given, config).settings_for(wheel.name)
-    as_built = read_wheel(wheel)
-    settings = with_providers(given_settings, Path.cwd(), as_built)
-    terminal = Terminal(verbosity=0)
-    subject, planned = _as_repaired(wheel, as_built, given_settings, terminal)
-    question = question_of(subject, target=target, settings=settings)
-    graph = graph_of(subject, question)
-    nodes = nodes_called(graph, library)
-    if not nodes:
-        known = {original_name(node.name) for node in graph.nodes}
+    if library.endswith(".whl"):
         raise SettingsError(
-            f"`{wheel.name}`: no object needs or is `{library}`", hint=suggestion(library, known)
+            "name the library after the wheels", hint=f"wheelfix why {shlex.quote(library)} libfoo"
         )
+    configuration = options.configuration_of(context, given, config)
+    terminal = Terminal(verbosity=verbose)
+    wheels = expand(paths)
+
+    def ask(path: Path) -> _Answer:
+        settings = configuration.settings_for(path.name)
+        return _answer(path, library, request.target, settings, terminal)
+
+    answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+    if answers and not any(answer.uses for answer in answers):
+        names = {name for answer in answers for name in answer.names}
+        asked = f"`{wheels[0].name}`" if len(wheels) == 1 else f"all {count(len(answers), 'wheel')}"
+        raise SettingsError(
+            f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)
+        )
+    if request.output_format is TextOrJson.JSON:
+        terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
+    else:
+        terminal.report(reports.text([(a.path, a.uses) for a in answers]))
+    raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
+
+
+class _Answer(NamedTuple):
+    """What needs the library in one wheel."""
+
+    path: Path
+    uses: Sequence[reports.Use]
+    names: frozenset[str]
+    """The libraries that the question could be about."""
+
+
+def _answer(
+    path: Path, library: str, target: str | None, settings: Settings, terminal: Terminal
+) -> _Answer:
+    as_built = read_wheel(path)
+    refuse_other_system(as_built)
+    providers = providers_of(settings, as_built, os.environ)
+    subject, planned, obstacle = _plan_repair(path, as_built, settings, terminal)
+    graph = graph_of_wheel(subject, world_of(subject, target=target, providers=providers))
     packages = listed_packages(subject)
     uses = [
-        reports.Use(
-            name=planned[node.id].original if node.id in planned else original_name(node.name),
-            node=node,
-            chains=tuple(chains_to(graph, node)),
-            source=str(planned[node.id].source) if node.id in planned else "",
-            package=planned[node.id].package if node.id in planned else packages.get(node.id, ""),
-            is_planned=node.id in planned,
-            tag=".".join(subject.name.platforms),
-        )
-        for node in nodes
+        _use(subject, graph, node, planned.get(node.id), packages.get(node.id, ""))
+        for node in nodes_of_name(graph, library)
     ]
-    command = f"wheelfix repair {shlex.quote(str(wheel))}"
-    terminal.result(
-        json_text(reports.as_json(uses))
-        if output_format is TextOrJson.JSON
-        else reports.text(uses, command)
+    uses = [use._replace(obstacle=obstacle) for use in uses]
+    return _Answer(path, uses, frozenset(original_name(node.name) for node in graph.nodes))
+
+
+def _use(
+    wheel: Wheel, graph: Graph, node: Node, planned: GraftedLibrary | None, package: str
+) -> reports.Use:
+    """Return what needs `node`; `package` is what it was copied from, if it is in the wheel."""
+    return reports.Use(
+        name=planned.original if planned else original_name(node.name),
+        node=node,
+        chains=tuple(chains_to(graph, node)),
+        source=str(planned.host.source) if planned else "",
+        package=planned.package_label if planned else package,
+        is_planned=planned is not None,
+        tag=".".join(wheel.name.platforms),
     )
 
 
-def _as_repaired(
+def _plan_repair(
     path: Path, wheel: Wheel, settings: Settings, terminal: Terminal
-) -> tuple[Wheel, dict[str, GraftedFrom]]:
+) -> tuple[Wheel, dict[str, GraftedLibrary], str]:
     """Return the wheel that a repair would make, and the libraries that it would graft.
 
-    That is the wheel as it is if it cannot be repaired.
+    That is the wheel as it is if it cannot be repaired, with what to do about that.
     """
     if not any(parse_platform_tag(tag).family is Family.LINUX for tag in wheel.name.platforms):
-        return wheel, {}
-    outcome = repair(path, settings, os.environ, publish=False)
+        return wheel, {}, ""
+    (outcome,) = repair_many(
+        [path], lambda _: settings, os.environ, current_folder(), publish=False
+    )
+    if isinstance(outcome.error, BudgetError):
+        raise outcome.error
     if outcome.error is not None:
-        terminal.say(f"note: a repair cannot be planned: {printable(outcome.error.message)}")
-        return wheel, {}
-    return outcome.after or wheel, {library.member: library for library in outcome.grafted}
+        first = outcome.error.message.splitlines()[0]
+        terminal.say(f"note: a repair cannot be planned: {printable(first)}")
+        return wheel, {}, outcome.error.hint or ""
+    return outcome.after or wheel, {library.member: library for library in outcome.grafted}, ""

@@ -6,23 +6,28 @@ the wheels that it names.
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
+from stat import S_ISREG
 from typing import NamedTuple, TypeVar, cast
 
 from packaging.specifiers import SpecifierSet
 
 import wheelfix
 from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
-from wheelfix.cli.config.values import FIELDS, settings_from, suggestion
+from wheelfix.cli.config.values import FIELDS, rule_suggestion, settings_from
 from wheelfix.errors import SettingsError
+from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
+from wheelfix.host.setting_paths import below
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import AUTO, Settings
+from wheelfix.settings import Settings
+from wheelfix.system.toml_files import parse_toml
 
+ENVIRONMENT = "the environment"
+FLAGS = "the command line"
 DEFAULT = "default"
 """The origin of a setting that no layer sets."""
 _T = TypeVar("_T")
@@ -55,12 +60,16 @@ class Layer(NamedTuple):
     """The file that it is in."""
     place: Place = ()
     """Where it is in the file's table."""
+    folder: Path | None = None
+    """The folder of its relative paths; None for the current directory."""
 
     def over(self, base: Settings) -> Settings:
         """Return `base` changed by this layer. Raises `SettingsError`."""
         for key in self.table:
-            base = self._parsed(key, partial(settings_from, base=base, source=self.source))
-        return base
+            base = self._parse(key, partial(settings_from, base=base, source=self.source))
+        if self.folder is None:
+            return base
+        return below(self.folder, base, [FIELDS[key] for key in self.table])
 
     def check(self, rules: Sequence[AnyRule]) -> None:
         """Raise `SettingsError` for a key, a value or a selector that does not exist."""
@@ -69,16 +78,20 @@ class Layer(NamedTuple):
             check_selectors(settings_from(table, Settings(), self.source), rules, self.source)
 
         for key in self.table:
-            self._parsed(key, check)
+            self._parse(key, check)
 
-    def _parsed(self, key: str, parse: Callable[[Mapping[str, object]], _T]) -> _T:
+    def _parse(self, key: str, parse: Callable[[Mapping[str, object]], _T]) -> _T:
         """Parse what stands at `key`; an error names the line of the part that is wrong."""
         given = self.table[key]
         try:
             return parse({key: given})
         except SettingsError as error:
             if self.document is None:
-                raise
+                problem = error.message.removeprefix(f"{self.source}: ")
+                problem = problem.removeprefix(f"`{key}`: ")
+                raise SettingsError(
+                    f"{_name(self.source, key)}: {problem}", hint=error.hint
+                ) from error
             wrong = (at for at, part in _parts(given) if _fails(parse, {key: part}))
             place = (*self.place, key, *([at] if (at := next(wrong, None)) is not None else ()))
             problem = error.message.removeprefix(f"{self.document.path}: ")
@@ -91,6 +104,14 @@ class Layer(NamedTuple):
         return wheel is not None and any(fnmatchcase(wheel, glob) for glob in self.wheels)
 
 
+def _name(source: str, key: str) -> str:
+    """Return the flag or the variable that the user gave for the setting `key`."""
+    field = FIELDS[key]
+    if source == FLAGS:
+        return field.flags[bool(field.setting.short)].partition("/")[0]
+    return field.variables[0] if source == ENVIRONMENT else source
+
+
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
     """All layers of a run, the lowest first."""
@@ -100,23 +121,26 @@ class Configuration:
     """The configuration file that was read."""
     ignored: Path | None = None
     """A configuration file that was not read, because it belongs to another user."""
+    folder: Path | None = None
+    """Where relative paths of what is read start; None leaves them as they were written."""
 
     def over(self, layers: Iterable[Layer]) -> "Configuration":
         """Return the configuration with `layers` on top."""
         return replace(self, layers=(*self.layers, *layers))
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """The settings of the run as a whole."""
-        return self.settings_for(None)
+        return self._over(layer for layer in self.layers if layer.wheels is None)
 
     def settings_for(self, wheel: str | None) -> Settings:
         """Return the settings for the wheel of this file name. Raises `SettingsError`."""
-        settings = Settings()
-        for layer in self.layers:
-            if layer.applies_to(wheel):
-                settings = layer.over(settings)
-        return settings
+        layers = [layer for layer in self.layers if layer.applies_to(wheel)]
+        return self._over(layers) if any(layer.wheels for layer in layers) else self.settings
+
+    def _over(self, layers: Iterable[Layer]) -> Settings:
+        settings = reduce(lambda settings, layer: layer.over(settings), layers, Settings())
+        return settings if self.folder is None else below(self.folder, settings)
 
     def origins(self, wheel: str | None) -> dict[str, tuple[str, ...]]:
         """Return for each field of `Settings` the layers that set it."""
@@ -136,13 +160,13 @@ class Configuration:
         return self
 
 
-def _parts(given: object) -> Iterator[tuple[str | int, object]]:
+def _parts(value: object) -> Iterator[tuple[str | int, object]]:
     """Yield the items of a list or a table, each alone in one of the same kind, and its place."""
-    if isinstance(given, list):
-        items = cast("list[object]", given)
+    if isinstance(value, list):
+        items = cast("list[object]", value)
         yield from ((number, [item]) for number, item in enumerate(items))
-    elif isinstance(given, Mapping):
-        table = cast("Mapping[str, object]", given)
+    elif isinstance(value, Mapping):
+        table = cast("Mapping[str, object]", value)
         yield from ((key, {key: value}) for key, value in table.items())
 
 
@@ -156,28 +180,26 @@ def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, 
 
 def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
-    per_file = (name for names in settings.per_file_ignores.values() for name in names)
+    of_files = (*settings.per_file_ignores.values(), *settings.unfixable.values())
+    per_file = (name for names in of_files for name in names)
     chosen = (*settings.select, *settings.extend_select)
     for selector in (*chosen, *settings.ignore, *per_file, *settings.severity):
         if not any(rule.matches(selector) for rule in rules):
-            words = [word for rule in rules for word in (rule.code, rule.name)]
             raise SettingsError(
                 f"{source}: no rule has the code, prefix or name `{selector}`",
-                hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
+                hint=rule_suggestion(selector, rules),
             )
 
 
 def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
-    Paths are relative to the file's directory (`_PATHS`); a `provider` is one if there is such a
-    file or directory, and otherwise the name of a distribution; an item of `include` is one if it
-    has a slash. Raises `SettingsError`.
+    Paths are relative to the file's directory (`settings.Paths`). Raises `SettingsError`.
     """
     path = explicit or find_file(start)
     if path is None:
         return Configuration()
-    if explicit is None and not _owners(path) <= _trusted(start):
+    if explicit is None and not _owners(path) <= _trusted_users(start):
         return Configuration(ignored=path)
     document = read_document(path)
     if document is None:
@@ -185,13 +207,12 @@ def read_configuration(start: Path, explicit: Path | None) -> Configuration:
             return Configuration()
         raise SettingsError(f"`{path}` has no table [tool.wheelfix]")
     _require_version(document)
-    elsewhere = path.parent if path.parent.resolve() != start.resolve() else None
+    _require_own_files(document)
+    elsewhere = start / path.parent if path.parent.resolve() != start.resolve() else None
     own = {key: value for key, value in document.table.items() if key != "overrides"}
     layers = [Layer(str(path), own, document=document), *_overrides(document)]
-    return Configuration(
-        layers=tuple(layer._replace(table=_relocated(layer.table, elsewhere)) for layer in layers),
-        file=path,
-    )
+    layers = [layer._replace(folder=elsewhere) for layer in layers]
+    return Configuration(layers=tuple(layers), file=path)
 
 
 _REQUIRED_VERSION = "required-version"
@@ -205,69 +226,56 @@ def _require_version(document: Document) -> None:
     given = {_REQUIRED_VERSION: document.table.get(_REQUIRED_VERSION)}
     if given[_REQUIRED_VERSION] is None:
         return
-    wanted = Layer(str(document.path), given, document=document).over(Settings()).required_version
-    if wanted is not None and not SpecifierSet(wanted).contains(wheelfix.__version__, True):
+    version = Layer(str(document.path), given, document=document).over(Settings()).required_version
+    if version is not None and not SpecifierSet(version).contains(wheelfix.__version__, True):
         raise document.error(
-            f"wheelfix {wheelfix.__version__} is running, and `{_REQUIRED_VERSION}` is `{wanted}`",
+            f"wheelfix {wheelfix.__version__} is running, and `{_REQUIRED_VERSION}` is `{version}`",
             (_REQUIRED_VERSION,),
-            f"install another version: pip install 'wheelfix{wanted}'",
+            f"install another version: pip install 'wheelfix{version}'",
         )
 
 
-def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[str, object]:
-    """Return `table` with relative paths below `directory`."""
-    if directory is None:
-        return table
-
-    def moved(given: object, move: Callable[[str, Path], str]) -> object:
-        if isinstance(given, str):
-            return move(given, directory) if given.strip() else given
-        if isinstance(given, list):
-            return [moved(item, move) for item in cast("list[object]", given)]
-        return given
-
-    def with_files(part: object) -> object:
-        if not isinstance(part, Mapping):
-            return part
-        own = cast("Mapping[str, object]", part)
-        return {**own, _FILES: moved(own[_FILES], _below)} if _FILES in own else own
-
-    found = {key: moved(table[key], move) for key, move in _PATHS.items() if key in table}
-    if isinstance(parts := table.get("component"), list):
-        found["component"] = [with_files(part) for part in cast("list[object]", parts)]
-    return {**table, **found}
-
-
-def _below(path: str, directory: Path) -> str:
-    return str(directory / path)
-
-
-def _all_below(paths: str, directory: Path) -> str:
-    return ":".join(path and _below(path, directory) for path in paths.split(":"))
-
-
-def _below_if_path(text: str, directory: Path) -> str:
-    return _below(text, directory) if "/" in text else text
-
-
-def _below_if_there(text: str, directory: Path) -> str:
-    path = _below(text, directory)
-    # Path.exists raises for a text that is too long for a path.
-    return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110
-
-
-_PATHS: Mapping[str, Callable[[str, Path], str]] = {
-    "wheel-dir": _below,
-    "baseline": _below,
-    "debug-symbols": _below,
-    "sbom-include": _below,
-    "library-path": _below,
-    "ldpaths": _all_below,
-    "include": _below_if_path,
-    "provider": _below_if_there,
-}
-"""The settings with paths, and how a text of each becomes one below the file's directory."""
 _FILES = "license-files"
+
+
+def _require_own_files(document: Document) -> None:
+    """Raise `SettingsError` for `license-files` that are not regular files beside the document.
+
+    A repair copies them into the wheel, and a checkout may be of people who are not trusted with
+    the other files of this machine.
+    """
+    overrides = document.table.get("overrides")
+    tables: list[tuple[tuple[str | int, ...], object]] = [((), document.table)]
+    tables += [(("overrides", n), table) for n, table in enumerate(_list(overrides))]
+    for place, table in tables:
+        for number, part in enumerate(_list(_table(table).get("component"))):
+            files = _table(part).get(_FILES)
+            for text in [files, *_list(files)]:
+                if isinstance(text, str) and (fault := _fault(text, document.path.parent)):
+                    raise document.error(
+                        f"`{_FILES}` has `{text}`, {fault}",
+                        (*place, "component", number, _FILES),
+                        "copy the text into the project: a repair puts it into the wheel",
+                    )
+
+
+def _list(given: object) -> list[object]:
+    return cast("list[object]", given) if isinstance(given, list) else []
+
+
+def _table(given: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", given) if isinstance(given, Mapping) else {}
+
+
+def _fault(text: str, folder: Path) -> str | None:
+    """Return why the file `text` must not be copied; None if it may be, or is missing."""
+    path = folder / text
+    try:
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            return "which leads out of the folder of this file"
+        return None if S_ISREG(path.stat().st_mode) else "which is not a regular file"
+    except (OSError, ValueError):
+        return None
 
 
 def _overrides(document: Document) -> Iterable[Layer]:
@@ -312,7 +320,7 @@ def find_file(start: Path) -> Path | None:
     `.git` is a project's root. The search ends with the user's home directory, and at directories
     of another file system or user.
     """
-    device, trusted = start.stat().st_dev, _trusted(start)
+    device, trusted = start.stat().st_dev, _trusted_users(start)
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without a home
     for directory in (start, *start.parents):
         status = directory.stat()
@@ -328,7 +336,7 @@ def find_file(start: Path) -> Path | None:
     return None
 
 
-def _trusted(start: Path) -> set[int]:
+def _trusted_users(start: Path) -> set[int]:
     """Return the users whose configuration counts: root, this one, the owner of `start`."""
     return {0, os.geteuid(), start.stat().st_uid}
 
@@ -346,11 +354,11 @@ def read_document(path: Path) -> Document | None:
     is_own = path.name != "pyproject.toml"
     data = b""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_SETTINGS)
         if not is_own and b"wheelfix" not in data:
             return None
+        document = parse_toml(data)
         text = data.decode("utf-8").replace("\r\n", "\n")
-        document: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read `{path}`: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8

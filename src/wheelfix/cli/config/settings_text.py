@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from textwrap import wrap
-from typing import cast
+from typing import Any, cast
 
-from wheelfix.settings import SETTING_FIELDS, Provider, Settings
+from wheelfix.reports.printable import hide_command
+from wheelfix.settings import SETTING_FIELDS, ProviderSetting, Settings
 
 _OVERRIDES = """\
 # Other settings for some wheels, chosen by file name:
@@ -24,23 +25,28 @@ def toml(value: object) -> str:
         items = cast("Mapping[str, object]", value).items()
         inside = ", ".join(f"{_string(key)} = {toml(item)}" for key, item in items)
         return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, Provider) and not value.requirement:
+    if isinstance(value, ProviderSetting) and not value.requirement:
         return _string(value.source)
     if is_dataclass(value) and not isinstance(value, type):
-        given = ((field, getattr(value, field.name)) for field in fields(value))
-        return toml({f.name.replace("_", "-"): item for f, item in given if item != f.default})
+        return toml(_table_of(value))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(toml(item) for item in cast('Sequence[object]', value))}]"
     return _string(str(value))
 
 
+def _table_of(value: object) -> Mapping[str, object]:
+    """Return what stands in the table of a dataclass: all that differs from its default."""
+    found = ((field, getattr(value, field.name)) for field in fields(cast("Any", value)))
+    return {field.name.replace("_", "-"): item for field, item in found if item != field.default}
+
+
 def _string(text: str) -> str:
     """Return a basic string. What is not printable, such as DEL, is escaped as TOML does it."""
-    quoted = json.dumps(text, ensure_ascii=False).replace("##[", r"#\u0023[")  # as `printable`
+    quoted = hide_command(json.dumps(text, ensure_ascii=False))
     return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in quoted)
 
 
-def commented(table: str = "") -> str:
+def commented_settings(table: str = "") -> str:
     """Return every setting with its help and its default, all behind `#`.
 
     `table` is the prefix of the tables within: `tool.wheelfix.` for a `pyproject.toml`.
@@ -51,6 +57,15 @@ def commented(table: str = "") -> str:
         value = field.setting.example if field.default is None else field.default
         parts.append(f"{text}\n# {field.key} = {toml(value)}\n")
     return "\n".join([*parts, _OVERRIDES.format(table=table)])
+
+
+def tables(key: str, values: Sequence[object]) -> str:
+    """Return the tables of a list of settings as they stand in a `pyproject.toml`."""
+    return "\n".join(f"[[tool.wheelfix.{key}]]\n{_lines(value)}" for value in values)
+
+
+def _lines(value: object) -> str:
+    return "".join(f"{key} = {toml(item)}\n" for key, item in _table_of(value).items())
 
 
 def in_effect(settings: Settings, origins: Mapping[str, Sequence[str]]) -> str:

@@ -10,6 +10,9 @@ from typing import Any, cast
 Place = Sequence[str | int]
 """A value of a document: the keys, and the indices of lists, that lead to it."""
 
+_PARSED = 5_000_000
+"""Characters that are parsed to find the statements, those of an unfinished one again and again."""
+
 
 def line_of(text: str, place: Place) -> int:
     """Return the line on which the statement begins that first gives a value at `place`.
@@ -17,10 +20,14 @@ def line_of(text: str, place: Place) -> int:
     `text` is valid TOML 1.0 that has a value there; lines count from 1.
     """
     lines = text.split("\n")
-    # A statement is a document by itself, and no beginning of one is.
-    ends = [0]
+    # A complete statement parses as TOML; a prefix of one does not.
+    ends, left = [0], _PARSED
     for number in range(1, len(lines) + 1):
-        if _read("\n".join(lines[ends[-1] : number])) is not None:
+        statement = "\n".join(lines[ends[-1] : number])
+        left -= len(statement)
+        if left < 0:  # one of thousands of lines: what follows it counts as part of it
+            break
+        if _read(statement) is not None:
             ends.append(number)
     last = bisect_left(ends, True, key=lambda end: _has(_read("\n".join(lines[:end])), place))
     return ends[max(last, 1) - 1] + 1

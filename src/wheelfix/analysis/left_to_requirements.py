@@ -1,0 +1,179 @@
+"""Libraries that a wheel lacks, and that what it requires may bring.
+
+Whether they are there is not known before the requirements are.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.elf.model import Elf
+from wheelfix.loader.install_schemes import Layout, layouts, site_path
+from wheelfix.loader.loading import entry_directory
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.providers.model import Provided
+from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.providers.use import provider_of
+from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.settings import Settings, matches_any
+from wheelfix.wheel.imported_modules import imported_modules, opens_for_all
+from wheelfix.wheel.model import Wheel
+
+_WORD = re.compile(r"[a-z0-9]+")
+_MOST = 100
+"""Requirements that are tried for each library: a wheel that uses others has a few."""
+_NO_NAMES = frozenset({"lib", "libs", "py", "python"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftToRequirements:
+    """What a wheel leaves to requirements that were not looked into."""
+
+    requirements: tuple[str, ...] = ()
+    """The names of these requirements, as METADATA spells them."""
+    libraries: Mapping[str, str] = field(default_factory=dict[str, str])
+    """DT_NEEDED entry -> the requirement that probably brings it; empty if none stands out."""
+    expected: frozenset[str] = frozenset()
+    """Those that the requirement is known to have, or to which a search path leads by its name."""
+    entries: frozenset[tuple[str, str]] = frozenset()
+    """Members with the entries of their search paths that lead to where the libraries may be."""
+    opened: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Top-level package -> the requirement whose module its sources open with RTLD_GLOBAL."""
+
+
+def left_to_requirements(
+    wheel: Wheel, settings: Settings, providers: Sequence[Provided]
+) -> LeftToRequirements:
+    """Return what `wheel` leaves to its requirements, without those that `providers` show."""
+    known = {provider.name for provider in providers if provider.version}
+    unknown = [
+        requirement
+        for requirement in applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+        if canonicalize_name(requirement.name) not in known
+    ]
+    missing = list(_missing(wheel, settings, providers)) if unknown else []
+    layout = next(iter(layouts(wheel)), None) if missing else None
+    names = [requirement.name for requirement in unknown[:_MOST]]
+    libraries: dict[str, str] = {}
+    expected: set[str] = set()
+    folders: set[str] = set()
+    leading: dict[str, dict[str, str]] = {}
+    for member, elf, library in missing:
+        if layout and member not in leading:
+            leading[member] = dict(_outward_entries(member, elf, layout))
+        outward = leading.get(member, {})
+        sure = _well_known(library, names) or _companion(wheel, elf, unknown[:_MOST])
+        sure = sure or _most_alike(names, outward.values())
+        likely = sure or libraries.get(library) or _most_alike(names, [library])
+        if likely or outward:
+            libraries[library] = likely
+            folders.update(outward.values())
+        expected.update([library] if sure else [])
+    entries = (
+        (member, entry)
+        for member, elf in (wheel.elfs.items() if folders else ())
+        for entry, folder in (_outward_entries(member, elf, layout) if layout else ())
+        if folder in folders
+    )
+    return LeftToRequirements(
+        requirements=tuple(requirement.name for requirement in unknown),
+        libraries=libraries,
+        expected=frozenset(expected),
+        entries=frozenset(entries),
+        opened=dict(opened_for_all(wheel, names)),
+    )
+
+
+def _missing(
+    wheel: Wheel, settings: Settings, providers: Sequence[Provided]
+) -> Iterator[tuple[str, Elf, str]]:
+    """Yield each object with a DT_NEEDED entry that nothing known serves."""
+    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
+    shipped |= {elf.soname for elf in wheel.elfs.values() if elf.soname}
+    for member, elf in wheel.elfs.items():
+        for name in dict.fromkeys(elf.needed):
+            if (
+                name
+                and "/" not in name
+                and name not in shipped
+                and not may_come_from_platform(name)
+                and not matches_any(name, settings.exclude)
+                and not reason_not_to_bundle(name)
+                and provider_of(name, providers) is None
+            ):
+                yield member, elf, name
+
+
+def _outward_entries(member: str, elf: Elf, layout: Layout) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a search path that lead to folders without files of the wheel.
+
+    Each comes with its folder, relative to site-packages or to the environment.
+    """
+    origin = layout.paths.get(member, "").rpartition("/")[0]
+    scheme = layout.scheme
+    bases = [f"{base}/" for base in (scheme.platlib, scheme.purelib, scheme.root)]
+    for entry in elf.entries if origin else ():
+        folder = entry_directory(entry, origin)
+        base = next((base for base in bases if folder.startswith(base)), None)
+        if base and folder not in layout.directories and entry.startswith(("$ORIGIN", "${ORIGIN}")):
+            yield entry, folder.removeprefix(base)
+
+
+def _well_known(library: str, names: Collection[str]) -> str:
+    """Return the requirement that is known to have `library`; empty if there is none."""
+    having = well_known_providers_of(library)
+    return next((name for name in names if canonicalize_name(name) in having), "")
+
+
+def _companion(wheel: Wheel, elf: Elf, unknown: Iterable[Requirement]) -> str:
+    """Return the requirement that is released with the wheel, and may fill the same folders.
+
+    It is pinned to the version of the wheel, and its name begins with the same word.
+    """
+    if not any(entry.startswith(("$ORIGIN", "${ORIGIN}")) for entry in elf.entries):
+        return ""
+    own = _words(wheel.name.distribution)[:1]
+    return next(
+        (
+            requirement.name
+            for requirement in unknown
+            if str(requirement.specifier) == f"=={wheel.name.version}"
+            and _words(requirement.name)[:1] == own
+        ),
+        "",
+    )
+
+
+def _most_alike(names: Iterable[str], places: Iterable[str]) -> str:
+    """Return the requirement whose name has most words of a library and its folders."""
+    there = {word for place in places for word in _words(place)} - _NO_NAMES
+    there |= {word.removeprefix("lib") for word in there}
+    alike = {name: len(there.intersection(_names(name))) for name in names}
+    best = max(alike, key=alike.__getitem__, default="")
+    return best if alike.get(best) else ""
+
+
+def _names(requirement: str) -> set[str]:
+    """Return the words of a requirement, also without the `lib` of `eckitlib`."""
+    words = _words(requirement)
+    return {*words, *(word.removesuffix("lib") for word in words)} - _NO_NAMES - {""}
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def opened_for_all(wheel: Wheel, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each top-level package with the distributions of `names` that it opens for all."""
+    by_module = {canonicalize_name(name): name for name in names}
+    for member, source in wheel.sources.items():
+        path = site_path(member, wheel) or ""
+        package = path.rpartition("/")[0].replace("/", ".")
+        for module in imported_modules(source, package) if opens_for_all(source) else ():
+            distribution = by_module.get(canonicalize_name(module.partition(".")[0]))
+            if distribution is not None:
+                yield path.partition("/")[0], distribution

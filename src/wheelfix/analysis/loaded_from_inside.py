@@ -1,0 +1,57 @@
+"""Which objects of a wheel something in it is seen to load: computed, not observed.
+
+A plug-in that its host finds by listing a folder, or under a name that is put together at run time,
+is not among them: whether anybody loads it is not known.
+"""
+
+import posixpath
+from collections.abc import Iterator
+
+from wheelfix.analysis.loaded_wheel import Definitions
+from wheelfix.elf.model import Elf
+from wheelfix.grouping import grouped
+from wheelfix.wheel.model import Wheel
+
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+
+def seen_loads(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
+    """Return the programs, modules, and libraries opened by name, with all that these need.
+
+    Left out are modules that are imported only in a `try`, and programs inside of a package that
+    names LD_LIBRARY_PATH: they may fail, or search elsewhere.
+    """
+    dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
+    by_name = grouped(dynamic, posixpath.basename)
+    found: set[str] = set()
+    names: set[str] = set()
+    waiting = list(_roots(wheel, dynamic, definitions))
+    while waiting:
+        member = waiting.pop()
+        if member not in found:
+            found.add(member)
+            new = set(dynamic[member].needed) - names
+            names |= new
+            waiting += (one for name in new for one in by_name.get(name, ()))
+    return frozenset(found)
+
+
+def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> Iterator[str]:
+    opened = {opening.name for some in wheel.openings.values() for opening in some}
+    setting = {
+        member.partition("/")[0] for member in definitions.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
+    }
+    names = {
+        member: {posixpath.basename(member), elf.soname or ""} for member, elf in dynamic.items()
+    }
+    mentions = definitions.mentions({name for some in names.values() for name in some if name})
+    for member, elf in dynamic.items():
+        if elf.is_executable:
+            is_seen = member.partition("/")[0] not in setting
+        elif elf.module_hooks:
+            is_seen = not definitions.is_only_tried(posixpath.basename(member).partition(".")[0])
+        else:
+            named = (one for name in names[member] for one in mentions.get(name, ()))
+            is_seen = not names[member].isdisjoint(opened) or any(one != member for one in named)
+        if is_seen:
+            yield member

@@ -1,0 +1,253 @@
+"""Simulated loads of a wheel's objects among the libraries of this machine.
+
+Loads are computed from values, as in `loader.loading`; the real loader opens nothing. The wheel is
+assumed to be repaired: a bundled library counts as found, even if no search path leads there yet.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+from wheelfix.analysis.machine_libraries import Host, MachineLibraries
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
+from wheelfix.elf.model import Elf, Exports, Libc, without_needed
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.glibc_moves import Release, before_moves, is_part, oldest_glibc
+from wheelfix.loader.load_values import Environment, Load
+from wheelfix.loader.loading import LastLoads
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.python_api import init_functions
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
+from wheelfix.providers.model import Provided
+from wheelfix.wheel.edits import Edit
+from wheelfix.wheel.model import Wheel
+
+ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
+"""Functions that a library may define in place of the C library's."""
+
+
+class Definitions(Protocol):
+    """Reads the definitions of a wheel's members and of libraries around it."""
+
+    def including(self, edits: Iterable[Edit]) -> "Definitions":
+        """Return the same for the wheel after `edits`, which apply in order."""
+        ...
+
+    def reader(self, member: str, /) -> Callable[[], Exports] | None:
+        """Return a function that reads the exports of `member`, None if its bytes are unknown."""
+        ...
+
+    @property
+    def host(self) -> Host:
+        """The search for libraries outside of the wheel."""
+        ...
+
+    def provider_library(
+        self, name: str, dependent: Elf, provider: Provided, directory: str | None, /
+    ) -> Library | None:
+        """Find the library `name` of `provider`, preferably in `directory`."""
+        ...
+
+    def preferring(self, places: Iterable[str], /) -> "Definitions":
+        """Return the same that searches `places` first."""
+        ...
+
+    def is_named(self, module: str, /) -> bool:
+        """Return whether a Python source has the name of a module, but in that of a file."""
+        ...
+
+    def is_only_tried(self, module: str, /) -> bool:
+        """Return whether Python sources import a module, and only in a `try` that may fail."""
+        ...
+
+    def mentions(self, names: Collection[str], /) -> Mapping[str, tuple[str, ...]]:
+        """Return for each library name the members that contain it as a string."""
+        ...
+
+    def importers(self, module: str, /) -> tuple[str, ...]:
+        """Return the Python sources that import a top-level module, at any place."""
+        ...
+
+    def imports(self, provider: Provided, module: str, /) -> bool:
+        """Return whether a source of `provider` may import a top-level module."""
+        ...
+
+
+class LastLoaded:
+    """What was last computed of a wheel's loads and symbols, for what follows. Mutable."""
+
+    def __init__(self) -> None:
+        self.loads = LastLoads()
+        self._last: dict[str, SymbolIndex] = {}
+        self._parts: tuple[Mapping[str, Library], Release] = {}, ()
+        self._moved: tuple[Library, ...] = ()
+
+    def before_moves(
+        self, libraries: Mapping[str, Library], release: Release
+    ) -> tuple[Library, ...]:
+        """Return glibc's of `libraries` as they were in `release`, the last ones if it is the same.
+
+        To an index, libraries are the same if their exports are.
+        """
+        parts = {path: library for path, library in libraries.items() if is_part(library)}
+        if self._parts != (parts, release):
+            self._parts, self._moved = (parts, release), tuple(before_moves(parts, release))
+        return self._moved
+
+    def index(
+        self, purpose: str, libraries: Mapping[str, Library], names: frozenset[str], libc: Libc
+    ) -> SymbolIndex:
+        """Return the last index for `purpose` if it has all `names` and the symbols of `libraries`.
+
+        Another one is made for the same set of names if that has all: to look up the same set in a
+        library once more costs nothing, an equal set is compared name by name.
+        """
+        last = self._last.get(purpose)
+        wanted = last.wanted if last is not None and names <= last.wanted else names
+        if last is None or last.wanted is not wanted or not last.has_symbols_of(libraries):
+            last = self._last[purpose] = SymbolIndex(libraries, wanted, libc)
+        return last
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedWheel:
+    """The installed wheel, the libraries that it loads, and their symbols."""
+
+    environment: Environment
+    paths: Mapping[str, str]
+    """Member -> installed path; dynamic objects only."""
+    libraries: Mapping[str, Library]
+    """Path -> the library, if its exports can be read."""
+    index: SymbolIndex
+    """These libraries, by the symbols that they define."""
+    machine: MachineLibraries
+    """What the objects find on this machine."""
+    budget: Budget
+    """What the loads spend."""
+    last: LastLoaded = field(default_factory=LastLoaded)
+
+    @classmethod
+    def around(
+        cls,
+        world: World,
+        wheel: Wheel,
+        definitions: Definitions,
+        last: LastLoaded,
+    ) -> "LoadedWheel":
+        """Add to `world`, where `wheel` is installed, the libraries of this machine that it needs.
+
+        Those of glibc define what they define in the oldest glibc that can load the wheel.
+        """
+        environment = world.environment
+        paths = {
+            member: world.paths[member]
+            for member, elf in wheel.elfs.items()
+            if elf.dynamic and member in world.paths
+        }
+        own = dict(_wheel_libraries(wheel, paths, definitions))
+        cache = {member.rpartition("/")[2]: path for member, path in reversed(paths.items())}
+        cache = {name: path for name, path in cache.items() if not may_come_from_platform(name)}
+        installed = {path: wheel.elfs[member] for member, path in paths.items()}
+        hosts = MachineLibraries(
+            elfs=installed, shipped=cache, host=definitions.host, budget=world.budget
+        )
+        cache = cache | {name: some[0].path for name, some in hosts.by_name.items()}
+        added = {
+            library.path: library
+            for libraries in hosts.by_name.values()
+            for library in libraries
+            if library.path not in environment.files
+        }
+        if environment.libc is Libc.GLIBC:
+            release = oldest_glibc(wheel.elfs.values())
+            added |= {library.path: library for library in last.before_moves(added, release)}
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
+        libraries = own | added
+        others = ALLOCATOR.union(_other_names(libraries))
+        names = others | undefined_names(libraries)
+        return cls(
+            environment=replace(
+                environment,
+                files={**environment.files, **{path: added[path].elf for path in added}},
+                cache=cache,
+                chosen=hosts.chosen,
+                default_directories=tuple(folders),
+            ),
+            paths=paths,
+            libraries=libraries,
+            index=last.index("others", libraries, names, environment.libc),
+            machine=hosts,
+            budget=world.budget,
+            last=last,
+        )
+
+    def elf(self, member: str) -> Elf:
+        """Return the ELF facts of `member`."""
+        return self.environment.files[self.paths[member]]
+
+    @cached_property
+    def members(self) -> Mapping[str, str]:
+        """Installed path -> member."""
+        return {path: member for member, path in self.paths.items()}
+
+    @cached_property
+    def loads(self) -> Mapping[str, Load]:
+        """Member -> its load, as the first of a process."""
+        loads = self.last.loads.load_each([*self.paths.values()], self.environment, self.budget)
+        return dict(zip(self.paths, loads, strict=True))
+
+    @cached_property
+    def scopes(self) -> Mapping[str, Scope]:
+        """Member -> the lookup scope of its load."""
+        return {member: Scope(load.objects, self.index) for member, load in self.loads.items()}
+
+    @cached_property
+    def symbol_providers(self) -> Mapping[str, frozenset[str]]:
+        """Path -> the libraries that define a symbol to which the object there refers."""
+        return {
+            path: frozenset[str]().union(*references)
+            for path, references in self.index.references.items()
+        }
+
+    def results(self, member: str) -> Mapping[str, str | None]:
+        """Return the path found for each DT_NEEDED entry of `member`, None if not found."""
+        path = self.paths[member]
+        return {
+            request.name: request.result
+            for request in reversed(self.loads[member].requests)
+            if request.requester == path
+        }
+
+    def without_needed(self, entries: Iterable[tuple[str, str]]) -> Environment:
+        """Return the environment without some DT_NEEDED entries, given as (member, name)."""
+        names: dict[str, set[str]] = {}
+        for member, name in entries:
+            names.setdefault(self.paths[member], set()).add(name)
+        changed = {
+            path: without_needed(self.environment.files[path], gone) for path, gone in names.items()
+        }
+        return replace(self.environment, files={**self.environment.files, **changed})
+
+
+def module_hooks(file: str) -> tuple[str, str]:
+    """Return the names of the functions by which CPython would initialize `file` as a module."""
+    return init_functions(file.rpartition("/")[2].partition(".")[0])
+
+
+def _wheel_libraries(
+    wheel: Wheel, paths: Mapping[str, str], definitions: Definitions
+) -> Iterator[tuple[str, Library]]:
+    for member, path in paths.items():
+        read = definitions.reader(member)
+        if read is not None:
+            yield path, Library(path=path, elf=wheel.elfs[member], read=read)
+
+
+def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:
+    """Yield names that are looked up without being undefined symbols."""
+    for path, library in libraries.items():
+        yield from module_hooks(path)
+        if library.elf.is_executable:
+            yield from (copy.name for copy in library.exports.copies)

@@ -1,0 +1,163 @@
+"""The libraries of this machine that a wheel's objects need: those that auditwheel would graft.
+
+Within what one object needs, auditwheel takes a name for one file, as a process does; but other
+objects of the wheel may find another file of that name, by search paths of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from wheelfix.budget import Budget
+from wheelfix.elf.model import Elf, PathTag
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.loading import entry_directory
+
+C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
+"""How the names begin by which auditwheel recognizes the C library (its lddtree.py, `ldd`)."""
+
+
+class SearchPath(NamedTuple):
+    """The directories that an object of a wheel has for all that it needs (lddtree.py, `ldd`)."""
+
+    rpath: tuple[str, ...] = ()
+    """Those of DT_RPATH, which are searched first."""
+    runpath: tuple[str, ...] = ()
+    """Those of DT_RUNPATH: after the search path of each library."""
+
+
+NO_PATH = SearchPath()
+
+
+class Host(Protocol):
+    """Finds libraries outside of a wheel."""
+
+    def __call__(
+        self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH, /
+    ) -> Library | None:
+        """Return the library for the DT_NEEDED entry `name` of `dependent`, None for none.
+
+        `path` is that of `dependent` on this machine, empty for a member of the wheel; `root` is of
+        the member that needs it, directly or not.
+        """
+        ...
+
+
+def search_entries(
+    elfs: Mapping[str, Elf], shipped: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the absolute search path entries by object: those of its dependents count, too.
+
+    `shipped` has the object for each name in DT_NEEDED that the wheel itself has.
+    """
+    entries_of = {
+        member: {entry: None for entry in elf.entries if entry.startswith("/")}
+        for member, elf in elfs.items()
+    }
+    pending = [member for member, entries in entries_of.items() if entries]
+    while pending:
+        member = pending.pop()
+        for name in elfs[member].needed:
+            library = shipped.get(name)
+            if library is not None and not entries_of[member].keys() <= entries_of[library].keys():
+                entries_of[library] |= entries_of[member]
+                pending.append(library)
+    return {member: tuple(entries) for member, entries in entries_of.items()}
+
+
+def excluded_names(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
+    """Return the names in DT_NEEDED that a pattern matches, as auditwheel matches them."""
+    patterns = tuple(patterns)
+    names = {name for elf in elfs for name in elf.needed} if patterns else set[str]()
+    return frozenset(
+        name
+        for name in names
+        if not name.startswith(C_LIBRARIES)
+        and any(fnmatchcase(name, pattern) for pattern in patterns)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MachineLibraries:
+    """What each object of a wheel finds on this machine."""
+
+    elfs: Mapping[str, Elf]
+    """The objects of the wheel, by installed path."""
+    shipped: Mapping[str, str]
+    """Name in DT_NEEDED -> the object of the wheel that has it."""
+    host: Host
+    budget: Budget
+
+    @cached_property
+    def found(self) -> Mapping[str, Mapping[str, Library]]:
+        """Object -> what it needs of this machine, directly or not, by name."""
+        entries = search_entries(self.elfs, self.shipped)
+        known: dict[object, Mapping[str, Library]] = {}
+        found: dict[str, Mapping[str, Library]] = {}
+        for path, elf in self.elfs.items():
+            key = elf.needed, elf.path_tag, entries[path], elf.abi
+            if key not in known:
+                known[key] = self._search(path, entries[path])
+            found[path] = known[key]
+        return found
+
+    def _search(self, path: str, entries: tuple[str, ...]) -> Mapping[str, Library]:
+        """Search as auditwheel does, depth first (lddtree.py, `ldd`)."""
+        found: dict[str, Library] = {}
+        elf = self.elfs[path]
+        late = elf.path_tag is PathTag.RUNPATH
+        further_root = SearchPath(runpath=entries) if late else SearchPath(rpath=entries)
+        waiting = [(name, elf, "") for name in reversed(elf.needed)]
+        while waiting:
+            self.budget.spend(1, "the libraries that it needs", path)
+            name, dependent, place = waiting.pop()
+            if name in found or name in self.shipped:
+                continue
+            root = further_root if place else SearchPath(rpath=entries)
+            library = self.host(name, dependent, place, root)
+            if library is not None:
+                found[name] = library
+                needed = reversed(library.elf.needed)
+                waiting += [(further, library.elf, library.path) for further in needed]
+        return found
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[Library, ...]]:
+        """Name -> the files of that name; that of the first object comes first."""
+        pairs = ((name, library) for some in self.found.values() for name, library in some.items())
+        return {
+            name: tuple({library.path: library for library in libraries}.values())
+            for name, libraries in values_by_key(pairs).items()
+        }
+
+    @cached_property
+    def chosen(self) -> Mapping[tuple[str, str], str]:
+        """Object and name -> the file that it gets, for names of several files.
+
+        A library gets that to which its own search path leads, or else what the first object that
+        needs it finds, as in a graft.
+        """
+        return dict(self._choices({name for name, some in self.by_name.items() if some[1:]}))
+
+    def _choices(self, several: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
+        names = frozenset(several)
+        found = self.found if names else dict[str, Mapping[str, Library]]()
+        for libraries in reversed(tuple(found.values())):
+            for library in libraries.values():
+                for name in names.intersection(library.elf.needed):
+                    own = self._own_choice(library, name)
+                    if own is not None or name in libraries:
+                        yield (library.path, name), own or libraries[name].path
+        for path, libraries in found.items():
+            for name in names.intersection(self.elfs[path].needed, libraries):
+                yield (path, name), libraries[name].path
+
+    def _own_choice(self, library: Library, name: str) -> str | None:
+        """Return the one of several files of a name to which the search path of `library` leads."""
+        origin = library.path.rpartition("/")[0]
+        places = (f"{entry_directory(entry, origin)}/{name}" for entry in library.elf.entries)
+        found = {other.path for other in self.by_name[name]}
+        return next((place for place in places if place in found), None)

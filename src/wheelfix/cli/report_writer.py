@@ -1,0 +1,123 @@
+"""Reports of `check` on stdout, in files, and in the summary of a GitHub step."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix import __version__
+from wheelfix.cli.console import Terminal, write_file
+from wheelfix.errors import SettingsError
+from wheelfix.pipelines.check_result import SetReport
+from wheelfix.reports.check_content import (
+    RenderOptions,
+    lowest_failing,
+    lowest_shown,
+    selectors_by_name,
+)
+from wheelfix.reports.check_formats import Format, render
+from wheelfix.reports.check_text import render_statistics
+from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.rules.findings import Severity
+from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.registry import enabled_rules
+from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import Settings
+from wheelfix.system.wheelfix_metadata import documentation_site
+
+_CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+_ON_TERMINAL = {Format.FULL, Format.CONCISE}
+
+
+def parse_reports(texts: Iterable[str]) -> list[tuple[Format, Path]]:
+    """Parse `FORMAT=FILE` options. Raises `SettingsError`."""
+    found: list[tuple[Format, Path]] = []
+    for text in texts:
+        form, equals, file = text.partition("=")
+        if form not in set(Format) or not equals or not file:
+            raise SettingsError(
+                f"`--report {text}`: it must be a format, `=` and a file",
+                hint=f"the formats are {', '.join(Format)}",
+            )
+        found.append((Format(form), Path(file)))
+    return found
+
+
+class ReportWriter(NamedTuple):
+    """Writes the report of a run."""
+
+    found: SetReport
+    settings: Settings
+    terminal: Terminal
+
+    def write(self, form: Format, file: Path | None) -> None:
+        """Write the report to `file` or stdout. Raises `OutputError`."""
+        self._write(partial(render, self.found, form), form, file)
+
+    def write_statistics(self, file: Path | None) -> None:
+        """Write the number of findings of each rule to `file` or stdout. Raises `OutputError`."""
+        self._write(partial(render_statistics, self.found), Format.FULL, file)
+
+    def _write(self, text: Callable[[RenderOptions], str], form: Format, file: Path | None) -> None:
+        if file is not None:
+            write_file(file, text(self._options(form, color=False)))
+        elif report := text(self._options_for(form)):
+            self.terminal.result(report)
+
+    def _options_for(self, form: Format) -> RenderOptions:
+        options = self._options(form, color=self.terminal.colors_results)
+        options = options._replace(width=self.terminal.width)
+        if self.terminal.links_results:
+            return options._replace(documentation=documentation_site())
+        return options
+
+    def write_step_summary(self, environ: Mapping[str, str]) -> None:
+        """Append the report to the summary of the running GitHub step, if there is one.
+
+        A summary that cannot be written is not an error.
+        """
+        if not (file := environ.get("GITHUB_STEP_SUMMARY")):
+            return
+        options = self._options(Format.MARKDOWN, color=False)
+        try:
+            written = Path(file).stat().st_size if Path(file).exists() else 0
+            text = step_summary(self.found, options, SUMMARY_LIMIT - written - 1)
+            with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as summary:
+                summary.write(f"\n{text}" if written else text)  # a heading needs an empty line
+        except OSError as error:
+            self.terminal.say(f"cannot write the step summary `{file}`: {error.strerror}")
+
+    def _options(self, form: Format, *, color: bool) -> RenderOptions:
+        """Return the options for `form`: code hosts get paths relative to the checkout."""
+        limit = lowest_failing(self.settings.fail_on)
+        on_terminal = form in _ON_TERMINAL
+        folder = Path() if on_terminal else Path.cwd()
+        return RenderOptions(
+            version=__version__,
+            rules=self._rules(),
+            folder=folder,
+            root=Path() if on_terminal else checkout(os.environ, folder),
+            color=color,
+            verbose=self.terminal.verbosity > 0,
+            quiet=self.terminal.verbosity < 0,
+            least=self._least() if form.is_for_people else Severity.NOTE,
+            asked=selectors_by_name(self.settings),
+            limit=Severity.ERROR if limit is None else limit,
+            documentation="" if on_terminal else documentation_site(),
+        )
+
+    def _least(self) -> Severity:
+        return lowest_shown(self.settings.show, self.settings.fail_on, self.terminal.verbosity)
+
+    def _rules(self) -> tuple[AnyRule, ...]:
+        """Return the selected rules, and those with findings."""
+        hit = {finding.code for _, finding in self.found.all_findings}
+        enabled = enabled_rules(self.settings, all_rules())
+        return tuple(rule for rule in all_rules() if rule.code in hit or rule in enabled)
+
+
+def checkout(environ: Mapping[str, str], folder: Path) -> Path:
+    """Return the folder that the code host of this run uses as the root of paths."""
+    given = (Path(environ[name]) for name in _CHECKOUTS if environ.get(name))
+    return next((path for path in given if folder.is_relative_to(path)), folder)

@@ -1,0 +1,35 @@
+"""The time that a command may take for one wheel."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import Timer
+
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.signals import end_now
+from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.reports.printable import printable
+
+
+@contextmanager
+def time_limit(seconds: float, name: str) -> Generator[None]:
+    """End the process if the work on the wheel `name` takes longer; 0 for no limit.
+
+    It ends as by a signal: a thread cannot be stopped, and may wait for a program or the disk.
+    """
+    timer = Timer(seconds, _end, [seconds, name])
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end(seconds: float, name: str) -> None:
+    error = WheelfixError(
+        f"`{printable(name)}`: it took longer than {seconds} s",
+        hint="--timeout gives each wheel more",
+    )
+    Terminal(verbosity=0).fail(error)
+    end_now(ExitCode.ERROR)

@@ -1,0 +1,94 @@
+"""The wheels that a command line names: files, and directories that stand for those in them."""
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.time_limit import time_limit
+from wheelfix.errors import SettingsError, WheelfixError
+from wheelfix.reports.printable import printable
+from wheelfix.text import join_some
+
+_Answer = TypeVar("_Answer")
+
+WHEELS = typer.Argument(
+    metavar="WHEEL|DIR...",
+    help="The wheels; a directory stands for all wheels in and below it.",
+    readable=False,  # the error of the file itself says more
+)
+Wheels = Annotated[list[Path], WHEELS]
+
+
+def expand(paths: Sequence[Path]) -> list[Path]:
+    """Return the wheels, each once, and for a directory those in and below it.
+
+    Raises `SettingsError` if there are none.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        found |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
+    if not found:
+        raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
+    return list(found)
+
+
+def wheels_below(folder: Path) -> list[Path]:
+    """Return what is named like a wheel, but not the directories of unpacked ones.
+
+    Raises `SettingsError` if there are none.
+    """
+    wheels = sorted(path for path in folder.rglob("*.whl") if not path.is_dir())
+    if not wheels:
+        raise SettingsError(f"there is no wheel in `{folder}`", hint="build one, or name a file")
+    return wheels
+
+
+def names_wheels(word: str) -> bool:
+    """Return whether an argument names a wheel, or a directory of wheels: a module is neither."""
+    path = Path(word)
+    return path.suffix == ".whl" or (_is_directory(path) and any(path.rglob("*.whl")))
+
+
+def _is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - false for a path that is too long
+
+
+def one_wheel(wheels: Sequence[Path], taker: str, command: Sequence[str]) -> Path:
+    """Return the only one of `wheels`.
+
+    Raises `SettingsError` for several: `taker` says what takes one, and `command` are the words
+    before the wheel.
+    """
+    if len(wheels) > 1:
+        example = shlex.join([*command, str(wheels[0])])
+        raise SettingsError(
+            f"{taker} takes one wheel, the pattern gave {len(wheels)}: {join_some(wheels, 3)}",
+            hint=f"choose one, for example: `{example}`",
+        )
+    return wheels[0]
+
+
+def ask_each(
+    wheels: Sequence[Path], ask: Callable[[Path], _Answer], terminal: Terminal, seconds: float
+) -> tuple[list[_Answer], bool]:
+    """Return the answer for each wheel, and whether there is one for all of them.
+
+    `seconds` is the `time_limit` of each. A wheel that cannot be read does not stop the others.
+    Raises `WheelfixError` for the only one.
+    """
+    answers: list[_Answer] = []
+    for wheel in wheels:
+        terminal.show_progress(printable(wheel.name))
+        try:
+            with time_limit(seconds, wheel.name):
+                answers.append(ask(wheel))
+        except WheelfixError as error:
+            if len(wheels) == 1:
+                raise
+            terminal.fail(error)
+    return answers, len(answers) == len(wheels)

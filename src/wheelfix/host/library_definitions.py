@@ -1,0 +1,530 @@
+"""Symbols that a wheel's members, and libraries of `library-path` and this machine, define.
+
+Nothing is executed. A library that is not found is not an error: references to it are not judged.
+"""
+
+import mmap
+import os
+import re
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from shutil import copyfileobj
+from typing import NamedTuple, Self
+from zipfile import ZipFile
+
+from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
+from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
+from wheelfix.elf.model import Abi, Elf, Exports, Libc
+from wheelfix.elf.reader import dynamic_strings, read_elf
+from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.grouping import grouped, values_by_key
+from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
+from wheelfix.host.machine_files import map_regular, open_regular
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.glibc_search import expand_directories
+from wheelfix.loader.load_values import Environment
+from wheelfix.providers.model import Provided
+from wheelfix.system.tempfiles import unnamed_file
+from wheelfix.wheel.content_scan import Strings, strings_among
+from wheelfix.wheel.edits import Edit, sources_of
+from wheelfix.wheel.imported_modules import failing_imports
+from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.reader import Archive
+from wheelfix.wheel.unverified_reader import open_unverified
+
+_WORD = re.compile(rb"[\w\x80-\xff]+")
+_WORD_OF_CODE = re.compile(
+    rb"(?<![\w\x80-\xff])[\w\x80-\xff]+(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
+)
+"""A word that is not in the name of a file, such as `_core.abi3.so` or `_core.{suffix}`."""
+_FEW_TEXTS = 8
+"""So many are searched for one by one."""
+_MOST_PARSED = 1 << 21
+"""Bytes of Python sources of a small wheel; as many more as a larger one has."""
+_LibraryPath = tuple[Path, ...]
+_Directories = tuple[tuple[str, ...], tuple[str, ...]]
+"""Those of the object and of the user's environment, and those that come last."""
+_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+LIBRARY_PATHS = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+"""The variables with folders in which auditwheel looks for libraries, in its order."""
+
+
+class _GivenLibrary(NamedTuple):
+    """A library below an entry of `library-path`."""
+
+    path: str
+    """The path of the file; of a member: the path of its wheel, a slash, and the member."""
+    read: Callable[[], memoryview | None]
+
+
+class _Cache:
+    """Exports, libraries and searches so far. Mutable; shared by all views of one wheel."""
+
+    def __init__(self) -> None:
+        self.exports: dict[str, Exports] = {}
+        self.libraries: dict[str, Library | None] = {}
+        self.mentions: dict[str, tuple[str, ...]] = {}
+        self.naming: Mapping[bytes, Sequence[str]] | None = None
+        self.unlisted: Sequence[str] = ()
+        self.named: frozenset[bytes] | None = None
+        self.tried: Mapping[str, bool] | None = None
+        self.importers: dict[str, tuple[str, ...]] = {}
+        self.imports: dict[tuple[str, str], bool] = {}
+        self.loaders: dict[tuple[str | None, Libc | None, Abi], Environment] = {}
+        self.given: dict[_LibraryPath, Mapping[str, Sequence[_GivenLibrary]]] = {}
+        self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
+        self.directories: dict[object, _Directories] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenLibraries:
+    """The members of a wheel and the libraries of `library-path`, the same on every machine.
+
+    They are read when they are needed.
+    """
+
+    archive: Archive
+    library_path: tuple[str, ...]
+    """The wheels and directories to search, those of the setting first."""
+    sources: Mapping[str, str | Path] = field(default_factory=dict[str, str | Path])
+    """Members that edits have added, as `sources_of` returns them, without texts."""
+    _cache: _Cache = field(default_factory=_Cache)
+
+    def including(self, edits: Iterable[Edit]) -> Self:
+        """Return the view of the wheel after `edits`, applied in their order."""
+        sources = sources_of(edits, self.sources).items()
+        return replace(
+            self, sources={new: old for new, old in sources if not isinstance(old, bytes)}
+        )
+
+    def preferring(self, places: Iterable[str]) -> Self:
+        """Return the view that searches `places` first."""
+        return replace(self, library_path=tuple(dict.fromkeys((*places, *self.library_path))))
+
+    def beside(self, providers: Iterable[Provided]) -> Self:
+        """Return the view that searches the wheels and directories of `providers` last."""
+        places = (place for provider in providers for place in provider.places)
+        return replace(self, library_path=tuple(dict.fromkeys((*self.library_path, *places))))
+
+    def on_this_machine(self, environ: Mapping[str, str]) -> "HostLibraries":
+        """Return the view that also searches the libraries of this machine."""
+        return HostLibraries(
+            archive=self.archive,
+            library_path=self.library_path,
+            environ=environ,
+            _cache=self._cache,
+        )
+
+    # --- Members
+
+    def reader(self, member: str) -> Callable[[], Exports] | None:
+        """Return a reader of the exports of `member`, None if its bytes are not available."""
+        source = self.sources.get(member, member)
+        if isinstance(source, str) and source not in self.archive.entries:
+            return None
+        return partial(self._exports, str(source), partial(self._tables, source))
+
+    def _exports(self, path: str, read: Callable[[], SymbolTables]) -> Exports:
+        if path not in self._cache.exports:
+            self._cache.exports[path] = _read_exports(read)
+        return self._cache.exports[path]
+
+    def _tables(self, source: str | Path) -> SymbolTables:
+        if isinstance(source, str):
+            return self.archive.symbol_tables(source)
+        return read_symbol_tables(map_regular(source), str(source))
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return for each library name the members with it as a string of their code.
+
+        DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
+        """
+        known = self._cache.mentions
+        new = {name.encode() for name in names if name not in known}
+        listed = {text for text in new if b".so" in text and b"/" not in text}
+        naming, unlisted = self._naming if listed else (dict[bytes, Sequence[str]](), ())
+        scanned = self._scanned(new - listed, self._code) | self._scanned(listed, unlisted)
+        for text in new:
+            known[text.decode()] = (*naming.get(text, ()), *scanned.get(text, ()))
+        return {name: known[name] for name in names}
+
+    @property
+    def _naming(self) -> tuple[Mapping[bytes, Sequence[str]], Sequence[str]]:
+        """Library name -> the members that have it, and the members with too many names."""
+        contents = self.archive.contents
+        if self._cache.naming is None:
+            pairs = ((name, m) for m in self._code for name in contents[m].library_names or ())
+            self._cache.naming = values_by_key(pairs)
+            self._cache.unlisted = [m for m in self._code if contents[m].library_names is None]
+        return self._cache.naming, self._cache.unlisted
+
+    def _scanned(self, texts: AbstractSet[bytes], members: Iterable[str]) -> dict[bytes, list[str]]:
+        """Return for each of `texts` those of `members` with it as a string."""
+        found: dict[bytes, list[str]] = {}
+        for member in members if texts else ():
+            for text in self._strings_among(member, texts):
+                found.setdefault(text, []).append(member)
+        return found
+
+    def _strings_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
+        if len(texts) <= _FEW_TEXTS:
+            return {text for text in texts if self._has_string(member, text)}
+        size = self.archive.entries[member].size
+        self.archive.budget.spend(size >> 4, "the strings", member)
+        found = list(strings_among(self.archive.inflate(member), texts))
+        skipped = self._skipped(member) if found else range(0)
+        return {text for text, at in found if at not in skipped}
+
+    @property
+    def _code(self) -> Iterator[str]:
+        """The objects and Python sources of the wheel."""
+        elfs = self.archive.wheel.elfs
+        names = (member.name for member in self.archive.wheel.members)
+        return (name for name in names if name in elfs or name.endswith(".py"))
+
+    def importers(self, module: str) -> tuple[str, ...]:
+        """Return the Python sources that import the top-level `module`, at any place."""
+        known = self._cache.importers
+        if module not in known:
+            statement = _import_of(module)
+            known[module] = tuple(
+                member.name
+                for member in self.archive.wheel.members
+                if member.name.endswith(".py")
+                and member.size <= MAX_SOURCE
+                and statement.search(self.archive.read(member.name))
+            )
+        return known[module]
+
+    def imports(self, provider: Provided, module: str) -> bool:
+        """Return whether a source of `provider` may import the top-level `module`.
+
+        The sources of an installed distribution are not read: it may.
+        """
+        if not provider.wheel:
+            return True
+        known, key = self._cache.imports, (provider.wheel, module)
+        if key not in known:
+            statement = _import_of(module)
+            with suppress(SettingsError), open_unverified(Path(provider.wheel)) as archive:
+                known[key] = any(
+                    entry.filename.endswith(".py")
+                    and entry.file_size <= MAX_SOURCE
+                    and statement.search(archive.read(entry)) is not None
+                    for entry in archive.infolist()
+                )
+        return known.get(key, False)
+
+    def is_named(self, module: str) -> bool:
+        """Return whether a Python source has the name of a module, but in that of a file."""
+        if self._cache.named is None:
+            modules = self._modules
+            words = (set(_WORD_OF_CODE.findall(source)) for source in self._python_sources())
+            self._cache.named = frozenset[bytes]().union(*(modules & some for some in words))
+        return module.encode() in self._cache.named
+
+    def is_only_tried(self, module: str) -> bool:
+        """Return whether Python sources import a module, and only in a `try` that may fail."""
+        if self._cache.tried is None:
+            self._cache.tried = self._tried()
+        return self._cache.tried.get(module, False)
+
+    def _tried(self) -> Mapping[str, bool]:
+        """Return for each imported extension module whether all imports of it may fail.
+
+        Nothing if the sources that name one are more than can be parsed in reasonable time.
+        """
+        modules, found = self._modules, dict[str, bool]()
+        left = _MOST_PARSED + self.archive.size
+        for source in self._python_sources():
+            if modules.isdisjoint(_WORD.findall(source)):
+                continue
+            left -= len(source)
+            if left < 0:
+                return {}
+            for name, may_fail in failing_imports(source).items():
+                found[name] = found.get(name, True) and may_fail
+        return found
+
+    @property
+    def _modules(self) -> frozenset[bytes]:
+        """The names of the objects of the wheel as modules, without packages."""
+        files = (member.rpartition("/")[2] for member in self.archive.wheel.elfs)
+        return frozenset(file.partition(".")[0].encode() for file in files)
+
+    def _python_sources(self) -> Iterator[bytes]:
+        for member in self.archive.wheel.members:
+            if member.name.endswith(".py") and member.size <= MAX_SOURCE:
+                yield self.archive.read(member.name)
+
+    def _has_string(self, member: str, text: bytes) -> bool:
+        strings = Strings(text)
+        for piece in self.archive.inflate(member):
+            strings.feed(piece)
+        strings.finish()
+        skipped = self._skipped(member) if strings.found else range(0)
+        return any(found == text and at not in skipped for at, found in strings.found)
+
+    def _skipped(self, member: str) -> range:
+        is_elf = member in self.archive.wheel.elfs
+        return self._dynamic_strings(member) if is_elf else range(0)
+
+    def _dynamic_strings(self, member: str) -> range:
+        return dynamic_strings(self.archive.buffer(member), member, self.archive.budget)
+
+    # --- Libraries that are not in the wheel
+
+    def host(
+        self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH
+    ) -> Library | None:
+        """Find a library in `library-path` or where auditwheel searches for `dependent`.
+
+        `path` is that of `dependent` on this machine, empty for a member of the wheel; `root` is of
+        the member that needs it. Its class and machine must be those of `dependent`.
+        """
+        known = (self._library_path, name, dependent.abi)
+        for library in self._candidates(name, dependent, path, root):
+            if library is not None and library.elf.abi == dependent.abi:
+                self._cache.found.setdefault(known, library)
+                return library
+        # The repair may have removed the build machine's RPATH, which led to it before.
+        return self._cache.found.get(known)
+
+    def provider_library(
+        self, name: str, dependent: Elf, provider: Provided, directory: str | None
+    ) -> Library | None:
+        """Find the library `name` of `provider`.
+
+        One in `directory` is preferred. Its class and machine must be those of `dependent`.
+        """
+        places = tuple(f"{place}/" for place in provider.places)
+        libraries = [
+            library for library in self._given.get(name, ()) if library.path.startswith(places)
+        ]
+        libraries.sort(key=lambda library: provider.directory_of(library.path) != directory)
+        found = (self._library(*library) for library in libraries)
+        return next((one for one in found if one and one.elf.abi == dependent.abi), None)
+
+    def _candidates(
+        self, name: str, dependent: Elf, path: str, root: SearchPath
+    ) -> Iterator[Library | None]:
+        if "/" in name:
+            if name.startswith("/"):
+                yield self._file(name)
+            return
+        for given in self._given.get(name, ()):
+            yield self._library(*given)
+        for directory in self._folders(dependent, path, root):
+            yield self._file(f"{directory}/{name}")
+
+    def _folders(self, dependent: Elf, path: str, root: SearchPath) -> Iterable[str]:
+        """Return the directories of this machine in which to search libraries for `dependent`."""
+        del dependent, path, root
+        return ()
+
+    @cached_property
+    def _library_path(self) -> _LibraryPath:
+        return tuple(canonical(Path(entry)) for entry in self.library_path)
+
+    @property
+    def _given(self) -> Mapping[str, Sequence[_GivenLibrary]]:
+        """The libraries of `library-path`, by file name."""
+        path = self._library_path
+        if path not in self._cache.given:
+            found = (given for entry in path for given in _libraries_in(entry))
+            self._cache.given[path] = grouped(found, lambda given: Path(given.path).name)
+        return self._cache.given[path]
+
+    def _file(self, path: str) -> Library | None:
+        return self._library(path, partial(_map_readable, Path(path)))
+
+    def _library(self, path: str, read: Callable[[], memoryview | None]) -> Library | None:
+        if path not in self._cache.libraries:
+            self.archive.budget.spend(10, "the libraries of this machine")
+            data = read()
+            self._cache.libraries[path] = None if data is None else self._read_library(path, data)
+        return self._cache.libraries[path]
+
+    def _read_library(self, path: str, data: memoryview) -> Library | None:
+        try:
+            elf = read_elf(data, path)
+        except BadElfError:
+            return None
+        if not elf.dynamic:
+            return None
+        path = str(canonical(Path(path)))  # a file that is reached in two ways is one file
+        return Library(
+            path=path,
+            elf=elf,
+            read=partial(self._exports, path, partial(read_symbol_tables, data, path)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLibraries(GivenLibraries):
+    """`GivenLibraries`, and the libraries that a loader on this machine finds."""
+
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its library paths are absolute."""
+
+    @property
+    def given(self) -> GivenLibraries:
+        """The same without the libraries of this machine."""
+        cache = _Cache()
+        cache.exports = self._cache.exports
+        return GivenLibraries(
+            archive=self.archive,
+            library_path=self.library_path,
+            sources=self.sources,
+            _cache=cache,
+        )
+
+    def _folders(self, dependent: Elf, path: str, root: SearchPath) -> Iterable[str]:
+        own, defaults = self._directories(dependent, path)
+        return dict.fromkeys((*root.rpath, *own, *root.runpath, *defaults))
+
+    def _directories(self, dependent: Elf, path: str) -> _Directories:
+        """Return the directories of auditwheel's search, in its order (lddtree.py, `ldd`)."""
+        origin = path.rpartition("/")[0]
+        key = loader_of(dependent), dependent.abi, origin, dependent.search_path
+        if key not in self._cache.directories:
+            environment = self._loader(dependent)
+            # A member is on no machine yet: what its `$ORIGIN` will be is not known.
+            entries = [entry for entry in dependent.entries if path or entry.startswith("/")]
+            own = [place for _, place in expand_directories(entries, origin, environment)]
+            defaults = environment.default_directories
+            self._cache.directories[key] = (*own, *self.searched), defaults
+        return self._cache.directories[key]
+
+    def graftable(
+        self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH
+    ) -> Library | None:
+        """Find a library as `host` does, among those alone that can be grafted."""
+        if "/" in name:
+            return None
+        for directory in self._folders(dependent, path, root):
+            library = self._file(f"{directory}/{name}")
+            if library is not None and library.elf.abi == dependent.abi:
+                return library
+        return None
+
+    @cached_property
+    def searched(self) -> tuple[str, ...]:
+        """The folders in which a graft is looked for, besides the system's and the objects' own."""
+        return search_folders(self.library_path, self.environ)
+
+    def _loader(self, dependent: Elf) -> Environment:
+        """Return the environment of the loader of `dependent`, without files.
+
+        As auditwheel does (lddtree.py, `load_ld_paths`), it searches ld.so.conf in place of
+        ld.so.cache, which may be older, and the trusted directories (ld.so(8)).
+        """
+        key = (loader_of(dependent), dependent.libc, dependent.abi)
+        if key not in self._cache.loaders:
+            environment = loader_environment(dependent)
+            if environment.libc is Libc.GLIBC:
+                directories = (
+                    *configured_directories(),
+                    *environment.default_directories,
+                    *_TRUSTED,
+                )
+                environment = replace(
+                    environment, default_directories=tuple(dict.fromkeys(directories))
+                )
+            self._cache.loaders[key] = environment
+        return self._cache.loaders[key]
+
+
+def search_folders(library_path: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders of `library_path` and of `LIBRARY_PATHS`, with absolute paths alone.
+
+    Of a folder, those below it that hold libraries count, too.
+    """
+    given = [Path(entry) for entry in library_path if os.path.isdir(entry)]  # noqa: PTH112 - see _libraries_in
+    below = (file.parent for folder in given for file in sorted(folder.rglob("*.so*")))
+    variables = (environ.get(name, "").split(":") for name in LIBRARY_PATHS)
+    entries = (*map(str, given), *map(str, below), *chain.from_iterable(variables))
+    absolute = (entry.rstrip("/") for entry in entries if entry.startswith("/"))
+    return tuple(dict.fromkeys(entry for entry in absolute if "$ORIGIN" not in entry))
+
+
+def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the variables with directories of libraries, with the relative ones below `folder`.
+
+    An empty entry is the current directory (ld.so(8)).
+    """
+    return {
+        name: ":".join(
+            entry if "$ORIGIN" in entry else str(folder / entry)
+            for entry in environ[name].split(":")
+        )
+        for name in LIBRARY_PATHS
+        if environ.get(name)
+    }
+
+
+def _import_of(module: str) -> re.Pattern[bytes]:
+    """Return the pattern of a statement that imports a top-level module."""
+    pattern = rb"^[ \t]*(?:import|from)[ \t]+%b\b" % re.escape(module.encode())
+    return re.compile(pattern, re.MULTILINE)
+
+
+def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
+    try:
+        return lazy_exports(read)
+    except BadElfError:
+        return Exports()
+
+
+def _map_readable(path: Path) -> memoryview | None:
+    """Map a file; None for what is absent, empty, or not a regular file."""
+    with suppress(OSError):
+        return map_regular(path) or None
+    return None
+
+
+def _map_member(archive: ZipFile, member: str) -> memoryview:
+    """Map a member of a wheel by way of a temporary file: CUDA's libraries are large."""
+    with archive.open(member) as source, unnamed_file() as file:
+        copyfileobj(source, file, 1 << 20)
+        file.flush()
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def canonical(path: Path) -> Path:
+    """Return the absolute path of a file or a directory, without `..` and links to directories.
+
+    A link to a file keeps its name, as a wheel's says what is in it. Raises `SettingsError` for
+    an invalid path.
+    """
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
+            return Path(os.path.realpath(path))
+        return Path(os.path.realpath(path.parent), path.name)
+    except ValueError as error:
+        raise SettingsError(f"`{path}` is not a valid path: {error}") from error
+
+
+def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
+    """Yield the libraries in a directory or in a wheel; raises `SettingsError`."""
+    if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
+        for file in sorted(path.rglob("*.so*")):
+            yield _GivenLibrary(str(file), partial(_map_readable, file))
+        return
+    try:
+        open_regular(path).close()  # to open a FIFO would block
+        archive = ZipFile(path)
+    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+        raise SettingsError(
+            f"`{path}` holds no libraries: {getattr(error, 'strerror', None) or error}",
+            hint="`library-path` takes directories and wheels",
+        ) from error
+    for member in archive.namelist():
+        if ".so" in member:
+            yield _GivenLibrary(f"{path}/{member}", partial(_map_member, archive, member))

@@ -1,0 +1,125 @@
+"""Neighbors of a wheel: what is installed beside it, of an environment, a file or its requirements.
+
+Only the names of their files are read, and their METADATA.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from wheelfix.errors import SettingsError
+from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.provider_lookup import (
+    OBJECT,
+    FindLibrary,
+    find_providers,
+    in_directory,
+    in_dist_info,
+    in_wheel,
+)
+from wheelfix.host.required_wheels import fetch
+from wheelfix.providers.model import Provided
+from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.requirements import name_of, read_requirement
+
+
+def providers_of(
+    settings: Settings,
+    wheel: Wheel,
+    environ: Mapping[str, str],
+    find: FindLibrary | None = None,
+    beside: Sequence[Provided] = (),
+) -> tuple[Provided, ...]:
+    """Return what provides libraries for `wheel`: what the settings name, and `beside`.
+
+    `environ` is that of the user, for what is fetched. Raises `SettingsError` for what is not
+    found, `ToolError` for what cannot be fetched.
+    """
+    neighbors = (*beside, *find_neighbors(settings, wheel, environ))
+    return find_providers(settings.provider, wheel, find, neighbors)
+
+
+def find_neighbors(
+    settings: Settings, wheel: Wheel, environ: Mapping[str, str]
+) -> tuple[Provided, ...]:
+    """Return the neighbors that `settings` name; raises what `providers_of` does."""
+    found = [one for text in settings.neighbors for one in _named(text, wheel.name, environ)]
+    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+    if settings.site is not None:
+        site = _in_site(Path(settings.site))
+        found += (site[name] for name in _closure(map(str, required), site) if name in site)
+    if settings.deps:
+        wheels = fetch([str(requirement) for requirement in required], wheel.name, environ)
+        found += (in_wheel(path, OBJECT) for path in wheels)
+    by_name = {one.name: one for one in found}
+    own = name_of(wheel.name.distribution)
+    through = _closure(map(str, required), by_name)
+    return tuple(
+        replace(one, through=through.get(one.name, "")) for one in found if one.name != own
+    )
+
+
+def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Iterator[Provided]:
+    path = Path(text)
+    if path.suffix == ".whl":
+        yield in_wheel(path, OBJECT)
+    elif os.path.isdir(path):  # noqa: PTH112 - false for any other text
+        wheels = sorted(path.glob("*.whl"))
+        if wheels:
+            yield from (in_wheel(wheel, OBJECT) for wheel in wheels)
+        elif any(dist_info_folders(path)):
+            yield from _in_site(path).values()
+        else:
+            yield in_directory(path)
+    else:
+        _refuse_other_text(text)
+        yield from (in_wheel(wheel, OBJECT) for wheel in fetch([text], dependent, environ))
+
+
+def _refuse_other_text(text: str) -> None:
+    try:
+        read_requirement(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"`--with {text}` is neither a wheel, nor a directory, nor a requirement",
+            hint="--with numpy==2.0, --with dist/core-1.0-py3-none-any.whl, or --with wheelhouse/",
+        ) from error
+
+
+def _in_site(site: Path) -> dict[str, Provided]:
+    """Return what is installed in an environment, by name. Raises `SettingsError` if nothing is."""
+    found = {
+        one.name: one
+        for folder in dist_info_folders(site)
+        if (one := in_dist_info(folder, folder.name.partition("-")[0], OBJECT)).version
+    }
+    if not found:
+        raise SettingsError(
+            f"no distribution is installed in `{site}`",
+            hint="name a virtual environment, a prefix, or a site-packages folder",
+        )
+    return found
+
+
+def _closure(requirements: Iterable[str], there: Mapping[str, Provided]) -> dict[str, str]:
+    """Return what is required, directly or not, of what is `there`.
+
+    Each name comes with the name of the direct requirement that it is required through; a direct
+    one with "".
+    """
+    found: dict[str, str] = {}
+    waiting = [(name_of(text), "") for text in requirements]
+    for name, through in waiting:  # grows during the loop
+        if name in found:
+            continue
+        found[name] = through
+        for text in there[name].metadata.requires_dist if name in there else ():
+            with suppress(ValueError):
+                marker = read_requirement(text).marker
+                if marker is None or marker.evaluate({"extra": ""}):
+                    waiting.append((name_of(text), through or name))
+    return found

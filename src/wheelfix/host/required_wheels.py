@@ -1,0 +1,136 @@
+"""Wheels of what a wheel requires, as an installer resolves and fetches them, kept in a cache.
+
+Below the cache's folder are the wheels, and for each question a list of those that answer it. What
+is listed there is not fetched again.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.tags import sys_tags
+
+from wheelfix.errors import OutputError, SettingsError, ToolError
+from wheelfix.host.installers import any_pip
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.system.subprocesses import run
+from wheelfix.system.tempfiles import write_whole
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+
+_TIMEOUT = 3600
+"""Seconds: the wheels of CUDA are gigabytes."""
+_NEWEST_GLIBC = 41
+"""The minor version of glibc on the machine for which wheels of another machine are chosen."""
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+def fetch(
+    requirements: Sequence[str], dependent: WheelName, environ: Mapping[str, str]
+) -> tuple[Path, ...]:
+    """Return the wheels of `requirements`, and of what these require, to install with `dependent`.
+
+    pip resolves them, for this Python and machine if `dependent` can be installed here; then it
+    also builds what has no wheel, as an installation would. `environ` is that of the user, with
+    the settings of pip. Raises `ToolError` if pip fails, `OutputError` if the cache cannot be
+    written, `SettingsError` if it has no place.
+    """
+    if not requirements:
+        return ()
+    cache = _cache_folder(environ)
+    wheels = cache / "wheels"
+    command = _command(dependent)
+    question = repr((sorted(requirements), command[-1], python_version(_python(dependent))))
+    answer = cache / "resolved" / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.txt"
+    with suppress(OSError):
+        found = tuple(
+            wheels / name for name in read_regular(answer, MAX_TEXT).decode().splitlines()
+        )
+        if all(path.is_file() for path in found):
+            return found
+    try:
+        for folder in (wheels, answer.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cache, prefix="fetch-") as temporary:
+            target = ["-w" if "wheel" in command else "-d", temporary]
+            given = {**environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+            run([*command, *target, *requirements], env=given, timeout=_TIMEOUT)
+            names = sorted(path.name for path in Path(temporary).glob("*.whl"))
+            for name in names:
+                os.replace(Path(temporary) / name, wheels / name)  # noqa: PTH105 - over another's
+    except ToolError as error:
+        raise ToolError(
+            f"what `{dependent}` requires cannot be fetched: {_reason(error.message)}",
+            hint="try it with `pip download`; `--site` uses an environment that is installed",
+        ) from error
+    except OSError as error:
+        raise OutputError(f"cannot write to the cache `{cache}`: {error.strerror}") from error
+    write_whole(answer, "\n".join(names).encode())
+    return tuple(wheels / name for name in names)
+
+
+def _cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return wheelfix's folder below XDG_CACHE_HOME (XDG Base Directory Specification)."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    home = environ.get("HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "wheelfix"
+    if not home.startswith("/"):
+        raise SettingsError("there is no place for a cache", hint="set XDG_CACHE_HOME")
+    return Path(home) / ".cache" / "wheelfix"
+
+
+def _reason(message: str) -> str:
+    """Return the last line of pip about an error, without its prefix."""
+    errors = [line for line in message.splitlines() if "ERROR: " in line]
+    return errors[-1].partition("ERROR: ")[2] if errors else message
+
+
+def _python(dependent: WheelName) -> str:
+    """Return the Python to resolve for: this one, or else the newest that the tags allow."""
+    here = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    allowed = interpreters(dependent)
+    return here if here in allowed else allowed[-1]
+
+
+def _command(dependent: WheelName) -> list[str]:
+    """Return the command that fetches wheels for `dependent`; its last word names the machine."""
+    pip = [*any_pip(), "--quiet", "--no-input"]
+    triples = {
+        (python, abi, platform)
+        for python in dependent.pythons
+        for abi in dependent.abis
+        for platform in dependent.platforms
+    }
+    if any((tag.interpreter, tag.abi, tag.platform) in triples for tag in sys_tags()):
+        return [*pip, "wheel", "--progress-bar=off"]
+    version = python_version(_python(dependent))
+    abi = f"cp{version.replace('.', '')}"
+    return [
+        *pip,
+        "download",
+        "--only-binary=:all:",
+        f"--python-version={version}",
+        "--implementation=cp",
+        *(f"--abi={name}" for name in (abi, "abi3", "none")),
+        *(f"--platform={platform}" for platform in _platforms(dependent)),
+    ]
+
+
+def _platforms(dependent: WheelName) -> Iterator[str]:
+    """Yield the platform tags that a machine of `dependent` takes, the best first."""
+    for tag in dependent.platforms:
+        parsed = parse_platform_tag(tag)
+        if parsed.family is Family.MANYLINUX:
+            for minor in range(_NEWEST_GLIBC, 4, -1):
+                yield f"manylinux_2_{minor}_{parsed.arch}"
+                if minor in _LEGACY:
+                    yield f"{_LEGACY[minor]}_{parsed.arch}"
+        elif parsed.family is Family.MUSLLINUX:
+            yield from (f"musllinux_1_{minor}_{parsed.arch}" for minor in (2, 1, 0))
+        yield f"linux_{parsed.arch}"

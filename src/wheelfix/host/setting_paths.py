@@ -1,0 +1,59 @@
+"""Relative paths in settings, which are below the folder of their file or of the run."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from wheelfix.settings import (
+    AUTO,
+    SETTING_FIELDS,
+    Component,
+    Paths,
+    ProviderSetting,
+    SettingField,
+    Settings,
+)
+
+INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
+"""The settings with paths of what is read."""
+
+
+def below(folder: Path, settings: Settings, fields: Iterable[SettingField] = INPUTS) -> Settings:
+    """Return `settings` with the relative paths of `fields` below `folder`."""
+    located = {
+        field.name: _below(getattr(settings, field.name), field.setting.paths, folder)
+        for field in fields
+        if field.setting.paths is not None
+    }
+    return replace(settings, **located)
+
+
+def _below(value: Any, paths: Paths, folder: Path) -> Any:  # noqa: ANN401 - of any field
+    match value:
+        case str() if value.strip():
+            return _text_below(value, paths, folder)
+        case Path():
+            return folder / value
+        case tuple():
+            items = cast("tuple[object, ...]", value)
+            return tuple(_below(item, paths, folder) for item in items)
+        case ProviderSetting() if value.source:
+            return replace(value, source=_text_below(value.source, paths, folder))
+        case Component():
+            return replace(value, license_files=_below(value.license_files, Paths.INPUT, folder))
+        case _:
+            return value
+
+
+def _text_below(text: str, paths: Paths, folder: Path) -> str:
+    path = os.path.join(folder, text)  # noqa: PTH118 - Path drops the `./` of a name in a folder
+    match paths:
+        case Paths.WITH_SLASH:
+            return path if "/" in text else text
+        case Paths.EXISTING:
+            # Path.exists raises for a text that is too long for a path.
+            return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110
+        case _:
+            return str(folder / text)

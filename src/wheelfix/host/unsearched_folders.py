@@ -1,0 +1,57 @@
+"""Folders of this machine that have a library, though no loader looks there for the wheel."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from wheelfix.analysis.policy_reasons import LibraryPlace
+from wheelfix.elf.model import Elf
+from wheelfix.host.machine_files import MAX_LIBRARY, trusted_file
+from wheelfix.host.reachable_files import read_file
+from wheelfix.wheel.model import Wheel
+
+_COMMON = (
+    "usr/local/lib",
+    "usr/local/lib64",
+    "usr/local/cuda/lib64",
+    "opt/*/lib",
+    "opt/*/lib64",
+)
+"""Where packages that are not the distribution's are installed (FHS 3.0, /opt and /usr/local)."""
+
+
+def places_of_missing(libraries: Iterable[str], wheel: Wheel) -> dict[str, LibraryPlace]:
+    """Return for each of `libraries` the first folder that has it, if one does.
+
+    The search paths of all objects of `wheel` count, also of those that do not need the library:
+    a build often gives the path to one of two modules.
+    """
+    places = dict.fromkeys(_places(wheel))
+    found: dict[str, LibraryPlace] = {}
+    for name in libraries:
+        dependents = [elf for elf in wheel.elfs.values() if name in elf.needed]
+        for place in places:
+            if _has(place.folder, name, dependents or list(wheel.elfs.values())):
+                found[name] = place
+                break
+    return found
+
+
+def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
+    for member, elf in wheel.elfs.items():
+        for entry in elf.entries:
+            if entry.startswith("/"):
+                yield LibraryPlace(entry.rstrip("/"), f"the {elf.path_tag} of `{member}`")
+    for folder in (
+        f"{sys.prefix}/lib",
+        *(folder for some in _COMMON for folder in map(str, sorted(Path("/").glob(some)))),
+    ):
+        yield LibraryPlace(folder, f"`{folder}`")
+
+
+def _has(folder: str, name: str, dependents: Iterable[Elf]) -> bool:
+    try:
+        library = read_file(trusted_file(Path(folder, name), MAX_LIBRARY))
+    except OSError:
+        return False
+    return library is not None and any(library.abi == elf.abi for elf in dependents)

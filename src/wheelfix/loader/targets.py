@@ -1,0 +1,406 @@
+"""Target platforms: the libraries and the Python of a distribution, as data.
+
+`targets.toml` describes them. The libraries of a platform become objects with a SONAME alone, which
+the loader's model finds in the default directories.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, NamedTuple
+
+from wheelfix.elf.model import (
+    EF_RISCV_FLOAT_ABI_DOUBLE,
+    Abi,
+    Elf,
+    Libc,
+    Machine,
+    shared_object,
+)
+from wheelfix.elf.page_sizes import SMALLEST_PAGE
+from wheelfix.errors import SettingsError
+from wheelfix.loader.glibc_search import legacy_subdirectories
+from wheelfix.loader.install_schemes import Scheme, python_version
+from wheelfix.loader.load_values import Environment
+from wheelfix.loader.machines import (
+    MACHINES,
+    MUSL_DIRECTORIES,
+    lib_value,
+    musl_soname,
+)
+from wheelfix.loader.platform_libraries import (
+    FIRST_RELR,
+    LIBC_SONAMES,
+    RELR_VERSION,
+    is_dynamic_loader,
+    may_come_from_platform,
+)
+from wheelfix.system.packaged_text import read_text
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import (
+    ARCHITECTURES,
+    oldest_promised,
+    parse_platform_tag,
+    promised_libcs,
+)
+
+_RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
+_PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The main program: a Python and the libraries installed with it."""
+
+    name: str
+    path: str
+    needed: tuple[str, ...] = ()
+    rpath: str | None = None
+    runpath: str | None = None
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Libraries by path, and what each needs."""
+    scheme: str | None = None
+    """The install scheme to prefer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One described platform. Texts may have the placeholders of `targets.toml`."""
+
+    name: str
+    libc: Libc
+    program: Program
+    directories: tuple[str, ...]
+    """The loader's default directories."""
+    lib: str = "{lib}"
+    """The value of `$LIB`."""
+    promised: bool = False
+    """Whether it has all libraries that some platform tag promises."""
+    gives: frozenset[str] = frozenset()
+    """The libraries of the bare system."""
+    packages: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Libraries that the bare system lacks, and the packages that contain them."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Symbol version prefix -> the newest version: `GLIBC` -> `2.36`."""
+
+    def has(self, library: str) -> bool:
+        """Return whether the bare system has `library`, a DT_NEEDED name."""
+        return (
+            library in self.gives
+            or is_dynamic_loader(library)
+            or (self.promised and may_come_from_platform(library))
+        )
+
+
+def names() -> tuple[str, ...]:
+    """Return all names that `find` accepts, with releases and Pythons."""
+    data = _presets()
+    found: list[str] = []
+    for name, table in data["platforms"].items():
+        releases = table.get("releases", {})
+        found += [f"{name}:{release}" for release in releases] or [name]
+    return (*found, *(name for name in data["pythons"] if name not in data["platforms"]))
+
+
+def find(text: str, wheel: Wheel | None = None) -> Target:
+    """Return the target `text`: `debian:12`, `glibc:2.28`, `conda`, `ubuntu:24.04+pyenv`.
+
+    A Python alone means the platform that the tags of `wheel` promise. Raises `SettingsError` for
+    an unknown name.
+    """
+    data = _presets()
+    first, plus, second = text.partition("+")
+    platform, python = (first, second) if plus else (first, None)
+    if not plus and platform not in data["platforms"] and platform in data["pythons"]:
+        platform, python = default_name(wheel), platform
+    target = _platform(platform)
+    if python is None:
+        return target
+    return replace(target, name=f"{target.name}+{python}", program=_program(python))
+
+
+def is_page(name: str) -> bool:
+    """Return whether a target is a memory page size: `page:64k`."""
+    return name.lower().startswith("page:")
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise `SettingsError` if `name` is not a target."""
+    if is_page(name):
+        page_size(name)
+    else:
+        find(name)
+
+
+def page_size(name: str) -> int:
+    """Return the bytes of a target that is a memory page size: `page:64k`.
+
+    Raises `SettingsError` for one that is not a power of two from 4 KiB.
+    """
+    match = _PAGE.fullmatch(name)
+    size = int(match[1]) * (1024 if match[2] else 1) if match else 0
+    if size < SMALLEST_PAGE or size & (size - 1):
+        raise SettingsError(
+            f"invalid page size `{name}`",
+            hint="such as page:16k or page:64k",
+        )
+    return size
+
+
+def newer(version: str, there: str) -> bool:
+    """Return whether `version` is newer than `there`; False for names such as PRIVATE."""
+    parts, known = version.split("."), there.split(".")
+    if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
+        return False
+    return [int(part) for part in parts] > [int(part) for part in known]
+
+
+GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
+"""The version of libc.so.6 that says that its TLS descriptors keep all registers."""
+_RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
+_ANY, _NEVER = "0", "999999999"
+_SINCE = {
+    RELR_VERSION: (_RELR_SINCE, _RELR_SINCE),
+    GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
+    "GLIBC_PRIVATE": (_ANY, _ANY),
+    "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),
+    "GLIBCXX_DEBUG_MESSAGE_LENGTH": (_ANY, _ANY),
+}
+"""Version names without a number, with the first release that may have it, by an update of the
+distribution, and the first that has it; in the numbers of their prefix."""
+_NUMBER = re.compile(r"(?:.*_)?(\d+(?:\.\d+)*)", re.DOTALL | re.ASCII)
+
+
+class TooNew(NamedTuple):
+    """A symbol version that a platform does not have, or may not have."""
+
+    library: str
+    version: str
+    newest: str
+    """The newest one of its prefix there: `GLIBC_2.28`."""
+    is_missing: bool
+    """Whether it is missing for sure: otherwise an update of the platform may have brought it."""
+
+
+def versions_too_new(elf: Elf, known: Mapping[str, str]) -> Iterator[TooNew]:
+    """Yield the symbol versions of `elf` that are newer than those of a platform.
+
+    `known` has the newest number of each prefix. A version without a number that is not known here
+    may be missing.
+    """
+    for need in elf.verneed:
+        for version in need.versions:
+            prefix = version.partition("_")[0]
+            if prefix in known:
+                first, surely = _releases(version)
+                if newer(surely, known[prefix]):
+                    missing = newer(first, known[prefix])
+                    yield TooNew(need.file, version, f"{prefix}_{known[prefix]}", missing)
+
+
+def _releases(version: str) -> tuple[str, str]:
+    """Return the first release that may have a version, and the first that has it."""
+    if version in _SINCE:
+        return _SINCE[version]
+    match = _NUMBER.fullmatch(version)
+    return (match[1], match[1]) if match else (_ANY, _NEVER)
+
+
+def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> str:
+    """Return the name of the platform that the tags of `wheel` promise: `glibc:2.28`, `musl`.
+
+    `beside` are the platform tags of wheels that are to be installed there as well.
+    """
+    tags = wheel.name.platforms if wheel else ()
+    if Libc.MUSL in promised_libcs(tags):
+        return "musl"
+    if oldest := oldest_promised(Libc.GLIBC, tags):
+        others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
+        major, minor = max([oldest, *filter(None, others)])
+        return f"glibc:{major}.{minor}"
+    musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
+    return "musl" if musl else "glibc"
+
+
+@cache
+def _presets() -> Mapping[str, Any]:
+    text = read_text("wheelfix.loader", "targets.toml")
+    return tomllib.loads(text)
+
+
+def _platform(text: str) -> Target:
+    is_image = text in _presets()["platforms"]
+    name, colon, release = (text, "", "") if is_image else text.partition(":")
+    table = _described("platforms", name, text)
+    releases, free = table.get("releases", {}), table.get("free_version")
+    versions = releases.get(table.get("release", release), {})
+    if free and _RELEASE.fullmatch(release):
+        versions = {free: release}
+    if colon and not versions:
+        raise _unknown(text)
+    families = (_presets()["families"][family] for family in table.get("families", ()))
+    return Target(
+        name=text,
+        libc=Libc(table["libc"]),
+        program=_program(table["python"]),
+        directories=tuple(table.get("directories", MUSL_DIRECTORIES)),
+        lib=table.get("lib", "{lib}"),
+        promised=table.get("promised", False),
+        gives=frozenset(table.get("gives", ())).union(*families),
+        packages=table.get("packages", {}),
+        versions=versions,
+    )
+
+
+def _program(name: str) -> Program:
+    table = _described("pythons", name, name)
+    files = table.get("files", {})
+    return Program(
+        name=name,
+        path=table["path"],
+        needed=tuple(table["needed"]),
+        rpath=table.get("rpath"),
+        runpath=table.get("runpath"),
+        files={path: tuple(file.get("needed", ())) for path, file in files.items()},
+        scheme=table.get("scheme"),
+    )
+
+
+def _described(kind: str, name: str, text: str) -> Mapping[str, Any]:
+    """Return the table of a platform or Python over the one that it extends.
+
+    Raises `SettingsError` for the target `text` if there is none.
+    """
+    table = _presets()[kind].get(name)
+    if table is None:
+        raise _unknown(text)
+    base = table.get("extends")
+    return {**_described(kind, base, text), **table} if base else table
+
+
+def _unknown(text: str) -> SettingsError:
+    """Return the error for an unknown target, with the name that was probably meant."""
+    near = get_close_matches(text.lower(), names(), n=1)
+    known = dict.fromkeys(name.partition(":")[0] for name in names())
+    platform = text.partition(":")[0]
+    if near and platform not in known:
+        hint = f"did you mean `{near[0]}`?"
+    elif releases := [name for name in names() if name.startswith(f"{platform}:")]:
+        hint = f"known releases are {', '.join(releases)}"
+    else:
+        hint = (
+            f"known are {', '.join(known)}, page:SIZE, and PLATFORM+PYTHON such as debian:12+conda"
+        )
+    return SettingsError(f"unknown target `{text}`", hint=hint)
+
+
+def abi_of(wheel: Wheel) -> Abi:
+    """Return the ABI that `wheel` is built for: that of its platform tags, else of most objects."""
+    for tag in map(parse_platform_tag, wheel.name.platforms):
+        if tag.arch in ARCHITECTURES:
+            return ARCHITECTURES[tag.arch]
+    abis = Counter(elf.abi for elf in wheel.elfs.values())
+    return abis.most_common(1)[0][0] if abis else Abi(Machine.X86_64, 64, little_endian=True)
+
+
+def populate(
+    environment: Environment,
+    target: Target,
+    scheme: Scheme,
+    abi: Abi,
+    library_path: tuple[str, ...] = (),
+) -> Environment:
+    """Add to `environment` the files and directories of `target`: its Python, its libraries.
+
+    Of the libraries that the target has, only those that some object needs are added. Files of
+    `environment` are kept; `library_path` is LD_LIBRARY_PATH.
+    """
+    values = _placeholders(scheme, abi)
+    main = _fill(target.program.path, values)
+    directories = tuple(_fill(directory, values) for directory in target.directories)
+    described = {**_files_of(target, abi, values), main: _main_program(target, abi, values)}
+    dependents = (*environment.files.values(), *described.values())
+    given = _bare_libraries(dependents, target, abi, directories)
+    return replace(
+        environment,
+        libc=target.libc,
+        files={**given, **described, **environment.files},
+        main=main,
+        directories=environment.directories | set(directories),
+        default_directories=directories,
+        lib=_fill(target.lib, values),
+        subdirectories=_subdirectories(target, abi),
+        library_path=library_path,
+    )
+
+
+def _subdirectories(target: Target, abi: Abi) -> tuple[str, ...]:
+    """Return the subdirectories that glibc tries on a processor of the lowest level."""
+    if abi.machine != Machine.X86_64 or target.libc is not Libc.GLIBC:
+        return ()
+    release = tuple(map(int, filter(None, target.versions.get("GLIBC", "").split("."))))
+    is_legacy = bool(release) and release < (2, 37)
+    return tuple(dict.fromkeys(legacy_subdirectories(("x86_64", "x86_64")))) if is_legacy else ()
+
+
+def _files_of(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, Elf]:
+    """Return the files that the target's program lists, by path."""
+    libc = _libc_soname(target, abi)
+    files: dict[str, Elf] = {}
+    for text, names in target.program.files.items():
+        path = _fill(text, values)
+        needed = (*(_fill(name, values) for name in names), libc)
+        files[path] = replace(_library(abi, path.rpartition("/")[2]), needed=needed)
+    return files
+
+
+def _main_program(target: Target, abi: Abi, values: Mapping[str, str]) -> Elf:
+    program = target.program
+    return replace(
+        _library(abi, None),
+        interpreter=f"/lib/ld-{target.libc}.so",
+        needed=(*(_fill(name, values) for name in program.needed), _libc_soname(target, abi)),
+        rpath=None if program.rpath is None else _fill(program.rpath, values),
+        runpath=None if program.runpath is None else _fill(program.runpath, values),
+    )
+
+
+def _bare_libraries(
+    dependents: Iterable[Elf], target: Target, abi: Abi, directories: Sequence[str]
+) -> dict[str, Elf]:
+    """Return the libraries of the bare system that `dependents` need, by path."""
+    needed = {name for elf in dependents for name in elf.needed if "/" not in name}
+    present = sorted(filter(target.has, needed)) if directories else ()
+    return {f"{directories[0]}/{name}": _library(abi, name) for name in present}
+
+
+def _libc_soname(target: Target, abi: Abi) -> str:
+    return musl_soname(abi) if target.libc is Libc.MUSL else LIBC_SONAMES[Libc.GLIBC]
+
+
+def _library(abi: Abi, soname: str | None) -> Elf:
+    flags = EF_RISCV_FLOAT_ABI_DOUBLE if abi.machine == Machine.RISCV else 0
+    return shared_object(abi, soname, flags=flags)
+
+
+def _placeholders(scheme: Scheme, abi: Abi) -> dict[str, str]:
+    known = MACHINES.get(abi)
+    triplet = known.triplet if known else "unknown-linux-gnu"
+    return {
+        "{triplet}": triplet,
+        "{multiarch}": lib_value(abi.bits, triplet),
+        "{lib}": lib_value(abi.bits),
+        "{prefix}": scheme.root,
+        "{python}": scheme.python,
+        "{version}": python_version(scheme.python),
+    }
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text

@@ -1,0 +1,220 @@
+"""Questions to auditwheel about a view of a wheel, and its answers as those about the wheel.
+
+auditwheel reads the view (see `auditwheel_view`) in a process of its own.
+"""
+
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa, newest_symbol
+from wheelfix.analysis.policy_verdict import Verdict, verdict_from
+from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
+from wheelfix.grouping import grouped
+from wheelfix.host.library_definitions import LIBRARY_PATHS, search_folders
+from wheelfix.host.machine_files import Trust
+from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.auditwheel_values import Analysis
+from wheelfix.pipelines.auditwheel_view import View, build_view
+from wheelfix.pipelines.graft import HostLibrary, read_library
+from wheelfix.settings import Settings
+from wheelfix.system.wheelfix_metadata import is_supported, required_versions
+from wheelfix.text import join_some
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import ARCHITECTURES
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAuditwheel:
+    """auditwheel, asked in a process of its own; all files are written to `workdir`.
+
+    LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH of the user's environment are used.
+    """
+
+    auditwheel: Auditwheel
+    workdir: Path
+
+    def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
+        """Ask about a view of `wheel`; the answer is about its members."""
+        view = build_view(wheel, exclude, _policies())
+        question = _question(view, settings, exclude, self.auditwheel.environ, self.workdir)
+        question = replace(question, isa_ext_check=checks_isa(wheel, settings))
+        return _about_members(_analyze(self.auditwheel, question, wheel), view, question)
+
+    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
+        """Ask about a view of `wheel`; it does not matter what this machine has."""
+        return verdict(self.auditwheel, wheel, settings, self.workdir, exclude)
+
+    def library(self, source: Path) -> HostLibrary:
+        """Copy the library."""
+        return read_library(source, self.workdir)
+
+
+def verdict(
+    auditwheel: Auditwheel,
+    wheel: Wheel,
+    settings: Settings,
+    workdir: Path,
+    elsewhere: Sequence[str] = (),
+) -> Verdict:
+    """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
+
+    The patterns of `exclude` and `elsewhere` are used. Unless one of them is for paths, the answer
+    does not depend on the libraries of this machine. Raises as `graft` does.
+    """
+    policies = _policies()
+    exclude = (*settings.exclude, *elsewhere)
+    view = build_view(wheel, exclude, policies)
+    question = _question(view, settings, exclude, auditwheel.environ, workdir)
+    question = replace(question, platform=None, isa_ext_check=checks_isa(wheel, settings))
+    if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
+        # What this machine has for an external library makes no difference to the tag.
+        nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
+        question = replace(question, ldpaths="", environ=nowhere)
+    judgement = _judgement(_analyze(auditwheel, question, wheel))
+    found = verdict_from(wheel, judgement, settings, policies)
+    return found._replace(newest=newest_symbol(wheel, found.overall, policies))
+
+
+# --- The question ---------------------------------------------------------------------------------
+
+
+def _policies() -> tuple[Policy, ...]:
+    """Return the policies of a supported auditwheel. Raises `ToolError` if there is none."""
+    try:
+        version = metadata.version("auditwheel")
+    except metadata.PackageNotFoundError:
+        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+    if not is_supported("auditwheel", version):
+        releases = required_versions("auditwheel")
+        raise ToolError(
+            f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
+            hint=f"pip install 'auditwheel{releases}'",
+        )
+    return read_policies()
+
+
+def _question(
+    view: View,
+    settings: Settings,
+    exclude: Sequence[str],
+    environ: Mapping[str, str],
+    workdir: Path,
+) -> Question:
+    """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
+    with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in view.members.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, content)
+    return Question(
+        wheel=folder / view.filename,
+        exclude=frozenset(exclude),
+        platform=settings.plat,
+        ldpaths=None,
+        isa_ext_check=settings.isa_ext_check,
+        environ=_environment(folder, environ, settings.library_path),
+        trust=Trust.of_process(),
+        timeout=settings.timeout,
+    )
+
+
+def _environment(
+    folder: Path, environ: Mapping[str, str], library_path: Sequence[str]
+) -> dict[str, str]:
+    """Return `environ` without auditwheel's own variables but that of the folders to search."""
+    own, _ = LIBRARY_PATHS
+    if "$ORIGIN" in environ.get(own, ""):
+        raise SettingsError(
+            f"`{own}={environ[own]}` has an entry with `$ORIGIN`, which stands for no object here",
+            hint="write absolute paths, or paths relative to the current directory",
+        )
+    known = {
+        key: value
+        for key, value in environ.items()
+        if not key.startswith("AUDITWHEEL_") and key not in LIBRARY_PATHS
+    }
+    return {**known, own: ":".join(search_folders(library_path, environ)), "TMPDIR": str(folder)}
+
+
+def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analysis:
+    """Return the analysis of a view of `wheel`. Raises `BadWheelError`, or `ToolError`."""
+    match auditwheel.analyze(question):
+        case Analysis() as analysis:
+            return analysis
+        case AuditwheelRefusal.LIBC_UNKNOWN:
+            raise BadWheelError(
+                "no object of the wheel says for which C library it was built",
+                hint="name the platform, such as --plat manylinux_2_28_x86_64",
+            )
+        case AuditwheelRefusal.NO_OBJECT:
+            raise NonPlatformWheelError(
+                "Invalid binary wheel: no ELF executable or shared library file (including "
+                "compiled Python C extension) for the platform "
+                f"{'.'.join(wheel.name.platforms)} found; {_architectures(wheel)}",
+                hint=f"were they built for {join_some(wheel.name.platforms)}?",
+            )
+
+
+def _architectures(wheel: Wheel) -> str:
+    """Return the objects of the wheel, grouped by their architectures."""
+    names = {abi: name for name, abi in ARCHITECTURES.items()}
+    by_arch = grouped(wheel.elfs, lambda member: names.get(wheel.elfs[member].abi, "unknown"))
+    return "; ".join(
+        f"{join_some(members)} {'is' if len(members) == 1 else 'are'} of {arch} architecture"
+        for arch, members in by_arch.items()
+    )
+
+
+# --- The answer -----------------------------------------------------------------------------------
+
+
+def _about_members(analysis: Analysis, view: View, question: Question) -> Analysis:
+    """Return the answer to a question about `view` as one about the wheel."""
+    return replace(
+        analysis,
+        external={
+            member: analysis.external[place]
+            for place, members in view.represented.items()
+            if place in analysis.external
+            for member in members
+        },
+        excluded=view.excluded | analysis.excluded,
+        searched=tuple(filter(None, question.environ[LIBRARY_PATHS[0]].split(":"))),
+        warnings=tuple(_warnings(analysis, view)),
+    )
+
+
+def _judgement(analysis: Analysis) -> Judgement:
+    linux = analysis.policies[0].name
+    best = [policy.name for policy in analysis.policies].index(analysis.overall)
+    return Judgement(
+        overall=analysis.overall,
+        symbols=analysis.symbols,
+        fpectl=analysis.pyfpe == linux,
+        narrow_unicode=analysis.ucs2 == linux,
+        unsupported_isa=analysis.machine == linux,
+        upgrades={
+            policy.name: Shortfall(tuple(sorted(policy.external)), policy.blacklisted)
+            for policy in analysis.policies[best + 1 :]
+        },
+    )
+
+
+def _warnings(analysis: Analysis, view: View) -> Iterator[str]:
+    """Yield auditwheel's warnings, with members for places in the view."""
+    for text in dict.fromkeys(analysis.warnings):
+        if text.startswith("ignoring: ") or " not found in " in text:
+            continue  # these have no folder, and name nothing that exists
+        yield _PLACE.sub(lambda match: ", ".join(view.names.get(match[0], (match[0],))), text)
+
+
+_PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]*[^\s,'\".]")

@@ -1,0 +1,48 @@
+"""auditwheel's findings as values: the platform tags, and what to graft for each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.analysis.policy_reasons import UntrustedLibrary
+
+
+class PolicyFindings(NamedTuple):
+    """The findings of auditwheel for one platform policy."""
+
+    name: str
+    """The platform tag: `manylinux_2_17_x86_64`."""
+    aliases: tuple[str, ...]
+    """Older names of the same tag: `manylinux2014_x86_64`."""
+    external: Mapping[str, Path | None]
+    """Libraries that neither the policy nor the wheel provides -> where this machine has them."""
+    blacklisted: Mapping[str, Sequence[str]]
+    """Library -> its symbols that the wheel uses and the policy forbids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """The findings of auditwheel for a wheel (its `WheelAbIInfo`)."""
+
+    policies: tuple[PolicyFindings, ...]
+    """The weakest first, which is `linux_<arch>`: it promises nothing."""
+    overall: str
+    """The name of the best policy that the wheel meets."""
+    symbols: str
+    """The best policy by symbol versions alone. The same holds for the next fields."""
+    ucs2: str
+    pyfpe: str
+    blacklist: str
+    machine: str
+    external: Mapping[str, Mapping[str, Mapping[str, Path | None]]]
+    """Object -> name of the policy -> libraries to graft for it, and those that they need."""
+    libpython: frozenset[str]
+    """Names whose DT_NEEDED entry is removed instead of grafted."""
+    excluded: frozenset[str]
+    """Names in DT_NEEDED, and paths of this machine, that a pattern of `exclude` matched."""
+    warnings: tuple[str, ...]
+    untrusted: tuple[UntrustedLibrary, ...]
+    """The libraries that were passed over."""
+    searched: tuple[str, ...] = ()
+    """The folders that were searched besides the system's and the objects' own."""

@@ -1,0 +1,188 @@
+"""What a repair would fix, with the settings, the neighbors and the machine of a check.
+
+A finding keeps its fix only if the plan of that repair ends without it.
+"""
+
+import shlex
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wheelfix.errors import WheelfixError
+from wheelfix.grouping import values_by_key
+from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
+from wheelfix.pipelines.repair_plan import (
+    Planner,
+    accept,
+    decide,
+    graft_of,
+    is_repaired,
+    judged_context,
+    planner_of,
+)
+from wheelfix.providers.model import Provided
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Finding, Fix, Safety, Severity
+from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.registry import enabled_rules
+from wheelfix.rules.run_rules import run_rules
+from wheelfix.settings import Settings
+from wheelfix.text import first_of, join_some
+from wheelfix.wheel.edits import DropNeeded, MoveMember
+
+_Key = tuple[str, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """What the plan of a repair leaves of a wheel."""
+
+    obstacle: str = ""
+    """Why the repair writes nothing; empty if it does."""
+    advice: str = ""
+    """What to do about the obstacle."""
+    remaining: frozenset[_Key] = frozenset()
+    moved: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members -> their new names."""
+    dropped: frozenset[str] = frozenset()
+    """DT_NEEDED entries that go from an object."""
+    grafted: Sequence[GraftedLibrary] = ()
+    tags: Sequence[str] = ()
+
+
+def keep_planned_fixes(
+    findings: Sequence[Finding],
+    context: Context,
+    libraries: HostLibraries,
+    beside: Sequence[Provided],
+) -> tuple[Finding, ...]:
+    """Return `findings` with only the fixes that a repair carries out; others say why not.
+
+    `context` is that of the check. Nothing is planned if no finding has a fix.
+    """
+    kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
+    edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
+    unused = values_by_key((e.member, e.name) for e in edits if isinstance(e, DropNeeded))
+    plans = {safety: _plan(safety, context, libraries, beside, unused) for safety in kinds}
+    return tuple(_held(finding, plans) for finding in findings)
+
+
+def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
+    """Yield the paths of the other wheels of the run, relative to `folder` where below it."""
+    for wheel in filter(None, (provided.wheel for provided in beside)):
+        is_below = Path(wheel).is_relative_to(folder)
+        yield str(Path(wheel).relative_to(folder)) if is_below else wheel
+
+
+def name_command(finding: Finding, words: Sequence[str]) -> Finding:
+    """Return `finding` with a hint whose `wheelfix repair` has `words`, to be planned alike."""
+    hint, fix = finding.hint, finding.fix
+    if not words:
+        return finding
+    if hint is None and fix is not None:
+        hint = f"`{_command(fix)}` fixes it: {fix.title}"
+    call = shlex.join(("wheelfix", "repair", *words))
+    return replace(finding, hint=hint and hint.replace("`wheelfix repair", f"`{call}"))
+
+
+def _command(fix: Fix) -> str:
+    return "wheelfix repair" + " --unsafe-fixes" * (fix.safety is Safety.UNSAFE)
+
+
+def _plan(
+    safety: Safety,
+    context: Context,
+    libraries: HostLibraries,
+    beside: Sequence[Provided],
+    unused: Mapping[str, Sequence[str]],
+) -> _Planned:
+    settings = context.settings
+    if safety is Safety.UNSAFE:
+        settings = replace(settings, unsafe_fixes=True)
+    try:
+        return _remaining(context, settings, libraries, beside, unused)
+    except WheelfixError as error:
+        return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
+
+
+def _remaining(
+    context: Context,
+    settings: Settings,
+    libraries: HostLibraries,
+    beside: Sequence[Provided],
+    unused: Mapping[str, Sequence[str]],
+) -> _Planned:
+    """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
+    memory = context.memory.fork()
+    planner = planner_of(libraries, settings, beside, PredictedAuditwheel(libraries, memory))
+    read = replace(planner.read, memory=memory)
+    if is_repaired(context.wheel, settings, lambda: context.verdict):
+        # No library of this machine is grafted: what the check knows of them is enough.
+        read = replace(read, definitions=context.definitions)
+    else:
+        _refuse_missing(planner, unused)
+    planner = replace(planner, read=read)
+    plan = decide(planner, accept(planner))
+    wheel = plan.after.wheel
+    judged = judged_context(planner, plan, wheel)
+    found = run_rules(judged, enabled_rules(settings, load_rules()))
+    edits = [step.edit for step in plan.edits]
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    return _Planned(
+        obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 2)),
+        advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
+        remaining=frozenset((f.code, f.member, f.entry) for f in found),
+        moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
+        dropped=frozenset(e.name for e in edits if isinstance(e, DropNeeded)),
+        grafted=plan.grafted,
+        tags=wheel.name.platforms,
+    )
+
+
+def _refuse_missing(planner: Planner, unused: Mapping[str, Container[str]]) -> None:
+    """Raise `ToolError` at once for libraries to graft that this machine lacks.
+
+    The plan would end so, after more work: it drops no entry for a library that is not found, but
+    those that the check found `unused`.
+    """
+    wheel = planner.read.wheel
+    kept = {
+        member: replace(elf, needed=tuple(n for n in elf.needed if n not in unused.get(member, ())))
+        for member, elf in wheel.elfs.items()
+    }
+    graft_of(planner, replace(wheel, elfs=kept))
+
+
+def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
+    """Return `finding` with its fix if the plan removes it, and otherwise with the reason."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+    planned = plans[fix.safety]
+    if planned.obstacle:
+        why = f"`{_command(fix)}` cannot write this wheel here: {planned.obstacle}"
+        advice = planned.advice if not fix.edits else ""
+        return replace(finding, fix=None, hint="\n".join(filter(None, (why, advice))))
+    member = planned.moved.get(finding.member or "", finding.member)
+    if (finding.code, member, finding.entry) in planned.remaining:
+        return replace(finding, fix=None, hint=None)
+    if not fix.edits:
+        fix = replace(fix, title=_graft_title(finding, planned))
+        done = f"`{_command(fix)}` fixes it: {fix.title}"
+        return replace(finding, fix=fix, hint="; ".join(filter(None, (done, finding.hint))))
+    return finding
+
+
+def _graft_title(finding: Finding, planned: _Planned) -> str:
+    """Return what the graft does about `finding`: which libraries it takes, and from where."""
+    own = [library for library in planned.grafted if library.original == finding.entry]
+    if not own and finding.entry in planned.dropped:
+        return f"drop `{finding.entry}`, which is unused"
+    libraries = [
+        f"{library.original} from {library.host.source.parent}"
+        for library in own or planned.grafted
+    ]
+    tag = f"write {'.'.join(planned.tags)}"
+    return f"graft {join_some(libraries)}, and {tag}" if libraries else tag

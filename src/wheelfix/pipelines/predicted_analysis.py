@@ -1,0 +1,239 @@
+"""auditwheel's analysis of a wheel, computed from its policy tables: no process is started.
+
+The plan of `check` uses it in place of auditwheel's own. It follows `analyze_wheel_abi` of
+auditwheel's wheel_abi.py for `repair`, on the wheel as it is installed; a test holds both equal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.analysis.machine_libraries import SearchPath, excluded_names, search_entries
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_reasons import checks_isa, isa_level
+from wheelfix.analysis.policy_verdict import (
+    LIBPYTHON,
+    Subject,
+    Verdict,
+    allowed_libraries,
+    blacklisted_symbols,
+    first_met,
+    ladder_of,
+    members_by_name,
+    needs_fpectl,
+    needs_narrow_unicode,
+    oldest_for,
+    policy_verdict,
+    private_symbols,
+    subject_of,
+    tags_of_ladder,
+)
+from wheelfix.elf.model import Elf, PathTag
+from wheelfix.errors import NonPlatformWheelError
+from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.platform_libraries import is_glibc_loader
+from wheelfix.pipelines.auditwheel_values import Analysis, PolicyFindings
+from wheelfix.pipelines.graft import HostLibrary, read_library
+from wheelfix.rules.context import Memory
+from wheelfix.settings import Settings, matches_any
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedAuditwheel:
+    """auditwheel's decisions on what `libraries` of this machine it would find."""
+
+    libraries: HostLibraries
+    memory: Memory
+
+    def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
+        """Predict the analysis. Raises `NonPlatformWheelError` if no object counts."""
+        return predict(wheel, settings, exclude, self.libraries)
+
+    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
+        """Compute the verdict from the policy tables."""
+        judged = {
+            member: replace(elf, rpath=None, runpath=None, segments=())
+            for member, elf in wheel.elfs.items()
+        }
+        key = wheel.name, exclude, judged
+        judge = partial(policy_verdict, wheel, settings, read_policies(), exclude)
+        return self.memory.recall("verdict", key, judge)
+
+    def library(self, source: Path) -> HostLibrary:
+        """Read the library where it is."""
+        return read_library(source, None)
+
+
+def predict(
+    wheel: Wheel, settings: Settings, exclude: Sequence[str], libraries: HostLibraries
+) -> Analysis:
+    """Return the analysis of `wheel`; patterns of `exclude` count for names and for paths.
+
+    Raises `NonPlatformWheelError` if no object of the wheel counts.
+    """
+    subject = subject_of(wheel, tuple(exclude))
+    if subject is None:
+        raise NonPlatformWheelError("no object is for the platform tag of the wheel")
+    ladder = ladder_of(subject, wheel.name.platforms, read_policies())
+    arch = subject.arch
+    search = _Search(subject, libraries, exclude)
+    allowed = [frozenset(allowed_libraries(subject, policy)) for policy in ladder]
+    found = {member: search.of(member, allowed) for member in subject.elfs}
+    external = [
+        {name: library for some in found.values() for name, library in some[rung].items()}
+        for rung in range(len(ladder))
+    ]
+    grafts = [[one.elf for one in some.values() if one is not None] for some in external]
+    private = private_symbols(subject, ladder)
+    blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
+    symbols = min(
+        (
+            max(rung, oldest_for((*subject.elfs.values(), *grafts[rung]), ladder, arch))
+            for rung in range(len(ladder))
+        ),
+        default=0,
+    )
+    checked = (*subject.tops.values(), *(elf for some in grafts for elf in some))
+    limits = {
+        "symbols": symbols,
+        "ucs2": len(ladder) * needs_narrow_unicode(subject),
+        "pyfpe": len(ladder) * needs_fpectl(subject),
+        "blacklist": first_met(not names for names in blacklisted),
+        "machine": len(ladder)
+        * (checks_isa(wheel, settings) and any(isa_level(elf) for elf in checked)),
+    }
+    most = _most_grafts(settings.plat, ladder, external)
+    limits["overall"] = max(*limits.values(), first_met(len(names) <= most for names in external))
+    tags = _tags(wheel, subject, ladder)
+    return Analysis(
+        policies=tuple(
+            PolicyFindings(tag, aliases, _paths(names), lacking)
+            for (tag, aliases), names, lacking in zip(
+                tags[::-1], [{}, *external[::-1]], [{}, *blacklisted[::-1]], strict=True
+            )
+        ),
+        **{name: tags[rung][0] for name, rung in limits.items()},
+        external={
+            member: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
+            for member, some in found.items()
+        },
+        libpython=frozenset(
+            name for names in external for name in names if LIBPYTHON.fullmatch(name)
+        ),
+        excluded=excluded_names(wheel.elfs.values(), exclude) | search.excluded,
+        warnings=(),
+        untrusted=(),
+        searched=libraries.searched,
+    )
+
+
+def _most_grafts(
+    plat: str, ladder: Sequence[Policy], external: Sequence[Mapping[str, object]]
+) -> int:
+    """Return how many libraries may be grafted: a better tag is not worth more of them."""
+    asked = [
+        len(names)
+        for policy, names in zip(ladder, external, strict=True)
+        if plat in {"auto", policy.name} or plat.startswith(f"{policy.name}_")  # not by an alias
+    ]
+    return min(asked, default=0)
+
+
+def _tags(
+    wheel: Wheel, subject: Subject, ladder: Sequence[Policy]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the tag of each policy with its aliases, and last the one that promises nothing."""
+    names = tags_of_ladder(wheel, subject, ladder)
+    aliases = (tuple(f"{alias}_{subject.arch}" for alias in policy.aliases) for policy in ladder)
+    return [*zip(names, aliases, strict=True), (f"linux_{subject.arch}", ())]
+
+
+class _Found(NamedTuple):
+    """A library of this machine that would be grafted."""
+
+    elf: Elf
+    place: str
+    """Where it was found."""
+    path: Path
+    """Without links."""
+    needed: tuple[str, ...]
+    """Its DT_NEEDED entries, except those that an exclude pattern matches."""
+
+
+_Names = dict[str, _Found | None]
+"""Name in DT_NEEDED -> the library; None for one that this machine lacks."""
+
+
+def _paths(names: _Names) -> dict[str, Path | None]:
+    return {name: None if found is None else found.path for name, found in names.items()}
+
+
+class _Search:
+    """The search for libraries to graft. Mutable: it keeps what was found, and excluded."""
+
+    def __init__(self, subject: Subject, libraries: HostLibraries, exclude: Sequence[str]) -> None:
+        self.excluded: set[str] = set()
+        self._exclude = exclude
+        self._subject = subject
+        self._libraries = libraries
+        self._shipped = members_by_name(subject)
+        self._entries = search_entries(subject.elfs, self._shipped)
+        self._found: dict[object, _Found | None] = {}
+        self._walked: dict[object, _Names] = {}
+
+    def of(self, member: str, allowed: Iterable[frozenset[str]]) -> list[_Names]:
+        """Return for each policy, which allows these libraries, those to graft for `member`."""
+        elf = self._subject.elfs[member]
+        needed = [name for name in self._subject.needed[member] if name not in self._shipped]
+        return [self._walk(elf, needed, self._entries[member], names) for names in allowed]
+
+    def _walk(
+        self, elf: Elf, needed: Sequence[str], entries: tuple[str, ...], allowed: frozenset[str]
+    ) -> _Names:
+        asked = tuple(name for name in needed if name not in allowed)
+        key = asked, elf.abi, elf.libc, elf.path_tag, entries, allowed if asked else None
+        if key in self._walked:
+            return self._walked[key]
+        names = self._walked[key] = {}
+        own, late = SearchPath(rpath=entries), elf.path_tag is PathTag.RUNPATH
+        further = SearchPath(runpath=entries) if late else own
+        waiting = [(name, elf, "") for name in reversed(asked)]
+        while waiting:
+            name, dependent, path = waiting.pop()
+            if name in names or name in allowed or name in self._shipped or is_glibc_loader(name):
+                continue
+            if LIBPYTHON.fullmatch(name):
+                if self._subject.family is not Family.ANDROID:
+                    names[name] = None
+                continue
+            found = self._find(name, dependent, path, further if path else own)
+            if found is not None and matches_any(str(found.path), self._exclude):
+                self.excluded.add(str(found.path))
+                continue
+            names[name] = found
+            if found is not None:
+                waiting += [(inner, found.elf, found.place) for inner in reversed(found.needed)]
+        return names
+
+    def _find(self, name: str, dependent: Elf, path: str, root: SearchPath) -> _Found | None:
+        key = name, dependent.abi, dependent.search_path, path, root
+        if key not in self._found:
+            library = self._libraries.graftable(name, dependent, path, root)
+            self._found[key] = None if library is None else self._located(library)
+        return self._found[key]
+
+    def _located(self, library: Library) -> _Found:
+        excluded = excluded_names([library.elf], self._exclude)
+        self.excluded |= excluded
+        return _Found(
+            elf=library.elf,
+            place=library.path,
+            path=Path(library.path).resolve(),
+            needed=tuple(name for name in library.elf.needed if name not in excluded),
+        )

@@ -1,0 +1,285 @@
+"""The plan of a repair: which libraries to graft, which edits to make, and what would remain.
+
+Nothing is written, except private copies of libraries if the planner's analyst makes them, and no
+program is run except by that analyst. `repair` carries the plan out; `check` asks it what a repair
+would fix.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from glob import escape
+
+from wheelfix.analysis.never_bundled import never_globs
+from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.provider_lookup import find_providers
+from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.pipelines import auditwheel_decisions as asking
+from wheelfix.pipelines import graft as grafting
+from wheelfix.pipelines.auditwheel_decisions import Analyst
+from wheelfix.pipelines.graft import Graft, GraftedLibrary
+from wheelfix.pipelines.graft_included import (
+    included_libraries,
+    inclusion_edits,
+    keep_search_paths,
+)
+from wheelfix.pipelines.graft_notes import graft_notes
+from wheelfix.pipelines.repair_refusals import (
+    NO_OBJECT,
+    refuse_changed_search_paths,
+    refuse_edited_objects,
+    refuse_false_record,
+    refuse_other_system,
+    refuse_pure,
+)
+from wheelfix.providers.model import Provided
+from wheelfix.rules.bundled_search_paths import gaps_of_new_members
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.drivers import libraries_provided_elsewhere
+from wheelfix.rules.findings import PlannedEdit
+from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order, without_cancelled
+from wheelfix.rules.platform_tag import broken_promises
+from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.registry import fixing_rules
+from wheelfix.settings import Patcher, Settings, StripLevel
+from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+
+Progress = Callable[[str], None]
+
+
+def silent(_step: str) -> None:
+    """Ignore the progress of a repair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """What plans the repair of one wheel."""
+
+    read: Context
+    """The wheel as read; its definitions are those of `libraries`."""
+    libraries: HostLibraries
+    """The symbols that the original wheel and this machine's libraries define."""
+    analyst: Analyst
+    progress: Progress = silent
+
+
+def planner_of(
+    libraries: HostLibraries,
+    settings: Settings,
+    beside: Sequence[Provided],
+    analyst: Analyst,
+    progress: Progress = silent,
+) -> Planner:
+    """Return the planner for the wheel of `libraries`; `beside` are other wheels of the run.
+
+    Raises `SettingsError` for a provider that is not found.
+    """
+    archive = libraries.archive
+    wheel = archive.wheel
+    providers = find_providers(settings.provider, wheel, libraries.host, beside)
+    libraries = libraries.beside(providers)
+    read = Context(
+        wheel=wheel,
+        settings=settings,
+        providers=providers,
+        neighbors=cache(partial(neighbors_of, wheel, providers)),
+        budget=archive.budget,
+        definitions=libraries,
+    )
+    return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All decisions, before anything is written."""
+
+    after: Context
+    """The wheel with all edits."""
+    edits: tuple[PlannedEdit, ...]
+    stages: Mapping[str, Context] = field(default_factory=dict[str, Context])
+    """The wheel as read, and as each stage of the repair left it."""
+    excluded: tuple[str, ...] = ()
+    """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
+    unmatched_excludes: tuple[str, ...] = ()
+    grafted: tuple[GraftedLibrary, ...] = ()
+    messages: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    """The names of the grafted libraries that the settings ask for."""
+
+
+def verdict_of(planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict | None:
+    """Return the verdict on `wheel`; None for a pure wheel, or if the settings say so."""
+    settings = planner.read.settings
+    if wheel.is_pure or not settings.verdict:
+        return None
+    elsewhere = libraries_provided_elsewhere(wheel, settings, planner.read.providers)
+    return planner.analyst.verdict(wheel, settings, (*settings.exclude, *excluded, *elsewhere))
+
+
+def judged_context(planner: Planner, plan: Plan, wheel: Wheel) -> Context:
+    """Return the context in which the rules judge `wheel`, which the plan makes."""
+    return replace(
+        plan.after,
+        wheel=wheel,
+        origin=None,
+        verdict=verdict_of(planner, wheel, plan.excluded),
+        unmatched_excludes=plan.unmatched_excludes,
+    )
+
+
+# --- Deciding -------------------------------------------------------------------------------------
+
+
+def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
+    """Return the libraries that the settings include, for a wheel of which a plan can be made.
+
+    Raises `WheelfixError` for another wheel.
+    """
+    wheel, settings = planner.read.wheel, planner.read.settings
+    refuse_other_system(wheel)
+    included = included_libraries(wheel, settings, planner.libraries, planner.analyst.library)
+    if not included:
+        refuse_pure(wheel, settings)
+    refuse_false_record(wheel, settings)
+    return included
+
+
+def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
+    """Return the plan for an accepted wheel. Raises `WheelfixError` if it cannot be repaired."""
+    read = planner.read
+    settings = read.settings
+    fixing = fixing_rules(settings, load_rules())
+    start, including = _plan_inclusion(read, included)
+    if start.wheel.is_pure:
+        after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
+        return Plan(after=after, edits=edits, messages=(NO_OBJECT,))
+    before = tuple(rule for rule in fixing if rule.stage is Stage.BEFORE)
+    pruned, early = apply_fixes_until_stable(start.at_stage(Stage.BEFORE), before)
+    graft, grafting_steps = _graft(planner, pruned.wheel, included)
+    grafted = pruned.after([step.edit for step in grafting_steps])
+    fixed, late = apply_fixes_until_stable(
+        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
+    )
+    strips = _strip(fixed.wheel, settings)
+    stripped = fixed.after([step.edit for step in strips])
+    made = (*including, *early, *grafting_steps, *late)
+    edits = without_cancelled(made, read.wheel, fixed.wheel)
+    if settings.patcher is Patcher.NONE:
+        refuse_edited_objects(edits)
+    edits = (*edits, *strips)
+    return Plan(
+        after=stripped,
+        edits=edits,
+        stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
+        excluded=_names_of(graft.excluded, grafted.wheel),
+        unmatched_excludes=_unmatched_patterns(settings.exclude, grafted.wheel, graft.excluded),
+        grafted=(*included, *graft.libraries),
+        included=tuple(library.original for library in included),
+        messages=graft.messages,
+    )
+
+
+def _plan_inclusion(
+    read: Context, included: Sequence[GraftedLibrary]
+) -> tuple[Context, tuple[PlannedEdit, ...]]:
+    edits = inclusion_edits(included, read.wheel)
+    _, steps = plan_in_order(read.wheel, edits, "graft", "include a library that is opened by name")
+    return read.after([step.edit for step in steps]), steps
+
+
+def _graft(
+    planner: Planner, wheel: Wheel, included: Sequence[GraftedLibrary]
+) -> tuple[Graft, tuple[PlannedEdit, ...]]:
+    """Let auditwheel decide what to graft, unless the wheel is repaired already."""
+    settings = planner.read.settings
+    planner.progress("judging")
+    if is_repaired(wheel, settings, partial(verdict_of, planner, wheel)):
+        return Graft(tags=grafting.tags_of(wheel)), ()
+    planner.progress("grafting")
+    whole = graft_of(planner, keep_search_paths(wheel, included))
+    planner.read.budget.add_grafts(len(whole.libraries))
+    graft = grafting.keep_names(whole, settings.keep_names)
+    grafted, steps = plan_in_order(
+        wheel,
+        grafting.edits(graft, wheel),
+        "graft",
+        "graft libraries that the platform does not provide",
+    )
+    refuse_changed_search_paths(wheel, grafted)
+    return replace(graft, messages=(*graft.messages, *graft_notes(graft.libraries, wheel))), steps
+
+
+def graft_of(planner: Planner, wheel: Wheel) -> Graft:
+    """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
+    read = planner.read
+    return asking.graft(planner.analyst, wheel, read.settings, _never_grafted(read))
+
+
+def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:
+    """Return whether the wheel has the platform tag that is asked for, and deserves it."""
+    platforms = wheel.name.platforms
+    if any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms):
+        return False
+    if settings.plat not in {"auto", *platforms}:
+        return False
+    verdict = judge()
+    return verdict is None or not broken_promises(wheel, verdict)
+
+
+def _never_grafted(read: Context) -> tuple[str, ...]:
+    """Return the patterns of the libraries that come from others, or from the machine."""
+    folders = (folder for provider in read.providers for folder in provider.folders)
+    provided = (glob for folder in folders for glob in folder.libraries)
+    return (
+        *provided,
+        *map(escape, read.left.expected),
+        *(() if read.settings.graft_drivers else never_globs()),
+    )
+
+
+def _strip(wheel: Wheel, settings: Settings) -> tuple[PlannedEdit, ...]:
+    keeps_symtab = settings.strip is StripLevel.DEBUG
+    edits = [
+        Strip(member=member, keeps_symtab=keeps_symtab)
+        for member, elf in wheel.elfs.items()
+        if settings.strip is not StripLevel.OFF
+        and elf.dynamic
+        and (elf.debug_size or (elf.symtab and not keeps_symtab))
+    ]
+    return plan_in_order(wheel, edits, "strip", "strip symbols")[1]
+
+
+def _unmatched_patterns(
+    patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]
+) -> tuple[str, ...]:
+    """Return the exclude patterns that match neither a DT_NEEDED entry nor a grafted file.
+
+    Those that match a name without a version, and leave one with a version to the graft, too.
+    """
+    names = {name for elf in wheel.elfs.values() for name in elf.needed} | {*excluded}
+    shipped = {member.rpartition("/")[2] for member in wheel.elfs}
+    others = {original_name(name) for name in names} - shipped
+    left = [name for name in others if not any(fnmatchcase(name, glob) for glob in patterns)]
+    found: list[str] = []
+    for pattern in patterns:
+        matched = [name for name in names if fnmatchcase(name, pattern)]
+        versioned = tuple(f"{name}." for name in matched)
+        bare = all(name.endswith(".so") for name in matched)
+        if not matched or (bare and any(name.startswith(versioned) for name in left)):
+            found.append(pattern)
+    return tuple(found)
+
+
+def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries for libraries that were excluded by their path.
+
+    The repaired object no longer has the absolute search path that led there.
+    """
+    stems = {path.rpartition("/")[2].partition(".so")[0] for path in excluded if "/" in path}
+    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(name for name in names if name.partition(".so")[0] in stems)

@@ -1,0 +1,211 @@
+"""Which wheels of one run require which others.
+
+A wheel can use libraries of the wheels that its METADATA requires: they are installed wherever it
+is. Everything here is computed from file names and requirements.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from wheelfix.elf.model import Libc
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
+from wheelfix.wheel.requirements import name_of, read_requirement
+
+
+class Part(NamedTuple):
+    """One wheel of a run: its file name and its requirements."""
+
+    name: WheelName
+    requires_dist: tuple[str, ...] = ()
+    """The Requires-Dist entries of METADATA (PEP 508)."""
+
+    @property
+    def distribution(self) -> str:
+        """The normalized name (PEP 503)."""
+        return canonicalize_name(self.name.distribution)
+
+
+class RequiredWheel(NamedTuple):
+    """A wheel of the run that is installed wherever a certain other one is."""
+
+    place: int
+    """Its place among the wheels of the run."""
+    through: str = ""
+    """The distribution that requires it, for an indirect requirement; else empty."""
+
+
+def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], ...]:
+    """Return for each of `parts` the others that it requires, directly or not, the nearest first.
+
+    Wheels that require each other in a circle are left out of each other's. So whatever a wheel
+    requires itself requires fewer wheels.
+    """
+    run = _Run(
+        parts=parts,
+        reach=tuple(_reach(part.name) for part in parts),
+        present=values_by_key((part.distribution, index) for index, part in enumerate(parts)),
+    )
+    direct = [tuple(_direct_requirements(run, index)) for index in range(len(parts))]
+    reachable = [_reachable(parts, direct, index) for index in range(len(parts))]
+    return tuple(
+        tuple(
+            RequiredWheel(other, through)
+            for other, through in found.items()
+            if index not in reachable[other]
+        )
+        for index, found in enumerate(reachable)
+    )
+
+
+@lru_cache(16)
+def applicable_requirements(part: Part) -> tuple[Requirement, ...]:
+    """Return what a wheel requires of others on all Pythons of its tags, without extras."""
+    reach = _reach(part.name)
+    texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
+    return tuple(found for found in _parsed(texts) if _applies(found, reach))
+
+
+class _Reach(NamedTuple):
+    """The Pythons and machines that the tags of a wheel allow."""
+
+    pythons: frozenset[str]
+    tags: tuple[str, ...]
+    """The platform tags for Linux."""
+    machines: frozenset[str]
+    libcs: frozenset[Libc | None]
+    """None for a `linux` tag, which promises neither."""
+
+
+class _Run(NamedTuple):
+    """The wheels of a run."""
+
+    parts: Sequence[Part]
+    reach: Sequence[_Reach]
+    present: Mapping[str, Sequence[int]]
+    """Distribution -> the places of its wheels."""
+
+
+def _reach(name: WheelName) -> _Reach:
+    tags = {tag: parse_platform_tag(tag) for tag in name.platforms}
+    linux = {tag: parsed for tag, parsed in tags.items() if parsed.is_linux}
+    return _Reach(
+        pythons=frozenset(interpreters(name)),
+        tags=tuple(linux),
+        machines=frozenset(parsed.arch for parsed in linux.values()),
+        libcs=frozenset(parsed.libc for parsed in linux.values()),
+    )
+
+
+def _direct_requirements(run: _Run, index: int) -> Iterator[int]:
+    """Yield the wheels that a wheel requires directly."""
+    part, reach = run.parts[index], run.reach[index]
+    present = run.present.keys() - {part.distribution}
+    for requirement in _parsed(text for text in part.requires_dist if name_of(text) in present):
+        if _applies(requirement, reach):
+            fitting = [
+                other
+                for other in run.present[canonicalize_name(requirement.name)]
+                if _contains(requirement, run.parts[other].name.version)
+                and _covers(run.reach[other], reach)
+            ]
+            best = _best(run, fitting, index)
+            if best is not None:
+                yield best
+
+
+def _parsed(texts: Iterable[str]) -> Iterator[Requirement]:
+    for text in texts:
+        with suppress(ValueError):  # reported by the rules about METADATA
+            yield read_requirement(text)
+
+
+def _covers(provider: _Reach, dependent: _Reach) -> bool:
+    """Return whether the tags of `provider` allow all Pythons and machines of `dependent`."""
+    return (
+        provider.pythons >= dependent.pythons
+        and provider.machines >= dependent.machines
+        and any(may_coexist(tag, theirs) for tag in provider.tags for theirs in dependent.tags)
+    )
+
+
+def _applies(requirement: Requirement, dependent: _Reach) -> bool:
+    """Return whether the requirement holds on all Pythons of the wheel, without extras."""
+    marker = requirement.marker
+    if marker is None:
+        return True
+    machine = min(dependent.machines, default="")
+    common = {"extra": "", "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    try:
+        return all(
+            marker.evaluate({**common, "platform_machine": machine, **_markers(python)})
+            for python in dependent.pythons
+        )
+    except ValueError:  # an undefined comparison, such as `python_version < "x"`
+        return False
+
+
+def _markers(python: str) -> dict[str, str]:
+    """Return the environment markers of an interpreter, `pypy3.9` or `python3.13t`."""
+    pypy = python.startswith("pypy")
+    version = python_version(python)
+    return {
+        "python_version": version,
+        "python_full_version": f"{version}.0",
+        "implementation_name": "pypy" if pypy else "cpython",
+        "platform_python_implementation": "PyPy" if pypy else "CPython",
+    }
+
+
+def _contains(requirement: Requirement, version: str) -> bool:
+    try:
+        return requirement.specifier.contains(version, prereleases=True)
+    except ValueError:  # InvalidVersion, or a number with thousands of digits
+        return False
+
+
+def _best(run: _Run, candidates: Sequence[int], dependent: int) -> int | None:
+    """Return the newest of `candidates`, among several the one with tags most like `dependent`.
+
+    None if there is none, or if two are equally good.
+    """
+    if not candidates:
+        return None
+
+    def rank(index: int) -> tuple[object, ...]:
+        name, own = run.parts[index].name, run.parts[dependent].name
+        digits = re.match(r"\d+", name.build or "")
+        return (
+            Version(name.version),
+            int(digits[0]) if digits else -1,
+            name.platforms == own.platforms,
+            run.reach[index].libcs == run.reach[dependent].libcs,
+            (name.pythons, name.abis) == (own.pythons, own.abis),
+            -len(run.reach[index].pythons),
+        )
+
+    ranks = sorted(((rank(index), index) for index in candidates), reverse=True)
+    return None if len(ranks) > 1 and ranks[0][0] == ranks[1][0] else ranks[0][1]
+
+
+def _reachable(
+    parts: Sequence[Part], direct: Sequence[Sequence[int]], start: int
+) -> dict[int, str]:
+    """Return what a wheel requires, breadth first, each with what it is required through."""
+    found: dict[int, str] = {}
+    waiting = [(index, "") for index in direct[start]]
+    for index, through in waiting:  # grows during the walk
+        if index not in found:
+            found[index] = through
+            first = through or parts[index].distribution
+            waiting.extend((other, first) for other in direct[index])
+    return found

@@ -1,0 +1,59 @@
+"""Whether the wheel lacks what its requirements may bring."""
+
+from collections.abc import Iterator
+
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.rules.undefined_symbols import is_left
+from wheelfix.text import FEW, join_some
+
+
+@rule("WF827", "left-to-requirements", Severity.NOTE)
+def left_to_requirements(context: Context) -> Iterator[Hit]:
+    """Wheel lacks libraries or symbols that its requirements may bring: not known without them.
+
+    ## What it does
+    Reports, once a wheel, the libraries in DT_NEEDED that are neither in the wheel nor promised by
+    the platform tag, and that a distribution in `Requires-Dist` may bring: a search path leads into
+    a folder in which the wheel installs nothing; the distribution is known to have the library, or
+    has a name like it; or it is pinned to the version of the wheel, and may fill the same folder.
+    So does it for undefined symbols if a source of the package opens the module of a required
+    distribution with RTLD_GLOBAL. It is an error with `fail-on-unknown`.
+
+    ## Why is this bad?
+    Nothing is wrong if the requirement has the library, in a version with all symbols. Whether it
+    has is not known without it.
+
+    ## Example
+    PyQt6 has the search path `$ORIGIN/Qt6/lib` and requires PyQt6-Qt6, which installs the libraries
+    there.
+
+    ## Common causes
+    - Libraries that several wheels share have a distribution of their own. **Solution**: nothing to
+      do; `wheelfix check --deps` fetches the requirements and looks.
+
+    ## Fix safety
+    Not fixed. `repair` does not graft a library if a requirement is known to have it, or if a
+    search path leads to a folder with the name of the requirement.
+    """
+    left = context.left
+    symbols = {
+        name
+        for unresolved in context.unresolved_symbols
+        if not unresolved.absent and is_left(context, unresolved)
+        for name, _ in unresolved.references
+    }
+    lacking = (*left.libraries, *sorted(symbols))
+    if not lacking:
+        return
+    likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
+    dependents = [member for name in left.libraries for member in context.dependents[name]]
+    yield Hit(
+        message=f"whether {join_some(likely or left.requirements, FEW)} "
+        f"{'has' if len(likely) == 1 else 'have'} {join_some(lacking, 2)} is not known",
+        entry=lacking[0],
+        notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
+        hint="`wheelfix check --deps` decides it",
+        severity=Severity.ERROR if context.settings.fail_on_unknown else None,
+    )

@@ -1,0 +1,153 @@
+"""Whether the licenses of bundled libraries are in the wheel."""
+
+import json
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote
+
+from wheelfix.budget import Budget
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.system.packaged_text import read_text
+from wheelfix.wheel.model import Wheel, is_license
+
+_PROSE = frozenset(
+    {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
+)
+"""Names of libraries, without `lib`, that are words of licenses: they name no library."""
+_HASH = re.compile(r"-[0-9a-f]{8}")
+_WORD = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_PART = re.compile(r"[a-z]+|[0-9]+|[-_.]")
+
+
+@rule("WF525", "no-license-text", Severity.NOTE)
+def no_license_text(context: Context) -> Iterator[Hit]:
+    """A bundled library without a license text.
+
+    ## What it does
+    Looks for the license of each library in a folder of grafted libraries: the SBOM names a text
+    that is in the wheel, or a license text in `*.dist-info` names the library, or the project that
+    builds it, in its own name (`LICENSE.zeromq.txt`) or anywhere in the text, as numpy's does with
+    `Files: numpy.libs/libgfortran*.so`. WebP's license covers `libwebpmux` and `libsharpyuv`.
+
+    ## Why is this bad?
+    Who publishes the wheel distributes the library. Nearly all licenses, MIT, BSD, LGPL and GPL,
+    require that their text accompanies a copy.
+
+    ## Example
+    `pkg.libs/libgfortran-1a2b3c4d.so.5`, in a wheel with the project's own `LICENSE` only.
+
+    ## Common causes
+    - The library was grafted by a tool that copies no licenses. **Solution**: repair the built
+      wheel with `wheelfix repair`, which adds the texts that the package of the library installs.
+    - The library belongs to no package, or its package has no text (on Alpine, it is in the package
+      `-doc`). **Solution**: `[[tool.wheelfix.component]]` with `name`, `libraries` and
+      `license-files`.
+
+    ## Fix safety
+    Not fixed: a repair adds the texts of the libraries that it grafts itself.
+    """
+    wheel, settings = context.wheel, context.settings
+    vendored = [member for member in wheel.elfs if settings.is_vendored(member, wheel)]
+    if not vendored:
+        return
+    stated = set(_members_with_text(wheel))
+    names = {
+        member: _names(posixpath.basename(member)) for member in vendored if member not in stated
+    }
+    texts = [
+        f"{name.removeprefix(wheel.dist_info)}\n{text}".lower()
+        for name, text in wheel.texts.items()
+        if is_license(name, wheel.dist_info)
+    ]
+    named = _names_in({*chain(*names.values())}, texts, context.budget)
+    for member, own in names.items():
+        if named.isdisjoint(own):
+            yield Hit(
+                message="no license text in the wheel is known to be that of this library",
+                member=member,
+                hint="add its license text to the package (`license-files` in pyproject.toml); a "
+                "repair that grafts it takes the text from [[tool.wheelfix.component]]",
+            )
+
+
+def _names(file: str) -> frozenset[str]:
+    """Return what a license text may call a library: its file, its own name, or its project's.
+
+    In lower case and without what follows a `+`. For `libwebpmux-8fb1c9f6.so.3`: `libwebpmux`,
+    `webpmux`, `webp`, `libwebp`. A library of a build dependency may have been grafted twice, with
+    a hash of each time.
+    """
+    stem = file.partition(".so")[0]
+    while _HASH.fullmatch(stem[-9:]):
+        stem = stem[:-9]
+    name = (stem.rstrip("-_.0123456789") or stem).partition("+")[0].lower()
+    projects = [project for project, globs in _projects() if _is_one_of(stem, globs)]
+    own = name.removeprefix("lib")
+    known = len(own) > 2 and own not in _PROSE
+    found = {name, *([own] if known else []), *projects, *(f"lib{word}" for word in projects)}
+    return frozenset(found)
+
+
+def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> set[str]:
+    """Return those of `names` that are words of `texts`; a number may follow, as in `png16`.
+
+    In time that does not grow with the number of names. Raises `BudgetError` if it takes too long.
+    """
+    parts_of = {name: _PART.findall(name) for name in names}
+    firsts = {parts[0] for parts in parts_of.values() if parts}
+    longest = max((len(parts) for parts in parts_of.values()), default=0)
+    found: set[str] = set()
+    for text in texts:
+        found.update(name for name in names if " " in name and name in text)
+        for word in {*_WORD.findall(text)}:
+            parts = ["", *_PART.findall(word), ""]
+            starts = [at for at, part in enumerate(parts) if part in firsts]
+            for start in starts:
+                budget.spend(longest, "the words of its licenses")
+                if parts[start - 1].isalnum():
+                    continue
+                for end in range(start + 1, min(start + longest + 1, len(parts))):
+                    if not parts[end].isalpha():
+                        found.add("".join(parts[start:end]))
+    return found.intersection(names)
+
+
+def _is_one_of(stem: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(stem, f"lib{glob}") for glob in globs)
+
+
+@cache
+def _projects() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the projects with libraries of other names, each with patterns of these names."""
+    text = read_text("wheelfix.rules", "library-projects.txt")
+    rows = (line.partition(": ") for line in text.splitlines() if line[0] != "#")
+    return tuple((project, tuple(globs.split())) for project, _, globs in rows)
+
+
+def _members_with_text(wheel: Wheel) -> Iterator[str]:
+    """Yield the members whose license text, according to an SBOM, is in the wheel."""
+    present = {member.name for member in wheel.members}
+    folder = f"{wheel.dist_info}/sboms"
+    for name, text in wheel.texts.items():
+        if not name.startswith(f"{folder}/"):
+            continue
+        try:
+            document: Any = json.loads(text)
+            for component in document["components"]:
+                urls = [
+                    unquote(reference["url"])
+                    for reference in component.get("externalReferences", ())
+                    if reference["type"] == "license"
+                ]
+                if any(posixpath.normpath(f"{folder}/{url}") in present for url in urls):
+                    places = component.get("evidence", {}).get("occurrences", ())
+                    yield from [str(place["location"]) for place in places]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue

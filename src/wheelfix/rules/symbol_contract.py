@@ -1,0 +1,376 @@
+"""Whether objects export and import only the symbols that the project's settings allow."""
+
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase, translate
+from functools import partial
+from typing import NamedTuple, Self
+
+from packaging.utils import canonicalize_name
+
+from wheelfix.elf.demangle import demangle
+from wheelfix.elf.exports import OF_LINKER
+from wheelfix.elf.model import Elf, Undefined
+from wheelfix.loader import python_api
+from wheelfix.loader.python_api import init_functions
+from wheelfix.providers.well_known import well_known_folders
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import extension_modules
+from wheelfix.rules.rule import rule
+from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
+from wheelfix.text import FEW, count, join_some
+from wheelfix.wheel.grafted_name import original_name
+
+_WEAK_OF_COMPILER = ("_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__")
+"""What crtbegin.o and crti.o of GCC refer to in every object; nothing needs to define it."""
+_STEPS_A_MATCH = 2
+
+
+@rule("WF305", "symbol-contract", Severity.ERROR)
+def symbol_contract(context: Context) -> Iterator[Hit]:
+    """Object exports or imports other symbols than the project's settings allow.
+
+    ## What it does
+    Checks each table `[[tool.wheelfix.symbols]]` of the settings against the dynamic symbols of the
+    `objects` that it names: globs for a member, its file name or SONAME before the graft, or the
+    groups `extension-modules` and `grafted`. Globs for symbols match the name as it is, or
+    demangled, without parameters.
+
+    - `exports`: only these are exported; the init function of an extension module always may be.
+    - `never-exports`: none of these is exported.
+    - `must-export`: each of these matches an exported symbol of each object.
+    - `imports`, `never-imports`: only these, and none of these, are undefined in the object; with
+      `imports-of`, a distribution or a glob for SONAMEs, only symbols that come from there count.
+
+    Without these settings, it reports nothing. A table that names no object of the wheel is an
+    error: what is not looked at passes nowhere.
+
+    ## Why is this bad?
+    A symbol that is exported by accident can bind to, or replace, that of another wheel in the same
+    process. A symbol that is not part of a stable interface ties the wheel to one version of
+    another. And what is looked up at run time, by `dlsym` or ctypes, is checked by no linker.
+
+    ## Example
+    `objects = ["libfoo.so*"], exports = ["foo_*"], never-exports = ["*ZSTD*"]`, and `libfoo.so`
+    exports `ZSTD_compress` of a static libzstd.
+
+    ## Common causes
+    - Static libraries are linked in. **Solution**: `-Wl,--exclude-libs,ALL`.
+    - Symbols are visible by default. **Solution**: `-fvisibility=hidden` and an export macro, or a
+      version script.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if not context.settings.symbols or context.wheel.is_pure:
+        return
+    known = _Objects.of(context)
+    for contract in context.settings.symbols:
+        objects = known.named(contract.objects)
+        if not objects:
+            yield Hit(
+                message=f"has no object {join_some(contract.objects)}, for which the settings have "
+                "a contract of symbols",
+                entry=contract.objects[0],
+                hint="add it to the wheel, or correct `objects` in [[tool.wheelfix.symbols]]",
+            )
+        for member, elf in objects.items():
+            yield from _exports_hits(known, contract, member)
+            yield from _imports_hits(context, contract, member, elf)
+
+
+class _Objects(NamedTuple):
+    """The objects of a wheel, as contracts name them."""
+
+    context: Context
+    modules: Mapping[str, frozenset[str]]
+    """The extension modules that no other object is linked with, and their init functions."""
+
+    @classmethod
+    def of(cls, context: Context) -> Self:
+        modules = {
+            module.member: frozenset({*module.elf.module_hooks, *init_functions(module.name)})
+            for module in extension_modules(context.wheel)
+            if (module.tagged or module.elf.module_hooks)
+            and module.member.rpartition("/")[2] not in context.dependents
+        }
+        return cls(context, modules)
+
+    def named(self, names: Iterable[str]) -> Mapping[str, Elf]:
+        """Return the dynamic objects that one of `names`, globs and groups, stands for."""
+        return {
+            member: elf
+            for member, elf in self.context.wheel.elfs.items()
+            if elf.dynamic and any(self._is_named(member, elf, name) for name in names)
+        }
+
+    def _is_named(self, member: str, elf: Elf, name: str) -> bool:
+        if name == EXTENSION_MODULES:
+            return member in self.modules
+        if name == GRAFTED:
+            return self.context.settings.is_vendored(member, self.context.wheel)
+        file, soname = member.rpartition("/")[2], elf.soname or ""
+        return any(
+            fnmatchcase(each, name) for each in (member, *map(original_name, (file, soname)))
+        )
+
+    def exports(self, member: str) -> Collection[str]:
+        """Return the symbols that others can bind to, besides the init functions of a module."""
+        read = self.context.definitions.reader(member) if self.context.definitions else None
+        if read is None:
+            return ()
+        hooks = self.modules.get(member, frozenset())
+        return [name for name in read().definitions if name not in hooks]
+
+
+def _exports_hits(known: _Objects, contract: SymbolContract, member: str) -> Iterator[Hit]:
+    if contract.exports is None and not contract.never_exports and not contract.must_export:
+        return
+    names = known.exports(member)
+    match = partial(_matching, known.context, names)
+    if contract.exports is not None:
+        others = {*names} - match(contract.exports) - OF_LINKER
+        yield from _hits(member, others, "exports", "`exports` does not list")
+    yield from _hits(member, match(contract.never_exports), "exports", "`never-exports` lists")
+    for pattern in contract.must_export:
+        if not match([pattern]):
+            yield Hit(
+                message=f"exports no symbol `{pattern}`, which `must-export` lists",
+                member=member,
+                entry=pattern,
+                hint="export the symbol, or correct [[tool.wheelfix.symbols]]",
+            )
+
+
+def _imports_hits(
+    context: Context, contract: SymbolContract, member: str, elf: Elf
+) -> Iterator[Hit]:
+    if contract.imports is None and not contract.never_imports:
+        return
+    sources = _sources(context, contract.imports_of, member, elf)
+    match = partial(_matching, context, sources)
+    broken = {"`never-imports` lists": match(contract.never_imports)}
+    if contract.imports is not None:
+        broken["`imports` does not list"] = {*sources} - match(contract.imports)
+    for how, names in broken.items():
+        certain = {name for name in names if not sources[name]}
+        yield from _hits(member, certain, "imports", how)
+        for hit in _hits(member, names - certain, "may import", how):
+            others = dict.fromkeys(other for name in names for other in sources[name])
+            note = f"they may also be of {join_some(others, FEW)}, not available here either"
+            hint = "pass the libraries with `--library-path`"
+            yield replace(hit, notes=(note,), hint=hint, severity=Severity.WARNING)
+
+
+def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[Hit]:
+    """Yield one hit for all symbols of an object that break one line of a contract."""
+    if not names:
+        return
+    first = sorted(names)
+    spelled = join_some(map(demangle, first), FEW)
+    yield Hit(
+        message=f"{verb} {count(len(names), 'symbol')} that {how}: {spelled}",
+        member=member,
+        entry=first[0],
+        hint="hide them with `-fvisibility=hidden` or a version script; or list them in "
+        "[[tool.wheelfix.symbols]]"
+        if verb == "exports"
+        else "call what the contract allows; or list them in [[tool.wheelfix.symbols]]",
+    )
+
+
+def _matching(context: Context, names: Collection[str], globs: Iterable[str]) -> set[str]:
+    """Return those of `names` that one of `globs` matches, as they are or demangled."""
+    patterns = [re.compile(translate(glob)).match for glob in globs]
+    steps = _STEPS_A_MATCH * len(names) * len(patterns)
+    context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
+    return {name for name in names if _matches(name, patterns)}
+
+
+def _matches(name: str, patterns: Iterable[Callable[[str], object]]) -> bool:
+    spelled = demangle(name) if name.startswith("_Z") else name
+    return any(match(name) or match(spelled) for match in patterns)
+
+
+def _sources(context: Context, source: str, member: str, elf: Elf) -> Mapping[str, Sequence[str]]:
+    """Return the undefined symbols of an object that come from `source`, all if it is empty.
+
+    With each stand the other libraries that may define it; none where it is known.
+    """
+    undefined = [symbol for symbol in elf.undefined if symbol.name not in _WEAK_OF_COMPILER]
+    if not source:
+        return dict.fromkeys([symbol.name for symbol in undefined], ())
+    globs = _libraries_of(context, source)
+    found: dict[str, Sequence[str]] = {}
+    for symbol in undefined:
+        libraries = _definers(context, member, symbol)
+        if any(matches_any(library, globs) for library in libraries):
+            found[symbol.name] = [name for name in libraries if not matches_any(name, globs)]
+    return found
+
+
+def _libraries_of(context: Context, source: str) -> Collection[str]:
+    """Return globs for the SONAMEs of a distribution; a glob for SONAMEs stands for itself."""
+    name = canonicalize_name(source)
+    found = [provider.folders for provider in context.providers if provider.name == name]
+    folders = [folder for some in found for folder in some] or well_known_folders().get(name, ())
+    return [glob for folder in folders for glob in folder.libraries] or [source]
+
+
+def _definers(context: Context, member: str, symbol: Undefined) -> Sequence[str]:
+    """Return the library that a symbol binds to; the missing ones of the load if none is known."""
+    if symbol.file is not None:
+        return [symbol.file]
+    loaded = context.loaded_wheel
+    if loaded is None or member not in loaded.paths or python_api.is_python_name(symbol.name):
+        return []
+    path = loaded.scopes[member].lookup(symbol.name, symbol.version)
+    if path is not None:
+        return [path.rpartition("/")[2]]
+    return [request.name for request in loaded.loads[member].requests if request.failed]
+
+
+@rule("WF306", "contract-without-effect", Severity.WARNING)
+def contract_without_effect(context: Context) -> Iterator[Hit]:
+    """Entry of a contract of symbols matches nothing.
+
+    ## What it does
+    Reports the globs of `objects`, `exports` and `imports` in `[[tool.wheelfix.symbols]]` that
+    match no object, and no symbol of these objects.
+
+    ## Why is this bad?
+    The entry is misspelled, or what it allowed is gone: a symbol of that name could come back
+    unnoticed.
+
+    ## Example
+    `exports = ["foo_*", "fooo_init"]`.
+
+    ## Common causes
+    - The symbol was removed, or renamed. **Solution**: remove the entry.
+    - The entry is for other wheels of the release. **Solution**: put it into
+      `[[tool.wheelfix.overrides]]`.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if not context.settings.symbols:
+        return
+    known = _Objects.of(context)
+    for contract in context.settings.symbols:
+        for key, entry in _without_effect(known, contract):
+            yield Hit(
+                message=f"`{entry}` of `{key}` in [[tool.wheelfix.symbols]] matches nothing",
+                entry=entry,
+                hint="correct or remove it; what is for some wheels only belongs into "
+                "[[tool.wheelfix.overrides]]",
+            )
+
+
+def _without_effect(known: _Objects, contract: SymbolContract) -> Iterator[tuple[str, str]]:
+    """Yield the key and the text of each entry that matches nothing."""
+    objects = known.named(contract.objects)
+    if not objects:  # reported as an error
+        return
+    for name in contract.objects:
+        if not known.named([name]):
+            yield "objects", name
+    if contract.exports:
+        names = {name for member in objects for name in known.exports(member)}
+        for glob in contract.exports:
+            if glob not in OF_LINKER and not _matching(known.context, names, [glob]):
+                yield "exports", glob
+    source = contract.imports_of
+    imports = {
+        name
+        for member, elf in objects.items()
+        for name in _sources(known.context, source, member, elf)
+    }
+    if source and not imports:
+        yield "imports-of", source
+        return
+    for glob in contract.imports or ():
+        if not _matching(known.context, imports, [glob]):
+            yield "imports", glob
+
+
+@rule("WF307", "module-exports", Severity.NOTE)
+def module_exports(context: Context) -> Iterator[Hit]:
+    """Extension modules export more than their init functions.
+
+    ## What it does
+    Counts the dynamic symbols of extension modules that other objects can bind to, besides the init
+    functions that Python calls. Modules that other objects of the wheel are linked with are left
+    out, and so are those of which `exports` in `[[tool.wheelfix.symbols]]` says what they export.
+
+    ## Why is this bad?
+    Once anything in the process opens the module with RTLD_GLOBAL, these symbols replace those of
+    the same name in modules that are loaded later. It also makes loading slower.
+
+    ## Example
+    A module with a static zlib exports `inflate`.
+
+    ## Common causes
+    - Static libraries are linked in. **Solution**: `-Wl,--exclude-libs,ALL`.
+    - Symbols are visible by default. **Solution**: `-fvisibility=hidden`, or a version script.
+
+    ## Fix safety
+    Not fixed: a program may look them up by name.
+    """
+    known = _Objects.of(context)
+    contracts = context.settings.symbols
+    settled = [known.named(each.objects) for each in contracts if each.exports is not None]
+    numbers = {
+        member: len({*known.exports(member)} - OF_LINKER)
+        for member in known.modules
+        if not any(member in objects for objects in settled)
+    }
+    most = sorted((number, member) for member, number in numbers.items() if number)[::-1]
+    if most:
+        total = sum(number for number, _ in most)
+        yield Hit(
+            message=f"{count(total, 'symbol')} exported by {count(len(most), 'extension module')} "
+            "besides the init functions",
+            member=most[0][1],
+            notes=tuple(f"`{member}`: {number:,}" for number, member in most[:FEW]),
+            hint="`wheelfix show --symbols` writes them as a contract for the settings",
+        )
+
+
+_MOST_NAMES = 20
+"""Of an object, that are listed one by one."""
+_HEAD = re.compile(r"(?P<namespace>[^<(]*?::)|_Z\w{1,12}|_*[A-Za-z0-9]+_")
+"""What the symbols of one library have in common: a namespace, or a prefix."""
+
+
+def present_contracts(context: Context) -> tuple[SymbolContract, ...]:
+    """Return the contract that the objects of the wheel, grafted ones aside, fulfill today."""
+    known, settings = _Objects.of(context), context.settings
+    exports: dict[tuple[str, ...], list[str]] = {}
+    for member in known.named(["*"]):
+        if not settings.is_vendored(member, context.wheel):
+            globs = _globs({*known.exports(member)} - OF_LINKER)
+            exports.setdefault(globs, []).append(_glob_of_object(member, known.modules))
+    if [*exports] == [()] and all(member in known.modules for member in known.named(["*"])):
+        exports = {(): [EXTENSION_MODULES]}
+    return tuple(
+        SymbolContract(objects=tuple(objects), exports=globs) for globs, objects in exports.items()
+    )
+
+
+def _glob_of_object(member: str, modules: Container[str]) -> str:
+    """Return a glob for a member that holds for other Pythons, and other versions of a library."""
+    folder, slash, file = member.rpartition("/")
+    if member in modules:
+        return f"{folder}{slash}{file.partition('.')[0]}.*"
+    return f"{original_name(file).partition('.so')[0]}*"
+
+
+def _globs(names: Collection[str]) -> tuple[str, ...]:
+    """Return globs that match all of `names`: a few as they are, many by what they begin with."""
+    if len(names) <= _MOST_NAMES:
+        return tuple(sorted(names))
+    spelled = ((name, demangle(name)) for name in names)
+    heads = ((name, _HEAD.match(text)) for name, text in spelled)
+    return tuple(sorted({f"{head[0]}*" if head else name for name, head in heads}))

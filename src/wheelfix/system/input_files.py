@@ -1,0 +1,22 @@
+"""Files that a user names."""
+
+from pathlib import Path
+
+from wheelfix.errors import SettingsError
+
+
+def require_file(path: Path, folder: Path = Path()) -> None:
+    """Raise `SettingsError` if `path`, relative to `folder`, is not a file."""
+    file = folder / path
+    if file.is_file():
+        return
+    if file.is_dir():
+        raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
+    if file.exists():
+        raise SettingsError(f"`{path}` is not a file")
+    if set("*?[").intersection(str(path)):
+        raise SettingsError(
+            f"no file matches `{path}`",
+            hint="the shell found no match for the pattern; build the wheel first",
+        )
+    raise SettingsError(f"`{path}` cannot be read: No such file")

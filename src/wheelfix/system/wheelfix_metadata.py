@@ -1,0 +1,36 @@
+"""What the metadata of wheelfix itself say: its requirements, and its documentation site."""
+
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+
+def required_versions(distribution: str) -> SpecifierSet:
+    """Return the versions of `distribution` that the metadata allow (PEP 508)."""
+    requirements = map(Requirement, metadata.requires("wheelfix") or ())
+    return next(found.specifier for found in requirements if found.name == distribution)
+
+
+def is_supported(distribution: str, version: str) -> bool:
+    """Return whether `version` is one that wheelfix allows (PEP 440)."""
+    try:
+        return required_versions(distribution).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def documentation_site() -> str:
+    """Return the URL `Documentation` of the project, with a slash at its end.
+
+    It is empty if the project has none, or if wheelfix is not installed.
+    """
+    try:
+        urls = metadata.metadata("wheelfix").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return ""
+    pairs = (url.partition(", ") for url in urls)
+    sites = (address for label, _, address in pairs if label == "Documentation")
+    site = next(sites, "")
+    return f"{site.rstrip('/')}/" if site else ""

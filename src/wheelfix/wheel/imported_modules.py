@@ -1,0 +1,68 @@
+"""What a Python source may import, and whether it opens objects for all: with RTLD_GLOBAL."""
+
+import ast
+from collections.abc import Mapping
+
+from wheelfix.wheel.python_source import import_origin, parse_source
+
+_CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
+_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What statements consist of, but for expressions, which import nothing."""
+_FOR_ALL = (b"RTLD_GLOBAL", b"setdlopenflags")
+
+
+def imported_modules(source: bytes, package: str) -> frozenset[str]:
+    """Return the modules that a source of `package` may import, at any place.
+
+    An argument that is a text, as of `find_spec("x")`, counts as a module.
+    """
+    tree = parse_source(source)
+    found: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(import_origin(node, package))
+        elif isinstance(node, ast.Call) and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                found.add(argument.value)
+    return frozenset(found)
+
+
+def failing_imports(source: bytes) -> Mapping[str, bool]:
+    """Return for the last name of each imported module whether all imports of it may fail.
+
+    They may in the body of a `try` that catches ImportError.
+    """
+    found: dict[str, bool] = {}
+    waiting: list[tuple[ast.AST | None, bool]] = [(parse_source(source), False)]
+    while waiting:
+        node, may_fail = waiting.pop()
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                for dotted in (origin, *(alias.name for alias in names)):
+                    last = dotted.rpartition(".")[2]
+                    found[last] = found.get(last, True) and may_fail
+            case ast.Try(body=body, handlers=handlers):
+                catches = may_fail or any(map(_catches_import_error, handlers))
+                waiting += ((tried, catches) for tried in body)
+                others = (*handlers, *node.orelse, *node.finalbody)
+                waiting += ((other, may_fail) for other in others)
+            case ast.AST():
+                inside = ast.iter_child_nodes(node)
+                waiting += ((child, may_fail) for child in inside if isinstance(child, _BLOCKS))
+            case None:
+                pass
+    return found
+
+
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)
+
+
+def opens_for_all(source: bytes) -> bool:
+    """Return whether a source says RTLD_GLOBAL, or sets the flags of dlopen."""
+    return any(word in source for word in _FOR_ALL)

@@ -1,0 +1,232 @@
+"""Values in Python sources: what the standard library does with texts and paths on Linux.
+
+A path below site-packages, and a directory of an environment variable, is a text that begins with a
+place, which has a NUL. Functions raise `TypeError` and the like for what they are not meant for.
+"""
+
+import ast
+import operator
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Final, cast
+
+SITE = "/\0/" + "/".join("abcdefghijkl") + "/site"
+"""Stands for site-packages: deep enough for any `..`."""
+PREFIX = "/\0prefix"
+"""Stands for `sys.prefix`."""
+VARIABLE = re.compile(r"/\0\?env\0(\d+)\0([^/]*)")
+"""Stands for what an environment variable holds: the line that reads it, and its name."""
+UNKNOWN: Final = "\0?"
+"""A value that is not known, and in a text, a part that is not."""
+_MAX_ALTERNATIVES = 16
+
+Values = tuple[object, ...]
+"""The values that an expression may have."""
+ANY: Final[Values] = (UNKNOWN,)
+
+
+def either(*alternatives: Iterable[object]) -> Values:
+    """Return all values of `alternatives`, each once; unknown if they are many or none."""
+    merged: list[object] = []
+    for value in chain.from_iterable(alternatives):
+        if value not in merged:
+            merged.append(value)
+    return tuple(merged) if 0 < len(merged) <= _MAX_ALTERNATIVES else ANY
+
+
+def items(values: Values) -> Values:
+    """Return what an iteration of any of `values` may yield."""
+    # The longest list first: the others are what it was before it grew.
+    lists = sorted((cast("Values", v) for v in values if isinstance(v, tuple)), key=len)
+    return either(*reversed(lists), (value for value in values if not isinstance(value, tuple)))
+
+
+def some_of(values: Values) -> Values:
+    """Return a list that may have any of `values`."""
+    return (values, UNKNOWN)
+
+
+def truth(values: Values) -> bool | None:
+    """Return whether a test holds, None if that is not known."""
+    truths = {None if UNKNOWN in text(value) else bool(value) for value in values}
+    return truths.pop() if len(truths) == 1 else None
+
+
+def text(value: object) -> str:
+    """Return a text or the text of a path; empty for anything else."""
+    return str(value) if isinstance(value, str | PurePosixPath) else ""
+
+
+def is_unknown(value: object) -> bool:
+    """Return whether a text, or the list that it was split into, has a part that is not known."""
+    parts = cast("Values", value) if isinstance(value, tuple) else (value,)
+    return any(UNKNOWN in text(part) for part in parts)
+
+
+def size(value: object) -> int:
+    """Return the size of a value in pieces of 16 characters; a shared part counts each time."""
+    if isinstance(value, dict):
+        value = tuple(chain(*cast("dict[object, object]", value).items()))
+    if isinstance(value, tuple):
+        return 1 + sum(map(size, cast("Values", value)))
+    return 1 + (len(text(value)) >> 4)
+
+
+def variable(name: object, line: int) -> object:
+    """Return what stands for the value of an environment variable, if it holds directories."""
+    if isinstance(name, str) and _PATH_VARIABLE.search(name):
+        return f"/{UNKNOWN}env\0{line}\0{name}"
+    return UNKNOWN
+
+
+_PATH_VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
+
+
+# --- Functions ------------------------------------------------------------------------------------
+
+
+def _same(value: object, *_options: object) -> object:
+    return value
+
+
+def _resource(package: str, *parts: str) -> object:
+    return PurePosixPath(SITE, package.replace(".", "/"), *parts)
+
+
+def _normal_path(path: PurePosixPath, *_options: object) -> object:
+    return PurePosixPath(posixpath.normpath(path))
+
+
+_PLAIN_PERCENT = re.compile(r"(?:[^%]|%(?:\(\w+\))?[sd%])*")
+_PLAIN_FORMAT = re.compile(r"(?:[^{}]|\{\w*\})*")
+
+
+def _percent(template: object, values: object) -> object:
+    """Format by `%`, but for fields that are padded to thousands of characters."""
+    if not _PLAIN_PERCENT.fullmatch(cast("str", template)) or not _is_plain(values):
+        raise TypeError
+    return operator.mod(cast("str", template), values)
+
+
+def _format(template: str, *values: object) -> object:
+    """Format by `str.format`, but for padded fields and those that look into an object."""
+    if not _PLAIN_FORMAT.fullmatch(template) or not _is_plain(values):
+        raise TypeError
+    return template.format(*values)
+
+
+def _is_plain(values: object) -> bool:
+    parts = cast("Values", values) if isinstance(values, tuple) else (values,)
+    return all(isinstance(part, str | int | PurePosixPath) for part in parts)
+
+
+def concatenate(*values: object) -> object:
+    """Return the text of an f-string."""
+    return _format("{}" * len(values), *values)
+
+
+def _add(left: object, right: object) -> object:
+    return operator.add(cast("str", left), cast("str", right))
+
+
+def _is_in(value: object, some: object) -> bool:
+    if UNKNOWN in cast("Values", some):
+        raise TypeError
+    return value in cast("Values", some)
+
+
+def _is_not_in(value: object, some: object) -> bool:
+    return not _is_in(value, some)
+
+
+def _look_up(table: dict[object, object], *arguments: object) -> object:
+    return table.get(*arguments)
+
+
+_LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
+    (posixpath.join, "os.path.join"),
+    (posixpath.dirname, "os.path.dirname"),
+    (posixpath.basename, "os.path.basename"),
+    (posixpath.split, "os.path.split"),
+    (posixpath.splitext, "os.path.splitext"),
+    (posixpath.normpath, "os.path.abspath os.path.realpath os.path.normpath"),
+    (lambda: "Linux", "platform.system"),
+    (lambda *_: SITE, "importlib.metadata.distribution"),
+    (str, "str os.fspath os.fsencode os.fsdecode"),
+    (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
+    (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
+    (_resource, "pkg_resources.resource_filename"),
+    (_same, "list tuple os.path.expanduser"),
+    (_same, "importlib.resources.as_file importlib_resources.as_file"),
+)
+FUNCTIONS = {name: function for function, names in _LIBRARY for name in names.split()}
+CONSTANTS: Mapping[str, object] = {
+    "sys.platform": "linux",
+    "os.name": "posix",
+    "os.sep": "/",
+    "os.path.sep": "/",
+    "os.pathsep": ":",
+    "os.pardir": "..",
+    "sys.prefix": PREFIX,
+    "sys.exec_prefix": PREFIX,
+    "sys.maxsize": 2**63 - 1,
+    "typing.TYPE_CHECKING": False,
+}
+OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
+    ast.Add: _add,
+    ast.Div: PurePosixPath,
+    ast.Mod: _percent,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.eq,
+    ast.IsNot: operator.ne,
+    ast.In: _is_in,
+    ast.NotIn: _is_not_in,
+}
+_METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
+    dict: {"get": _look_up},
+    str: {
+        **{
+            name: getattr(str, name)
+            for name in (
+                "lower", "strip", "replace", "join", "startswith", "endswith",
+                "removesuffix", "removeprefix",
+            )
+        },
+        "split": lambda *given: tuple(str.split(*given)),
+        "format": _format,
+        "encode": _same,
+    },
+    PurePosixPath: {
+        "resolve": _normal_path,
+        "absolute": _same,
+        "expanduser": _same,
+        "joinpath": PurePosixPath.joinpath,
+        "with_name": PurePosixPath.with_name,
+        "with_suffix": PurePosixPath.with_suffix,
+        "as_posix": str,
+    },
+}  # fmt: skip
+
+
+def call_method(name: str, owner: object, *arguments: object) -> object:
+    """Return what a method returns; of a place, any other method returns something in it."""
+    method = _METHODS.get(type(owner), {}).get(name)
+    return method(owner, *arguments) if method else _inside(owner)
+
+
+def attribute(owner: object, name: str) -> object:
+    """Return an attribute; of a place, any other attribute is something in it."""
+    if isinstance(owner, PurePosixPath) and name in {"parent", "parents", "name", "stem", "suffix"}:
+        found: object = getattr(owner, name)
+        return tuple(owner.parents) if name == "parents" else found
+    return _inside(owner)
+
+
+def _inside(owner: object) -> object:
+    if not text(owner).startswith("/\0"):
+        raise TypeError
+    return f"{owner}/{UNKNOWN}"

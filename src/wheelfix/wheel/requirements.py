@@ -1,0 +1,74 @@
+"""Requirements on other distributions: PEP 508, and the `Requires-Dist` entries of a wheel."""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from wheelfix.text import count
+from wheelfix.wheel.model import Wheel
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_LONGEST = 4000
+"""Characters of the longest field of METADATA that is parsed."""
+
+
+def name_of(requirement: str) -> str:
+    """Return the normalized name that a requirement begins with (PEP 508, "Names")."""
+    match = _NAME.match(requirement.strip())
+    return canonicalize_name(match[0]) if match else ""
+
+
+def limit_length(text: str) -> str:
+    """Return `text`. Raises `ValueError` if it is too long to parse in reasonable time."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has {count(len(text), 'character')}")
+    return text
+
+
+@lru_cache(1 << 15)
+def read_requirement(text: str) -> Requirement:
+    """Parse a requirement (PEP 508). Raises `ValueError` if it is invalid, or too long.
+
+    Equal texts give the same object: it is not to be changed.
+    """
+    try:
+        return Requirement(limit_length(text))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
+def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:
+    """Return the `Requires-Dist` entries for `distribution`, those of extras included."""
+    requirements: list[Requirement] = []
+    for text in wheel.metadata.requires_dist:
+        if name_of(text) == distribution:
+            with suppress(ValueError):
+                requirements.append(read_requirement(text))
+    return requirements
+
+
+def is_for_extra(requirement: Requirement) -> bool:
+    """Return whether only an extra asks for it."""
+    return requirement.marker is not None and "extra" in str(requirement.marker)
+
+
+def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
+    """Return which of `versions` any of the `requirements` allows, the lowest first.
+
+    A pre-release counts if the requirement names one, or if there is no other version (PyPA,
+    "Version specifiers"). Invalid versions and requirements are ignored.
+    """
+    texts: dict[Version, str] = {}
+    for text in versions:
+        with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
+            texts.setdefault(Version(text), text)
+    allowed: set[Version] = set()
+    for text in requirements:
+        with suppress(ValueError):
+            allowed.update(read_requirement(text).specifier.filter(sorted(texts)))
+    return tuple(texts[version] for version in sorted(allowed))

@@ -1,0 +1,73 @@
+"""What to do about a library that an installed environment does not find."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, shared_object
+from wheelfix.cli.app import run
+
+
+def installed(site: Path, soname: str) -> Path:
+    """Install a module `p.a` that needs `soname`; return that library, which is elsewhere."""
+    library = shared_object(site.parent / soname, "int one(void){return 1;}", soname=soname)
+    (site / "p").mkdir(parents=True)
+    extension(site / "p" / "a.so", "a", needed=[library], calls=["one"])
+    return library
+
+
+def remedy(site: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["explain", "--site", str(site), "p/a.so"]) == 1
+    heading, line = capsys.readouterr().out.splitlines()[-2:]
+    assert heading == "what to do"
+    return line.strip()
+
+
+def test_a_library_outside_the_search_path_is_located(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    library = installed(site, "libone.so.1")
+    (site / "other").mkdir()
+    library.rename(site / "other" / library.name)
+    found = remedy(site, capsys)
+    assert "it is installed as `other/libone.so.1`, which no search path of `p/a.so`" in found
+    assert f"LD_LIBRARY_PATH={site / 'other'}" in found
+
+
+@pytest.mark.parametrize(
+    ("soname", "part"),
+    [
+        ("libcublas.so.12", "pip install nvidia-cublas-cu12"),
+        ("libfoo-1a2b3c4d.so.1", "the copy of `libfoo.so.1` in the wheel of `p` is gone"),
+        ("libnowhere.so.1", "the wheel of `p` does not contain it"),
+    ],
+)
+def test_a_library_that_is_nowhere_has_the_likely_remedy(
+    soname: str, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    installed(site, soname)
+    assert part in remedy(site, capsys)
+
+
+@pytest.mark.parametrize("asked", [["libnowhere.so.1"], ["libnowhere"], ["nowhere"], []])
+def test_the_remedy_is_said_whatever_the_name_of_the_subject(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    installed(site, "libnowhere.so.1")
+    assert run(["explain", "--site", str(site), *asked]) == 1
+    *_, heading, line = capsys.readouterr().out.splitlines()
+    assert heading == "what to do"
+    assert line.startswith("  `libnowhere.so.1`: the wheel of `p` does not contain it")
+
+
+def test_a_module_that_loads_needs_no_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    library = installed(site, "libone.so.1")
+    extension(site / "p" / "a.so", "a", needed=[library], calls=["one"], runpath=str(tmp_path))
+    assert run(["explain", "--site", str(site), "p/a.so"]) == 0
+    assert "what to do" not in capsys.readouterr().out

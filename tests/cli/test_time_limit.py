@@ -1,0 +1,74 @@
+"""Every command that reads wheels ends when one takes longer than --timeout."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+from tests.support.forged import forged
+
+HANGS = """
+import sys, time
+from wheelfix.__main__ import main
+from wheelfix.system.tempfiles import scratch
+from wheelfix.wheel.reader import Archive
+
+def wait(*_):
+    with scratch():
+        while True:
+            time.sleep(0.01)
+
+Archive.__init__ = wait
+sys.argv[0] = "wheelfix"
+main()
+"""
+
+COMMANDS = {
+    "repair": ["repair", "--timeout", "1"],
+    "repair of two": ["repair", "-j2", "--timeout", "1"],
+    "diff": ["diff", "--timeout", "1"],
+    "show": ["show", "--timeout", "1"],
+    "why": ["why", "--timeout", "1"],
+    "explain": ["explain", "--timeout", "1"],
+    "tree": ["tree", "--timeout", "1"],
+    "verify": ["verify", "--config", "wheelfix.toml"],
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_wheel_that_takes_too_long_ends_the_command(words: list[str], tmp_path: Path) -> None:
+    first, second = (
+        make_wheel(tmp_path / name, name, files={"a.so": forged(needed=["libc.so.6"])})
+        for name in ("one", "two")
+    )
+    (tmp_path / "wheelfix.toml").write_text("timeout = 1\n")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    more: dict[str, list[Path | str]] = {
+        "diff": [first],
+        "why": ["libc.so.6"],
+        "repair": [second] if "-j2" in words else [],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS, *words, first, *more.get(words[0], [])],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s\n" in done.stderr
+    assert "hint: --timeout gives each wheel more\n" in done.stderr
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_limit_of_zero_is_none(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+    command = [sys.executable, "-m", "wheelfix", "show", "--timeout", "0", str(wheel)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0

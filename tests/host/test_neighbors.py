@@ -1,0 +1,215 @@
+"""A wheel beside what it requires: an environment, wheels, or what pip fetches."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
+from tests.support.providers import MACHINE, SUFFIX, TAG, imported, pro_library, unpacked
+from tests.support.repairing import repair
+from wheelfix import Settings, check, check_all
+from wheelfix.cli.app import run
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.settings import ProviderSetting
+
+MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
+PRO = "int pro(void) { return 7; }"
+PURE = f"py3-none-linux_{MACHINE}"
+Folder = Callable[[str], Path]
+
+
+def pro(folder: Path, version: str = "2.0", source: str = PRO, name: str = "pro") -> Path:
+    """Make the wheel with `libpro.so.3`, or with another library."""
+    built = folder / "built" / version / f"lib{name}.so.3"
+    library = shared_object(built, source, soname=built.name)
+    files: dict[str, str | Path] = {f"{name}/__init__.py": "", f"{name}/lib/{built.name}": library}
+    return make_wheel(folder / "index", name, version, PURE, files)
+
+
+def demo(
+    folder: Path,
+    *,
+    source: str = "",
+    requires: str = "pro>=1",
+    tag: str = MANYLINUX,
+    **built: object,
+) -> Path:
+    """Make the wheel with a module that needs `libpro.so.3`."""
+    options = {"needed": [pro_library(folder)], "runpath": "$ORIGIN/../pro/lib", **built}
+    module = extension(folder / f"_core{SUFFIX}", "_core", calls=["pro"], **options)  # type: ignore[arg-type]
+    files: dict[str, str | Path] = {"demo/__init__.py": source, f"demo/_core{SUFFIX}": module}
+    metadata = f"Requires-Dist: {requires}\n" if requires else ""
+    return make_wheel(folder / "dist", tag=tag, files=files, metadata=metadata)
+
+
+def findings(path: Path, **settings: object) -> list[Finding]:
+    report = check(path, Settings(**settings))  # type: ignore[arg-type]
+    assert report.error is None, report.error
+    shown = [finding for finding in report.findings if finding.code < "WF5" or finding.code > "WF8"]
+    return [finding for finding in shown if finding.code != "WF107"]
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of wheels in which pip looks, and the cache of the user."""
+    folder = tmp_path / "index"
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "PIP_FIND_LINKS": str(folder),
+        "PIP_NO_INDEX": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+def test_alone_it_is_not_known_and_beside_it_all_is_well(tmp_path: Path) -> None:
+    path, other = demo(tmp_path), pro(tmp_path)
+    assert [found.code for found in findings(path)] == ["WF827"]
+    site = unpacked(tmp_path / "env" / "lib" / "python3.11" / "site-packages", other)
+    for given in (str(other), str(other.parent), str(site), str(tmp_path / "env")):
+        assert not findings(path, neighbors=(given,)), given
+    assert not findings(path, site=str(site))
+    assert not findings(path, site=str(tmp_path / "env"))
+    assert imported(unpacked(site, path)) == "7"
+
+
+def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:
+    path = demo(tmp_path)
+    pro(tmp_path)
+    assert not findings(path, deps=True)
+    assert not findings(path, neighbors=("pro",))
+    shutil.rmtree(index)
+    assert not findings(path, deps=True), "offline"
+    assert [file.name for file in (tmp_path / "cache/wheelfix/wheels").iterdir()] == [
+        f"pro-2.0-{PURE}.whl"
+    ]
+    report = check(path, Settings(neighbors=("pro==9",)))
+    assert report.error is not None
+    assert "pro==9" in report.error.message
+
+
+def test_nothing_is_fetched_for_a_wheel_without_requirements(tmp_path: Path, index: Path) -> None:
+    del index
+    path = demo(tmp_path, requires="")
+    assert "WF805" in [found.code for found in findings(path, deps=True)]
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "said"),
+    [
+        ("int other(void) { return 7; }", "WF824", "needs `pro`, not defined in `libpro.so.3`"),
+        ("", "WF823", "needs `libpro.so.3`, which pro 1.0 does not have"),
+    ],
+)
+def test_a_version_that_does_not_serve_is_named(
+    tmp_path: Path, source: str, code: str, said: str
+) -> None:
+    path, good = demo(tmp_path), pro(tmp_path)
+    if source:
+        bad = pro(tmp_path, "1.0", source)
+    else:
+        bad = make_wheel(tmp_path / "index", "pro", "1.0", PURE, {"pro/__init__.py": ""})
+    found = [one for one in findings(path, neighbors=(str(bad), str(good))) if one.code == code]
+    assert [one.severity for one in found] == [Severity.ERROR]
+    assert said in found[0].message
+    assert "1.0" in f"{found[0].message} {found[0].notes}"
+    assert not findings(path, neighbors=(str(good),))
+
+
+def test_what_a_requirement_requires_is_found(tmp_path: Path) -> None:
+    far = make_wheel(
+        tmp_path / "index", "near", "1.0", PURE, {"near.py": ""}, metadata="Requires-Dist: pro\n"
+    )
+    path = demo(tmp_path, requires="near")
+    site = unpacked(tmp_path / "env", far, pro(tmp_path))
+    assert not findings(path, site=str(site))
+    (found,) = findings(path, neighbors=(str(pro(tmp_path)),))
+    assert (found.code, found.severity) == ("WF821", Severity.NOTE), "near may require it"
+
+
+GLOBAL = """import ctypes
+from pro import _pro
+ctypes.CDLL(_pro.__file__, mode=ctypes.RTLD_GLOBAL)
+from demo._core import value
+"""
+
+
+@pytest.mark.parametrize(("defined", "codes"), [("pro", []), ("other", ["WF301"])])
+def test_symbols_of_a_neighbor_that_is_opened_for_all(
+    tmp_path: Path, defined: str, codes: list[str]
+) -> None:
+    (tmp_path / "more.c").write_text(f"int {defined}(void) {{ return 7; }}\n")
+    module = extension(tmp_path / f"_pro{SUFFIX}", "_pro", flags=[str(tmp_path / "more.c")])
+    files: dict[str, str | Path] = {"pro/__init__.py": "", f"pro/_pro{SUFFIX}": module}
+    other = make_wheel(tmp_path, "pro", "1.0", TAG, files)
+    path = demo(tmp_path, source=GLOBAL, needed=[], runpath=None)
+    found = findings(path, neighbors=(str(other),))
+    assert [one.code for one in found] == codes
+    assert all("opens pro 1.0 with RTLD_GLOBAL" in str(one.notes) for one in found)
+    both = check_all([path, other]).reports[0].findings
+    assert [one.code for one in both if one.severity is Severity.ERROR] == codes
+    said = imported(unpacked(tmp_path / "site", path, other))
+    assert "undefined symbol" in said if codes else said == "7"
+
+
+@pytest.mark.parametrize(
+    ("source", "codes"), [("import pro", []), ("import prometheus", ["WF106"])]
+)
+def test_a_library_that_an_import_has_loaded(tmp_path: Path, source: str, codes: list[str]) -> None:
+    path = demo(tmp_path, source=source, runpath=None)
+    found = findings(path, neighbors=(str(pro(tmp_path)),))
+    assert [one.code for one in found] == codes
+
+
+def test_a_provider_is_any_distribution_that_is_found(tmp_path: Path) -> None:
+    path, other = demo(tmp_path, runpath=None), pro(tmp_path)
+    (found,) = findings(path, neighbors=(str(other),), provider=(ProviderSetting(source="pro"),))
+    assert found.code == "WF106"
+    report = check(path, Settings(provider=(ProviderSetting(source="pro"),)))
+    assert report.error is not None
+    assert "--with NAME" in (report.error.hint or "")
+
+
+def test_a_repair_beside_neighbors_grafts_nothing(tmp_path: Path, index: Path) -> None:
+    pro(tmp_path)
+    path = demo(tmp_path, tag=TAG)
+    environ = {**ENVIRON, "LD_LIBRARY_PATH": str(tmp_path / "sdk")}
+    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONFIG_FILE", "XDG_CACHE_HOME"):
+        environ[name] = os.environ[name]
+    settings = Settings(wheel_dir=tmp_path / "out", deps=True)
+    outcome = repair(path, settings, environ, folder=tmp_path)
+    assert not outcome.grafted
+    assert outcome.output is not None
+    site = unpacked(tmp_path / "site", outcome.output, *index.iterdir())
+    assert imported(site) == "7"
+
+
+def test_every_command_has_the_same_neighbors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = demo(tmp_path), pro(tmp_path)
+    site = unpacked(tmp_path / "site", other)
+    for given in (["--with", str(other)], ["--site", str(site)]):
+        assert run(["explain", str(path), "demo._core", *given]) == 0
+        assert "libpro.so.3" in capsys.readouterr().out
+        assert run(["tree", str(path), *given]) == 0
+        assert run(["why", str(path), "libpro", *given]) == 0
+        assert run(["show", str(path), *given]) == 0
+        shown = capsys.readouterr().out
+        assert "missing" not in shown
+    assert run(["verify", str(path), "--with", str(other)]) == 0
+    capsys.readouterr()
+    assert run(["explain", "--site", str(site), "--with", "x"]) == 2
+    assert "--with is for wheels" in capsys.readouterr().err
+    assert run(["check", str(path), "--with", "no such thing!"]) == 2
+    assert "neither a wheel, nor a directory" in capsys.readouterr().err
+    assert run(["check", str(path), "--site", str(tmp_path / "none")]) == 2
+    assert "no distribution is installed" in capsys.readouterr().err

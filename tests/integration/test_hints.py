@@ -1,0 +1,745 @@
+"""Every command and option in a message is followed literally, and does what the message says.
+
+The messages are collected from the source: a text that names a command of wheelfix or one of its
+options is in one of the tables here, with the case that follows it, the test that does so, or the
+reason why there is nothing to follow. What names neither is advice about the build, the machine or
+the settings.
+"""
+
+# ruff: noqa: E501 - messages and names of tests stand in one line
+
+import ast
+import os
+import re
+import shlex
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wheelfix
+from tests.support.build import (
+    ONE_FUNCTION,
+    extension,
+    make_wheel,
+    shared_object,
+    stub_library_with_versions,
+)
+from wheelfix.cli.app import COMMANDS, run
+
+SOURCE = Path(wheelfix.__file__).parent
+TESTS = Path(__file__).parent.parent
+MACHINE = os.uname().machine
+TAG = f"py3-none-linux_{MACHINE}"
+FAST = "verdict = false\n"
+"""Settings for cases in which nothing is grafted: auditwheel is not asked."""
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+Message = tuple[str, str]
+"""The module, and the text with `{}` for what is filled in."""
+
+
+# --- The messages ---------------------------------------------------------------------------------
+
+_HELP = {"Option", "Setting", "_repair_setting", "_check_setting", "typer.Option", "typer.Argument"}
+"""Calls whose texts are help."""
+_HELP_MODULES = {"cli/examples.py", "cli/help.py", "cli/app.py", "reports/rule_docs.py"}
+"""Modules that write help and documentation, which are held to the program elsewhere."""
+
+
+def flags(capsys: pytest.CaptureFixture[str]) -> frozenset[str]:
+    """Return the options of all commands, as their help has them."""
+    for name in COMMANDS:
+        run([name, "--help"])
+    return frozenset(OPTION.findall(capsys.readouterr().out))
+
+
+def templates(node: ast.AST) -> Iterator[str]:
+    """Yield the texts below `node` that are neither docstrings nor help."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr(values=parts):
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)
+            for part in parts:
+                if not isinstance(part, ast.Constant):
+                    yield from templates(part)
+        case ast.Expr(value=ast.Constant()):
+            pass
+        case ast.Call(func=func) if ast.unparse(func) in _HELP:
+            pass
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from templates(child)
+
+
+def messages(known: frozenset[str]) -> dict[Message, None]:
+    """Return the texts that name a command of wheelfix, or one of the options `known`."""
+    found: dict[Message, None] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = path.relative_to(SOURCE).as_posix()
+        if module in _HELP_MODULES:
+            continue
+        for text in templates(ast.parse(path.read_text())):
+            if "`wheelfix " in text or known.intersection(OPTION.findall(text)):
+                found[module, text] = None
+    return found
+
+
+# --- What a repair promises -----------------------------------------------------------------------
+
+
+def wheel_of(folder: Path, *, data: dict[str, Path] | None = None, **libraries: Path) -> Path:
+    files: dict[str, Path | str] = {f"demo/{path.name}": path for path in libraries.values()}
+    files |= {f"demo-1.0.data/data/{name}": path for name, path in (data or {}).items()}
+    return make_wheel(folder / "dist", tag=TAG, files={"demo/__init__.py": "", **files})
+
+
+def searching(path: str) -> Callable[[Path], Path]:
+    """A library with this search path."""
+
+    def make(folder: Path) -> Path:
+        return wheel_of(folder, one=shared_object(folder / "libone.so", libc=False, runpath=path))
+
+    return make
+
+
+def linked(folder: Path, name: str, source: str, *needed: Path, **options: Any) -> Path:
+    options.setdefault("soname", name)
+    return shared_object(folder / name, source, needed=needed, libc=False, **options)
+
+
+USES = "int f(void); int g(void) { return f(); }"
+
+
+def unreachable(folder: Path) -> Path:
+    one = linked(folder, "libone.so.1", ONE_FUNCTION)
+    user = linked(folder, "libuser.so", USES, one)
+    files: dict[str, Path | str] = {"demo/libuser.so": user, "demo/deep/libone.so.1": one}
+    return make_wheel(folder / "dist", tag=TAG, files=files)
+
+
+def unreachable_for_a_module(folder: Path) -> Path:
+    one = linked(folder, "libone.so.1", ONE_FUNCTION)
+    module = extension(folder / "_core.abi3.so", "_core", needed=[one], calls=["f"])
+    files: dict[str, Path | str] = {"demo/_core.abi3.so": module, "demo/deep/libone.so.1": one}
+    return make_wheel(folder / "dist", tag=TAG, files=files)
+
+
+def apart(folder: Path) -> Path:
+    """A file of the data scheme that needs a library of the package."""
+    one = linked(folder, "libone.so.1", ONE_FUNCTION)
+    user = linked(folder, "libuser.so", USES, one)
+    return wheel_of(folder, one=one, data={"share/demo/libuser.so": user})
+
+
+def unused(folder: Path) -> Path:
+    one = linked(folder, "libone.so.1", ONE_FUNCTION)
+    user = linked(folder, "libuser.so", "int g(void) { return 2; }", one, runpath="$ORIGIN")
+    return wheel_of(folder, one=one, user=user)
+
+
+def with_libpython(folder: Path) -> Path:
+    python = linked(folder, "libpython3.11.so.1.0", ONE_FUNCTION)
+    return wheel_of(
+        folder, module=extension(folder / "_core.abi3.so", "_core", needed=[python], calls=["f"])
+    )
+
+
+def other_soname(folder: Path) -> Path:
+    one = linked(folder, "libone-1.so", ONE_FUNCTION, soname="libone.so.1")
+    user = linked(folder, "libuser.so", USES, one, runpath="$ORIGIN")
+    return wheel_of(folder, one=one, user=user)
+
+
+def without_soname(folder: Path) -> Path:
+    """A library that was linked by its path, without a SONAME."""
+    one = shared_object(folder / "libone.so", libc=False)
+    return wheel_of(folder, one=one, user=linked(folder, "libuser.so", USES, one))
+
+
+def pure(folder: Path) -> Path:
+    one = shared_object(folder / "_core.abi3.so", libc=False)
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.abi3.so": one}
+    return make_wheel(folder / "dist", tag=TAG, files=files, root_is_purelib=True)
+
+
+def renamed(folder: Path) -> Path:
+    wheel = wheel_of(folder, one=shared_object(folder / "libone.so", libc=False))
+    return wheel.rename(wheel.with_name(wheel.name.replace("py3-none", "py2.py3-none")))
+
+
+def from_an_environment(folder: Path) -> Path:
+    url = "demo-1.0.dist-info/direct_url.json"
+    files = {"demo/__init__.py": "", url: '{"url": "file:///build/demo", "dir_info": {}}'}
+    one = shared_object(folder / "libone.so", libc=False)
+    return make_wheel(folder / "dist", tag=TAG, files={**files, "demo/libone.so": one})
+
+
+def with_symbols(folder: Path) -> Path:
+    names = (sha256(str(number).encode()).hexdigest() for number in range(6000))
+    source = "".join(f"static __attribute__((used)) int f{name};\n" for name in names)
+    return wheel_of(folder, one=shared_object(folder / "libone.so", source))
+
+
+def of_a_known_provider(folder: Path) -> Path:
+    blas = linked(folder, "libcublas.so.12", ONE_FUNCTION)
+    module = extension(folder / "_core.abi3.so", "_core", needed=[blas], calls=["f"])
+    tag = f"cp311-abi3-manylinux_2_39_{MACHINE}"
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
+    return make_wheel(folder / "dist", tag=tag, files=files)
+
+
+def tagged_too_old(folder: Path) -> Path:
+    """A module that needs a newer glibc than its tag promises."""
+    libc = stub_library_with_versions(
+        folder / "libc.so.6", "libc.so.6", {"GLIBC_2.2.5": ["f"], "GLIBC_2.33": ["h"]}
+    )
+    one = shared_object(
+        folder / "libone.so", "int h(void); int g(void) { return h(); }", needed=[libc], libc=False
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/libone.so": one}
+    return make_wheel(folder / "dist", tag=f"py3-none-manylinux_2_17_{MACHINE}", files=files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """A wheel with a finding; `wheelfix repair` as in its hint removes it."""
+
+    code: str
+    make: Callable[[Path], Path]
+    settings: str = FAST
+    shown: bool = True
+    """Whether `check` says so; otherwise only the rejection by a repair does."""
+
+
+DROPS = "`wheelfix repair` drops it"
+REPAIRS: dict[Message, Repair] = {
+    ("rules/bundled_search_paths.py", "`wheelfix repair` adds the entry `{}`"): Repair(
+        code="WF101", make=unreachable
+    ),
+    (
+        "rules/bundled_search_paths.py",
+        "`wheelfix repair --data-libraries=colocate`, `search` or `move`",
+    ): Repair(code="WF103", make=apart),
+    ("rules/search_paths.py", DROPS): Repair(
+        code="WF115", make=searching("$ORIGIN/../../../../..")
+    ),
+    ("rules/search_paths.py", f"{DROPS}; to keep it, add it to `keep-entries`"): Repair(
+        code="WF111", make=searching("/nowhere/lib")
+    ),
+    ("rules/search_paths.py", f"{DROPS}; keep it with `keep-entries`"): Repair(
+        code="WF116", make=searching("$ORIGIN/none")
+    ),
+    ("rules/search_paths.py", "`wheelfix repair` keeps the first"): Repair(
+        code="WF117", make=searching("$ORIGIN:$ORIGIN")
+    ),
+    ("rules/search_paths.py", "`wheelfix repair` writes `{}`"): Repair(
+        code="WF114", make=searching("$$ORIGIN")
+    ),
+    (
+        "rules/needed_entries.py",
+        "`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
+    ): Repair(code="WF201", make=unused),
+    ("rules/needed_entries.py", "`wheelfix repair` drops the entry"): Repair(
+        code="WF205", make=with_libpython
+    ),
+    ("rules/sonames.py", "`wheelfix repair` changes their DT_NEEDED to the file name"): Repair(
+        code="WF313", make=other_soname
+    ),
+    ("rules/metadata.py", "`wheelfix repair` sets it to `false`"): Repair(code="WF503", make=pure),
+    (
+        "rules/metadata.py",
+        "build it again; if the file name is right, `wheelfix repair --unsafe-fixes`",
+    ): Repair(code="WF504", make=renamed),
+    (
+        "rules/leftovers.py",
+        "`wheelfix repair` removes it; do not pack wheels from installed packages",
+    ): Repair(code="WF517", make=from_an_environment),
+    ("rules/size.py", "`wheelfix repair --strip{}` removes them"): Repair(
+        code="WF702", make=with_symbols
+    ),
+    ("rules/platform_tag.py", "`wheelfix repair {} --add-requires` loads it from there"): Repair(
+        code="WF805", make=of_a_known_provider, settings=""
+    ),
+    (
+        "rules/platform_tag.py",
+        "{}, or give it up: `wheelfix repair --only-plat --plat {}`",
+    ): Repair(code="WF801", make=tagged_too_old, settings=""),
+}
+
+
+def said_of(wheel: Path, code: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the hints on findings of one rule."""
+    run(["check", "-v", "--select", code, "--exit-zero", str(wheel)])
+    out = capsys.readouterr().out
+    return [line.removeprefix("hint: ") for line in out.splitlines() if line.startswith("hint: ")]
+
+
+def pattern(template: str) -> re.Pattern[str]:
+    """Return what matches the text of `template`, in which commands name their wheel."""
+    words = (re.escape(part).replace("`", "[^`]*`") for part in template.split("{}"))
+    return re.compile(".*".join(words).replace(r"wheelfix\ repair", r"wheelfix\ repair[^`]*"))
+
+
+@pytest.mark.parametrize("message", REPAIRS, ids=lambda m: f"{REPAIRS[m].code}-{m[1][:40]}")
+def test_a_repair_does_what_its_hint_says(
+    message: Message,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = REPAIRS[message]
+    wheel = case.make(tmp_path)
+    (tmp_path / "wheelfix.toml").write_text(case.settings)
+    monkeypatch.chdir(tmp_path)
+    hints = said_of(wheel.relative_to(tmp_path), case.code, capsys)
+    (hint,) = {hint for hint in hints if pattern(message[1]).fullmatch(hint)}
+    (command,) = [span for span in hint.split("`")[1::2] if span.startswith("wheelfix ")]
+    assert run([*shlex.split(command)[1:], "-w", "out"]) == 0, capsys.readouterr().err
+    (written,) = (tmp_path / "out").glob("*.whl")
+    capsys.readouterr()
+    assert said_of(written, case.code, capsys) == []
+
+
+# --- What another call promises -------------------------------------------------------------------
+
+
+def plain(folder: Path) -> Path:
+    return wheel_of(folder, one=shared_object(folder / "libone.so", libc=False))
+
+
+def sources(folder: Path) -> Path:
+    return make_wheel(folder / "dist", tag="py3-none-any", files={"demo/__init__.py": ""})
+
+
+def lost(folder: Path) -> Path:
+    """A module whose library is in the folder `lib` of the build alone."""
+    one = linked(folder / "lib", "libone.so.1", ONE_FUNCTION)
+    module = extension(folder / "_core.abi3.so", "_core", needed=[one], calls=["f"])
+    return wheel_of(folder, module=module)
+
+
+def beside_an_unlinked_library(folder: Path) -> Path:
+    linked(folder / "lib", "libextra.so.1", ONE_FUNCTION)
+    return plain(folder)
+
+
+def gone(folder: Path) -> Path:
+    wheel = lost(folder)
+    (folder / "lib/libone.so.1").unlink()
+    return wheel
+
+
+def with_another_record(folder: Path) -> Path:
+    wheel = sources(folder)
+    other = folder / "other.whl"
+    with zipfile.ZipFile(wheel) as read, zipfile.ZipFile(other, "w") as write:
+        for name in read.namelist():
+            write.writestr(name, read.read(name) + b"#" * name.endswith("__init__.py"))
+    return other.replace(wheel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call that is refused, or reports something; as its hint says, it is not."""
+
+    make: Callable[[Path], Path]
+    first: str
+    """The arguments; `WHEEL` stands for the wheel."""
+    then: str
+    """The arguments as the hint says."""
+    words: str = ""
+    """What of them the hint has; by default all that is new."""
+
+
+CALLS: dict[Message, Call] = {
+    ("analysis/policy_reasons.py", "--exclude {}"): Call(
+        make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
+    ),
+    ("analysis/policy_reasons.py", " --add-requires"): Call(
+        make=of_a_known_provider,
+        first="repair WHEEL",
+        then="repair WHEEL --provider nvidia-cublas-cu12 --add-requires",
+    ),
+    (
+        "pipelines/graft_included.py",
+        "name its folder with `--library-path`, or give its path",
+    ): Call(
+        make=beside_an_unlinked_library,
+        first="repair WHEEL --include libextra.so.1",
+        then="repair WHEEL --include libextra.so.1 --library-path lib",
+        words="--library-path",
+    ),
+    ("analysis/policy_reasons.py", "name the folder that has {} with `--library-path`; or,"): Call(
+        make=lost,
+        first="repair WHEEL",
+        then="repair WHEEL --library-path lib",
+        words="--library-path",
+    ),
+    (
+        "rules/needed_entries.py",
+        (
+            "pass directories or wheels that have them with `--library-path`; `wheelfix repair` also "
+            "looks among the libraries of this machine"
+        ),
+    ): Call(
+        make=lost,
+        first="check --select WF203 --fail-on note WHEEL",
+        then="check --select WF203 --fail-on note WHEEL --library-path lib",
+        words="--library-path",
+    ),
+    ("rules/undefined_symbols.py", "pass the libraries with `--library-path`"): Call(
+        make=lost,
+        first="check --select WF302 --fail-on note WHEEL",
+        then="check --select WF302 --fail-on note WHEEL --library-path lib",
+        words="--library-path",
+    ),
+    (
+        "pipelines/repair_refusals.py",
+        "--allow-pure-python-wheel accepts wheels with the platform tag `any`",
+    ): Call(make=sources, first="repair WHEEL", then="repair WHEEL --allow-pure-python-wheel"),
+    (
+        "pipelines/repair_refusals.py",
+        "build the wheel again; if you know and trust the change, --trust-files corrects RECORD",
+    ): Call(
+        make=with_another_record,
+        first="repair --allow-pure-python-wheel WHEEL",
+        then="repair --allow-pure-python-wheel WHEEL --trust-files",
+    ),
+    ("pipelines/repair_refusals.py", 'strip = "debug" in [tool.wheelfix], or --strip=debug'): Call(
+        make=plain,
+        first="repair --debug-symbols symbols WHEEL",
+        then="repair --debug-symbols symbols WHEEL --strip=debug",
+    ),
+    (
+        "pipelines/repair_refusals.py",
+        "--patcher auto (the default) makes them, --dry-run then lists them",
+    ): Call(
+        make=unreachable_for_a_module,
+        first="repair --patcher none WHEEL",
+        then="repair WHEEL --patcher auto --dry-run",
+        words="--patcher auto",
+    ),
+    (
+        "pipelines/repair_refusals.py",
+        "leave out --plat, or name a platform of the wheel's own architecture and libc",
+    ): Call(
+        make=plain,
+        first=f"repair --plat manylinux_2_28_{'aarch64' if MACHINE != 'aarch64' else 'x86_64'} WHEEL",
+        then="repair WHEEL",
+        words="leave out --plat",
+    ),
+    (
+        "cli/commands/check.py",
+        "--baseline wheelfix-baseline.json, or `baseline` in [tool.wheelfix]",
+    ): Call(
+        make=plain,
+        first="check --write-baseline WHEEL",
+        then="check --write-baseline WHEEL --baseline wheelfix-baseline.json",
+    ),
+    ("cli/commands/check.py", "--output-format jsonl --output-file FILE --resume"): Call(
+        make=sources,
+        first="check --resume WHEEL",
+        then="check WHEEL --output-format jsonl --output-file FILE --resume",
+    ),
+    (
+        "cli/commands/check.py",
+        "use a separate run; `--report jsonl=FILE` works with the other formats",
+    ): Call(
+        make=sources,
+        first="check --output-format jsonl --report json=other WHEEL",
+        then="check WHEEL --report jsonl=FILE",
+    ),
+    ("cli/commands/check.py", "create it with --write-baseline"): Call(
+        make=plain,
+        first="check --baseline none.json WHEEL",
+        then="check --baseline none.json WHEEL --write-baseline",
+    ),
+    ("rules/baseline.py", "create it again with --write-baseline"): Call(
+        make=plain,
+        first="check --baseline wheelfix.toml.bad WHEEL",
+        then="check --baseline wheelfix.toml.bad WHEEL --write-baseline",
+    ),
+    ("cli/installation_options.py", "--env LD_LIBRARY_PATH=/opt/lib"): Call(
+        make=plain,
+        first="tree --env nothing WHEEL",
+        then="tree WHEEL --env LD_LIBRARY_PATH=/opt/lib",
+    ),
+    ("cli/commands/tree.py", "name a wheel, or an environment with --site"): Call(
+        make=plain, first="tree", then="tree WHEEL", words="name a wheel"
+    ),
+    ("cli/wheel_paths.py", "name wheels, directories, or --from-file"): Call(
+        make=plain, first="check", then="check --exit-zero --from-file list", words="--from-file"
+    ),
+    ("cli/config/values.py", "`wheelfix rule --all` lists the rules"): Call(
+        make=plain, first="rule zzzzzzzz", then="rule --all"
+    ),
+    ("cli/commands/init.py", "`wheelfix init --stdout` prints what could be added"): Call(
+        make=plain, first="init", then="init --stdout"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", CALLS, ids=lambda m: m[1][:50])
+def test_a_call_as_its_hint_says_is_not_refused(
+    message: Message,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = CALLS[message]
+    wheel = case.make(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    Path("wheelfix.toml").write_text("")
+    Path("wheelfix.toml.bad").write_text('{"version": 99, "findings": []}')
+    Path("list").write_text(f"{wheel}\n")
+    first, then = (
+        shlex.split(text.replace("WHEEL", str(wheel))) for text in (case.first, case.then)
+    )
+    assert run(first) != 0
+    streams = capsys.readouterr()
+    new = case.words or shlex.join(word for word in then if word not in first)
+    assert new in " ".join((streams.err + streams.out).split())
+    assert run(then) == 0, capsys.readouterr()
+
+
+NEAR_MISSES = {
+    "the option is named, not the command line": (
+        "check --select WF9999 WHEEL",
+        "--select: no rule has the code",
+        "check --exit-zero --select WF901 WHEEL",
+    ),
+    "a value without its rule": (
+        "check --unfixable WF201 WHEEL",
+        'such as ["*:WF201"]',
+        "check --exit-zero --unfixable *:WF201 WHEEL",
+    ),
+    "a severity without its rule": (
+        "check --severity error WHEEL",
+        'such as ["WF111=error"]',
+        "check --exit-zero --severity WF111=error WHEEL",
+    ),
+    "a platform without its architecture": (
+        "repair --plat manylinux_2_28 WHEEL",
+        f"choose `manylinux_2_28_{MACHINE}`",
+        f"repair --plat manylinux_2_28_{MACHINE} WHEEL",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_what_is_nearly_right_has_the_right_form_in_its_hint(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, said, then = NEAR_MISSES[name]
+    wheel = str(plain(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(shlex.split(first.replace("WHEEL", wheel))) == 2
+    assert said in capsys.readouterr().err
+    assert run(shlex.split(then.replace("WHEEL", wheel))) == 0, capsys.readouterr().err
+
+
+def test_why_promises_no_repair_that_fails_or_leaves_the_library_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    wheel = lost(tmp_path)
+    run(["why", str(wheel), "libone"])
+    shown = capsys.readouterr()
+    assert "wheelfix repair" not in shown.out
+    assert "with `--library-path`" in shown.out
+    assert "\\n" not in shown.err
+    assert run(["why", str(wheel), "libone", "--library-path", str(tmp_path / "lib")]) == 0
+    assert "a repair grafts it" in capsys.readouterr().out
+    driver = linked(tmp_path / "driver", "libcuda.so.1", ONE_FUNCTION)
+    module = extension(tmp_path / "driver" / "_core.abi3.so", "_core", needed=[driver], calls=["f"])
+    assert run(["why", str(wheel_of(tmp_path / "driver", module=module)), "libcuda"]) == 0
+    assert "wheelfix repair" not in capsys.readouterr().out
+
+
+# --- The others -----------------------------------------------------------------------------------
+
+HELD: dict[Message, str] = {
+    (
+        "analysis/policy_reasons.py",
+        "{} is in {}: `--library-path {}`",
+    ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
+    (
+        "analysis/policy_reasons.py",
+        "build for the baseline, or allow it with --disable-isa-ext-check",
+    ): "pipelines/test_repair.py::test_an_instruction_set_above_the_baseline_must_be_allowed",
+    (
+        "reports/check_content.py",
+        "`wheelfix repair{}` fixes it: {}",
+    ): "pipelines/test_check_plan.py::test_a_graft_is_promised_with_the_folder_that_has_the_library",
+    (
+        "rules/executable_stack.py",
+        "{}; a third-party object: `wheelfix repair --clear-execstack {}`",
+    ): "pipelines/test_clear_execstack.py::test_the_wheel_loads_where_no_stack_becomes_executable",
+    (
+        "rules/library_openings.py",
+        "`wheelfix repair` adds the entry",
+    ): "integration/test_include.py::test_compiled_code_opens_the_included_library",
+    (
+        "rules/library_openings.py",
+        "`wheelfix repair` writes a shim next to it",
+    ): "integration/test_include.py::test_python_code_opens_the_included_library",
+    (
+        "rules/index.py",
+        "`wheelfix repair` writes the zip anew",
+    ): "rules/test_index.py::test_a_data_descriptor_alone_makes_repair_write_the_wheel_anew",
+    (
+        "rules/needed_entries.py",
+        "`wheelfix repair` removes it",
+    ): "rules/test_needed_entries.py::test_a_record_that_nothing_uses_is_removed",
+    (
+        "rules/needed_entries.py",
+        "correct the build script that adds it, or let `wheelfix repair` drop it",
+    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    (
+        "rules/needed_entries.py",
+        ", or repair with `--unsafe-fixes`",
+    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    (
+        "rules/needed_entries.py",
+        "link it with `{}`, or repair with `--unsafe-fixes`",
+    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    (
+        "rules/provider_search_paths.py",
+        "`wheelfix repair` adds it, with this provider",
+    ): "rules/test_provider_search_paths.py::test_each_object_gets_the_entry_to_the_provider_and_keeps_it",
+    (
+        "rules/provider_search_paths.py",
+        "`--data-libraries=search` adds an entry for each scheme",
+    ): "rules/test_provider_search_paths.py::test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked",
+    (
+        "rules/search_paths.py",
+        "`wheelfix repair` drops the DT_RPATH",
+    ): "rules/test_search_paths.py::test_of_two_tags_the_one_without_effect_goes",
+    (
+        "pipelines/graft_lock.py",
+        "to lock what is grafted now: {} --no-locked {}",
+    ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
+}
+"""Messages that a test elsewhere follows."""
+
+NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
+    "it says what was wrong; the hint is another text": (
+        "--statistics is a format of its own",
+        "--resume needs the file of records",
+        "`--report` and `--write-baseline` need all wheels",
+        "--strict, --exit-zero and --fail-on contradict",
+        "--write-baseline needs a file",
+        "`--after {}`: not found",
+        "`--why-not {}`: not found",
+        "--why-not needs a member",
+        "--dask needs the package",
+        "`--env {}",
+        "`--report {}`: it must be",
+        "`{}`, line {}, is not a record of `wheelfix check`",
+        "`--plat {}` is not possible",
+        "is not installed by `pip install --target`",
+        "`pip install --target` does not install",
+        "not found if installed apart",
+        "`--target {}` applies to none",
+        "{} is for wheels: no wheel is named",
+        "`--with {}` is neither",
+        "# What `repair` grafts;",
+    ),
+    "a piece of a command, which other cases follow": (
+        "--config",
+        "--target",
+        "--no-deps",
+        "--python",
+        "--with",
+        "--provider",
+        "--deps",
+        "--quiet",
+        "--provider {}",
+        " --unsafe-fixes",
+        "`wheelfix repair",
+        "`wheelfix ",
+        "wheelfix repair --write-lock",
+    ),
+    "it counts or explains, and promises nothing of its own": (
+        ", and {} more with `--unsafe-fixes`",
+        "`wheelfix repair` fixes {} [*]{}.",
+        "`wheelfix repair --unsafe-fixes` fixes {}.",
+        "  … and {} more {} {}: -v shows them",
+        "`wheelfix rule {}` explains common causes",
+        "`wheelfix explain` follows variables",
+        "`wheelfix trace` shows the effect",
+        "`wheelfix show --symbols` writes them",
+        "with --site, name one",
+        "name the wheels first, or with --site",
+        "known are {}; or name it: --output-format",
+    ),
+    "whoever has it to do knows the value: a tag, a folder, a Python, a time": (
+        "build it in an older image, or ask for a newer platform with --plat",
+        "note: `{}` is not read: it belongs to another user",
+        "--timeout gives each wheel more",
+        "raise the limit",
+        "give its wheel: `--provider FILE.whl`",
+        "name another",
+        "install one of these Pythons",
+        "name the platform, such as --plat",
+        "leave out `--patcher`",
+        "it is in the lief-tools",
+        "fix that, and continue with the same command and --resume",
+        "name the file that the earlier run wrote",
+        "start them again; a run that writes records",
+        "add `{}` to `grafts`",
+        "pass the libraries with `--library-path`",
+        "try it with `pip download`",
+    ),
+    "the authors of the wheel or of a rule follow it": (
+        "it is installed as {}, which no search path",
+        "the wheel of `{}` does not contain it",
+        "report it to the authors of `{}`",
+        "leave one of these rules out",
+        "build the wheel first: pip wheel",
+    ),
+    "it chooses another way, which is not better for every wheel": (
+        "`{}` is grafted, though METADATA requires {}",
+        "--provider {} --add-requires",
+        "  keep out   ",
+        "             or `--provider {}`",
+        "{}; a third-party object: `patchelf --clear-execstack`",
+        "no single entry leads there in all install schemes",
+        "`--drop-needed '{}'` drops it",
+        'add "{}" to `dependencies` in pyproject.toml, or repair with `--add-requires`',
+        "`--prune-needed off` keeps",
+    ),
+    "the requirements are fetched from an index": (
+        "`wheelfix check --deps` decides it",
+        "  required by METADATA, and not installed",
+        "  METADATA does not require it: try --with FILE",
+    ),
+}
+"""Why there is nothing to follow -> the beginnings of the messages."""
+
+
+def test_each_message_has_its_case_its_test_or_a_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known = {*REPAIRS, *CALLS, *HELD}
+    starts = tuple(start for some in NOT_FOLLOWED.values() for start in some)
+    found = messages(flags(capsys))
+    assert [m for m in found if m not in known and not m[1].startswith(starts)] == []
+    assert [m for m in known if m not in found] == []
+    texts = [text for _, text in found]
+    assert [start for start in starts if not any(t.startswith(start) for t in texts)] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(HELD.values())))
+def test_the_tests_that_follow_a_message_are_there(name: str) -> None:
+    path, _, function = name.partition("::")
+    assert f"def {function}(" in (TESTS / path).read_text()

@@ -1,0 +1,144 @@
+"""The replacements that docs/how-to/your-script.md shows, each on a small wheel with the fault.
+
+The settings are read from the page; only paths that the page cannot know are replaced.
+"""
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.documents import fences
+from tests.support.providers import MACHINE, SUFFIX, TAG
+from wheelfix.cli.app import run
+from wheelfix.wheel.reader import open_wheel
+
+SETTINGS = [fence.content for fence in fences("docs/how-to/your-script.md", "toml")]
+PROJECTS = ("pyarrow", "numpy", "cudf", "faiss", "pytorch", "sherpa")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project, in which the library path names `lib`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "lib"))
+    return tmp_path
+
+
+def configure(here: Path, project: str, *changes: tuple[str, str]) -> None:
+    assert len(SETTINGS) == len(PROJECTS)
+    text = SETTINGS[PROJECTS.index(project)]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (here / "pyproject.toml").write_text(text)
+
+
+def library(here: Path, name: str, source: str = "int f(void) { return 7; }") -> Path:
+    return shared_object(here / "lib" / name, source, soname=name)
+
+
+def user_of(here: Path, *libraries: Path, requires: str = "", runpath: str | None = None) -> Path:
+    module = extension(
+        here / f"_core{SUFFIX}", "_core", needed=libraries, calls=["f"], runpath=runpath
+    )
+    files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    metadata = f"Requires-Dist: {requires}\n" if requires else ""
+    return make_wheel(here / "dist", tag=TAG, files=files, metadata=metadata)
+
+
+def repaired(here: Path, wheel: Path) -> Path:
+    assert run(["repair", str(wheel)]) == 0
+    (made,) = (here / "wheelhouse").glob("*.whl")
+    return made
+
+
+def search_path(wheel: Path, ending: str) -> tuple[str | None, str | None]:
+    """Return DT_RPATH and DT_RUNPATH of the member with this ending."""
+    with open_wheel(wheel) as archive:
+        [elf] = [elf for name, elf in archive.wheel.elfs.items() if name.endswith(ending)]
+    return elf.rpath, elf.runpath
+
+
+@pytest.mark.parametrize(("name", "code"), [("arrow_f", 0), ("ZSTD_f", 1)])
+def test_what_libarrow_exports(here: Path, name: str, code: int) -> None:
+    configure(here, "pyarrow")
+    source = f"int {name}(void) {{ return 1; }} int _ZN5arrow1fEv(void) {{ return 1; }}"
+    arrow = shared_object(here / "libarrow.so.2600", source, soname="libarrow.so.2600")
+    wheel = make_wheel(here / "dist", tag=TAG, files={"pyarrow/libarrow.so.2600": arrow})
+    script = f"nm --demangle --dynamic {arrow} | grep ' T ' | grep -v -E 'arrow|_init|_fini'"
+    listed = subprocess.run(["sh", "-c", script], check=False, capture_output=True)
+    assert (listed.returncode == 0) is bool(code), "the project's own script says the same"
+    assert run(["check", "--select", "WF305", str(wheel)]) == code
+
+
+def test_licenses_of_what_is_grafted(here: Path) -> None:
+    configure(here, "numpy")
+    (here / "licenses").mkdir()
+    (here / "licenses" / "OpenBLAS.txt").write_text("Redistribution and use ...\n")
+    made = repaired(here, user_of(here, library(here, "libscipy_openblas-6cdc3b4a.so.0")))
+    with zipfile.ZipFile(made) as archive:
+        texts = [name for name in archive.namelist() if "/licenses/bundled/" in name]
+        assert [archive.read(name) for name in texts] == [b"Redistribution and use ...\n"]
+    bare = user_of(here, library(here, "libother.so.0"))
+    assert run(["repair", "-w", "bare", str(bare)]) == 1, "nobody knows its license"
+
+
+def test_libraries_of_other_wheels_are_left_to_them(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(here, "cudf")
+    site = here / "build" / "lib" / "python3.12" / "site-packages"
+    shared_object(site / "pro/lib/libpro.so.3", "int f(void){return 7;}", soname="libpro.so.3")
+    files: dict[str, str | Path] = {
+        "pro/__init__.py": "",
+        "pro/lib/libpro.so.3": site / "pro/lib/libpro.so.3",
+    }
+    wheel = make_wheel(here / "index", "pro", "2.0", f"py3-none-linux_{MACHINE}", files)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    folder = site / "pro" / "lib"
+    given = user_of(here, folder / "libpro.so.3", requires="pro>=2", runpath=str(folder))
+    made = repaired(here, given)
+    rpath, _ = search_path(made, SUFFIX)
+    assert rpath == "$ORIGIN/../pro/lib"
+
+
+def test_libraries_of_a_folder_are_excluded(here: Path) -> None:
+    configure(here, "faiss", ("/opt/cuvs/", f"{here}/lib/"))
+    made = repaired(here, user_of(here, library(here, "libcuvs.so")))
+    with open_wheel(made) as archive:
+        assert [elf.needed for elf in archive.wheel.elfs.values()] == [("libcuvs.so", "libc.so.6")]
+
+
+def test_search_paths_into_the_wheels_of_cuda(here: Path) -> None:
+    configure(here, "pytorch")
+    cublas = library(here, "libcublas.so.12")
+    made = repaired(here, user_of(here, cublas, requires="nvidia-cublas-cu12"))
+    assert search_path(made, SUFFIX) == ("$ORIGIN/../nvidia/cublas/lib", None)
+
+
+def test_programs_in_the_data_folder(here: Path) -> None:
+    configure(here, "sherpa")
+    runtime, sound = library(here, "libonnxruntime.so"), library(here, "libasound.so.2")
+    source = "int f(void); int main(void) { return f() - 7; }"
+    program = executable(here / "tool", source, needed=[runtime, sound])
+    files = {"demo_bin-1.0.data/data/bin/tool": program}
+    wheel = make_wheel(
+        here / "dist",
+        "demo_bin",
+        tag=f"py3-none-linux_{MACHINE}",
+        files=files,
+        metadata="Requires-Dist: sherpa-onnx-core\n",
+    )
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("demo_bin-1.0.data/data/share/unlisted", "not in RECORD")
+    made = repaired(here, wheel)
+    rpath, _ = search_path(made, "/tool")
+    assert rpath is not None
+    entries = rpath.split(":")
+    for minor in (8, 13, 14):
+        assert f"$ORIGIN/../lib/python3.{minor}/site-packages/sherpa_onnx/lib" in entries

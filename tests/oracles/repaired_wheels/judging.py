@@ -1,0 +1,184 @@
+"""Differences between what auditwheel and wheelfix publish of one random project."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.oracles.repaired_wheels.making import Bench, table
+from tests.oracles.repaired_wheels.projects import (
+    PLACES,
+    SCRIPTS,
+    SITE,
+    Kind,
+    Object,
+    Project,
+)
+from tests.support.forked import forked
+from tests.support.trees import SIMULATED, Scheme, Tree, spread
+from wheelfix.cli.app import run as wheelfix
+
+_AUDITWHEEL: Any = import_module("auditwheel.main")  # it has no types
+import_module("wheelfix.cli.commands.repair")  # once, not in each fork
+VENV = Scheme(platlib=SITE, purelib=SITE, data="", scripts="bin", headers="include/site/python3.11")
+SCHEMES: Mapping[str, Scheme] = {**SIMULATED, "venv": VENV}
+
+Numbers = tuple[str, ...]
+"""The numbers that the references of an object point to."""
+ABSENT: Numbers = ("absent",)
+"""Of an object that is not loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What became of one load."""
+
+    ok: bool
+    said: str
+    numbers: Mapping[str, Numbers]
+    """Of each table that is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """What a program made of a wheel."""
+
+    wheel: Path | None
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgment:
+    """What was seen of one project."""
+
+    wrong: tuple[str, ...]
+    """What works after auditwheel, and not after wheelfix."""
+    facts: tuple[str, ...]
+    """What to count."""
+
+
+def judge(project: Project, bench: Bench) -> Judgment:
+    """Repair the project's wheel by both programs, and load what they publish."""
+    built = bench.build(project)
+    environ = dict(os.environ)
+    if project.library_path:
+        folders = [str(bench.folder / name) for name in project.library_path]
+        environ["LD_LIBRARY_PATH"] = ":".join(folders)
+    plain = _loads(project, bench, built, "built", environ)
+    theirs = _repair(_auditwheel, built, bench.folder / "theirs", environ)
+    if not theirs.wheel:
+        return Judgment(wrong=(), facts=("wheel that auditwheel refuses",))
+    ours = _repair(wheelfix, built, bench.folder / "ours", environ)
+    for name in {each.folder for each in project.machine}:
+        shutil.rmtree(bench.folder / name)
+    after = _loads(project, bench, theirs.wheel, "theirs")
+    facts = [f"load {'ok' if load.ok else 'failed'} after auditwheel" for load in after.values()]
+    if not ours.wheel:
+        if all(load.ok for load in after.values()):
+            return Judgment(wrong=(f"not published: {ours.said}",), facts=tuple(facts))
+        fails = "wheel that wheelfix refuses, and of which an object fails after auditwheel"
+        return Judgment(wrong=(), facts=(*facts, fails))
+    now = _loads(project, bench, ours.wheel, "ours")
+    facts += [f"load {'ok' if load.ok else 'failed'} after wheelfix" for load in now.values()]
+    found = list(_differences(project, plain, after, now))
+    facts += ["wheel of both", *(text for text in found if text == NULL)]
+    return Judgment(wrong=tuple(text for text in found if text != NULL), facts=tuple(facts))
+
+
+NULL = "weak reference that only wheelfix makes null, which it says"
+
+
+def _differences(
+    project: Project,
+    plain: Mapping[str, Load],
+    theirs: Mapping[str, Load],
+    ours: Mapping[str, Load],
+) -> Iterator[str]:
+    alone = {each.name for each in project.wheel}
+    strong = {table(each): len(each.code.refers) for each in (*project.machine, *project.wheel)}
+    # After auditwheel, a first object may not find its libraries: then ours is what loads them so.
+    anew = (load for name, load in ours.items() if name in alone and not theirs[name].ok)
+    loads = (*plain.values(), *theirs.values(), *anew)
+    seen = {(name, numbers) for load in loads for name, numbers in load.numbers.items()}
+    for name, their in theirs.items():
+        our, was = ours[name], plain[name]
+        if their.ok and not our.ok:
+            yield f"{name} fails: {our.said}"
+        elif their.ok and was.ok:
+            for reference, numbers in their.numbers.items():
+                ours_now = our.numbers[reference]
+                if ours_now == ABSENT or (name not in alone and (reference, ours_now) in seen):
+                    continue  # without an unused entry, another object is the first to load it
+                if ABSENT != numbers == was.numbers[reference] != ours_now:
+                    first = strong[reference]
+                    null = [number for number in ours_now[first:] if number != "0"]
+                    is_null = numbers[:first] == ours_now[:first] and not null
+                    text = f"{name}: {reference} is {ours_now}, not {numbers}"
+                    yield NULL if is_null else text
+
+
+def _loads(
+    project: Project,
+    bench: Bench,
+    wheel: Path,
+    name: str,
+    environ: Mapping[str, str] | None = None,
+) -> Mapping[str, Load]:
+    """Install a wheel, load each object by itself, and several one after the other."""
+    tree = spread(wheel, SCHEMES[project.scheme], bench.folder / f"installed-{name}")
+    tables = [f"{table(each)}:{each.reads()}" for each in (*project.machine, *project.wheel)]
+    clean = {"PATH": "/usr/bin:/bin"}
+    if environ and "LD_LIBRARY_PATH" in environ:
+        clean["LD_LIBRARY_PATH"] = environ["LD_LIBRARY_PATH"]
+    reader = str(bench.reader.with_suffix(""))
+    places = {each.number: _place(each, project, tree) for each in project.wheel}
+    commands: dict[str, list[str]] = {}
+    for each in project.wheel:
+        program = [str(places[each.number])]
+        command = program if each.kind is Kind.PROGRAM else [reader, *program]
+        commands[each.name] = [*command, "--", *tables]
+    for order in project.orders:
+        files = [str(places[number]) for number in order]
+        commands[f"order {order}"] = [reader, *files, "--", *tables]
+    return {name: _load(command, clean) for name, command in commands.items()}
+
+
+def _place(each: Object, project: Project, tree: Tree) -> Path:
+    """Find an installed object; of a program with a shim in Python, the program."""
+    scheme = SCHEMES[project.scheme]
+    roots = {SITE: scheme.platlib, "lib": f"{scheme.data}/lib".lstrip("/"), "bin": scheme.scripts}
+    root = next(root for root in roots if PLACES[each.folder].startswith(root))
+    path = tree.root / PLACES[each.folder].replace(root, roots[root], 1) / each.name
+    moved = tree.root / scheme.platlib / "demo.scripts" / each.name
+    return moved if each.folder == SCRIPTS and moved.exists() else path
+
+
+def _load(command: list[str], environ: Mapping[str, str]) -> Load:
+    done = subprocess.run(
+        command, env=environ, cwd="/", capture_output=True, text=True, check=False
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    said = (done.stderr + done.stdout).strip().partition("\n")[0]
+    numbers = {words[0]: tuple(words[1:]) for words in lines if words}
+    return Load(ok=done.returncode == 0, said=said, numbers=numbers)
+
+
+def _repair(
+    main: Callable[[list[str]], object], wheel: Path, output: Path, environ: Mapping[str, str]
+) -> Repair:
+    """Repair a wheel with the defaults of a command."""
+    arguments: list[str | Path] = ["repair", "-w", output, wheel]
+    done = forked(main, arguments, env=environ, cwd=wheel.parent)
+    made = sorted(output.glob("*.whl")) if output.is_dir() else []
+    said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    return Repair(wheel=made[0] if made and done.returncode in {0, None} else None, said=said)
+
+
+def _auditwheel(arguments: list[str]) -> object:
+    sys.argv = ["auditwheel", *arguments]
+    return _AUDITWHEEL.main()

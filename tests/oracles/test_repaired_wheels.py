@@ -1,0 +1,27 @@
+"""A few random wheels, repaired by auditwheel and by wheelfix, installed, and loaded."""
+
+import platform
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.oracles.repaired_wheels.compare import seen
+from tests.oracles.repaired_wheels.making import compile_reader
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64" or shutil.which("ld.bfd") is None, reason="not an x86-64 linker"
+)
+
+CASES = 10
+
+
+def test_what_works_after_auditwheel_works_after_wheelfix(tmp_path: Path) -> None:
+    reader = compile_reader(tmp_path)
+    counts = Counter[str]()
+    for seed in range(CASES):
+        judgment = seen(seed, folder=tmp_path, reader=reader)
+        assert judgment.wrong == (), f"seed {seed}"
+        counts.update(judgment.facts)
+    assert counts["load ok after auditwheel"] >= CASES

@@ -1,0 +1,194 @@
+"""`check` says that a repair fixes a finding only if that repair does; else it says why not."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wheelfix
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli.app import run
+from wheelfix.pipelines.check_result import Report
+from wheelfix.rules.findings import Finding
+from wheelfix.settings import Settings
+
+TAG = f"py3-none-linux_{os.uname().machine}"
+DEEP = "int deep(void) { return 1; }"
+
+
+@pytest.fixture(autouse=True)
+def _nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.delenv("AUDITWHEEL_LD_LIBRARY_PATH", raising=False)
+
+
+@pytest.fixture
+def vendor(tmp_path: Path) -> Path:
+    """A library, in a folder that no loader searches by default."""
+    return shared_object(tmp_path / "vendor" / "libdeep.so.1", DEEP, soname="libdeep.so.1")
+
+
+def user(folder: Path, library: Path, name: str = "_core", **options: Any) -> Path:
+    return extension(folder / f"{name}.so", name, needed=[library], calls=["deep"], **options)
+
+
+def written(folder: Path, **modules: Path) -> Path:
+    files: dict[str, Path | str] = {f"demo/{name}.so": path for name, path in modules.items()}
+    return make_wheel(folder / "dist", tag=TAG, files={"demo/__init__.py": "", **files})
+
+
+def found(report: Report, code: str) -> Finding:
+    assert report.error is None
+    return next(finding for finding in report.findings if finding.code == code)
+
+
+def test_a_graft_is_promised_with_the_folder_that_has_the_library(
+    tmp_path: Path, vendor: Path
+) -> None:
+    wheel = written(tmp_path, _core=user(tmp_path, vendor, runpath=str(vendor.parent)))
+    tag = found(wheelfix.check(wheel), "WF804")
+    assert tag.fix is not None
+    assert f"`libdeep.so.1 from {vendor.parent}`" in tag.fix.title
+    outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
+    assert [library.original for library in outcome.grafted] == ["libdeep.so.1"]
+    assert not outcome.error
+    assert "WF804" not in {finding.code for finding in outcome.remaining}
+
+
+def test_a_library_in_the_search_path_of_another_module_has_its_option(
+    tmp_path: Path, vendor: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What lacks the library does not name the folder, as after relinking; its sibling does."""
+    other = shared_object(vendor.parent / "libother.so.1", soname="libother.so.1")
+    wheel = written(
+        tmp_path,
+        _core=user(tmp_path, vendor),
+        _other=extension(
+            tmp_path / "_other.so", "_other", needed=[other], runpath=str(vendor.parent)
+        ),
+    )
+    tag = found(wheelfix.check(wheel), "WF804")
+    assert tag.fix is None
+    option = f"--library-path {vendor.parent}"
+    assert tag.hint is not None
+    assert "`libdeep.so.1`" in tag.hint
+    assert "`demo/_other.so`" in tag.hint
+    assert tag.hint.endswith(f"`{option}`")
+    refused = ["repair", str(wheel), "-w", str(tmp_path / "out")]
+    assert run(refused) == 2
+    assert option in capsys.readouterr().err
+    assert run([*refused, *shlex.split(option)]) == 0
+    again = wheelfix.check(wheel, Settings(library_path=(str(vendor.parent),)))
+    assert found(again, "WF804").fix is not None
+
+
+def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -> None:
+    wheel = written(tmp_path, _core=user(tmp_path, vendor, runpath="/nowhere/lib"))
+    vendor.unlink()
+    report = wheelfix.check(wheel)
+    assert not [finding for finding in report.findings if finding.fix]
+    absolute = found(report, "WF111")
+    assert absolute.hint is not None
+    assert "cannot write this wheel here: `libdeep.so.1`" in absolute.hint
+
+
+def test_many_libraries_that_are_nowhere_are_one_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the first three, each with its dependents, and how to find or to leave them."""
+    names = [f"libgone{letter}.so.1" for letter in "abcde"]
+    gone = [shared_object(tmp_path / "lib" / n, f"int {n[:8]}(void);", soname=n) for n in names]
+    module = extension(tmp_path / "_core.so", "_core", needed=gone)
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    for library in gone:
+        library.unlink()
+    assert [f.entry for f in wheelfix.check(wheel).findings if f.code == "WF805"] == names
+    assert run(["check", "--select", "WF805", str(wheel)]) == 1
+    said = capsys.readouterr().out
+    head = f"{wheel}: its objects allow only linux_{os.uname().machine}, 1 object"
+    assert said.startswith(head)
+    assert said.count("error[WF805]") == 1
+    assert "`libgonea.so.1`, `libgoneb.so.1`, `libgonec.so.1` and 2 more are neither" in said
+    assert "note: `libgonec.so.1`: needed by `demo/_core.so`\n" in said
+    excludes = " ".join(f"--exclude {name}" for name in names[:3])
+    assert f"`{excludes}` and globs for the others" in said
+    assert "Found 1 error in 1 wheel." in said
+    globs = ["--exclude", "libgone*.so.1"]
+    assert run(["repair", str(wheel), "-w", str(tmp_path / "out"), *globs]) == 0
+
+
+def test_the_libraries_of_two_providers_have_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11"]
+    there = [
+        shared_object(tmp_path / "lib" / n, f"int f{i}(void);", soname=n)
+        for i, n in enumerate(names)
+    ]
+    module = extension(tmp_path / "_core.so", "_core", needed=there)
+    tag = f"cp311-cp311-manylinux_2_39_{os.uname().machine}"
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
+    make_wheel(tmp_path / "dist", tag=tag, files=files)
+    monkeypatch.chdir(tmp_path)
+    (name,) = Path("dist").iterdir()
+    assert run(["check", "--select", "WF805", str(name)]) == 1
+    said = capsys.readouterr().out
+    assert said.count("error[WF805]") == 1
+    (command,) = (span for span in said.split("`") if span.startswith("wheelfix repair "))
+    assert run(shlex.split(command)[1:]) == 0
+    (repaired,) = Path("wheelhouse").iterdir()
+    capsys.readouterr()
+    assert run(["check", "--select", "WF805", str(repaired)]) == 0, capsys.readouterr().out
+
+
+def test_a_wheel_that_the_repair_would_reject_is_not_fixed(tmp_path: Path) -> None:
+    lost = shared_object(
+        tmp_path / "liblost.so",
+        "int nowhere(void); int f(void) { return nowhere(); }",
+        runpath="/nowhere/lib",
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/liblost.so": lost}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    settings = Settings(severity={"WF301": "error"})
+    report = wheelfix.check(wheel, settings)
+    outcome = wheelfix.repair(
+        wheel, Settings(wheel_dir=tmp_path / "out", severity={"WF301": "error"})
+    )
+    assert (outcome.output is None) == (found(report, "WF111").fix is None)
+    assert outcome.output is None
+    assert "WF301" in (found(report, "WF111").hint or "")
+
+
+def test_the_command_of_a_hint_has_the_flags_and_neighbors_of_the_check(
+    tmp_path: Path,
+    vendor: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wheel = written(tmp_path, _core=user(tmp_path, vendor, rpath="/nowhere"))
+    monkeypatch.chdir(tmp_path)
+    name = wheel.relative_to(tmp_path)
+    flags = ["--exclude", "libno*.so", "--library-path", "vendor"]
+    run(["check", str(name), *flags, "--show", "notes"])
+    said = capsys.readouterr().out
+    command = f"wheelfix repair {shlex.join(flags)}"
+    assert f"`{command} {name}`" in said
+    assert run([*shlex.split(command)[1:], str(name)]) == 0
+
+
+def test_nothing_is_planned_without_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": "x = 1\n"})
+    monkeypatch.setattr("wheelfix.pipelines.check_plan.decide", pytest.fail)
+    assert wheelfix.check(wheel).error is None
+
+
+def test_what_is_found_does_not_depend_on_the_machine(tmp_path: Path, vendor: Path) -> None:
+    """A search path of the wheel leads to the library on one machine, and nowhere on another."""
+    wheel = written(tmp_path, _core=user(tmp_path, vendor, runpath=str(vendor.parent)))
+    here = [finding.code for finding in wheelfix.check(wheel).findings]
+    vendor.unlink()
+    assert [finding.code for finding in wheelfix.check(wheel).findings] == here

@@ -1,0 +1,96 @@
+"""Which wheels of a run require which others."""
+
+import pytest
+
+from wheelfix.providers.run import Part, RequiredWheel, required_wheels
+from wheelfix.wheel.model import WheelName
+
+
+def part(name: str, *requires: str) -> Part:
+    tag = "" if name.count("-") > 1 else "-cp311-cp311-linux_x86_64"
+    return Part(name=WheelName.parse(f"{name}{tag}.whl"), requires_dist=requires)
+
+
+def required(*parts: Part) -> list[list[int]]:
+    """Return for each wheel the places of those that it requires."""
+    return [[wheel.place for wheel in wheels] for wheels in required_wheels(parts)]
+
+
+def last(*parts: Part) -> tuple[RequiredWheel, ...]:
+    return required_wheels(parts)[-1]
+
+
+def test_a_required_wheel_is_the_provider_in_any_order() -> None:
+    assert required(part("core-1.0"), part("plug-1.0", "core")) == [[], [0]]
+    assert required(part("plug-1.0", "Core==1.0"), part("core-1.0")) == [[1], []]
+
+
+def test_wheels_that_do_not_require_each_other_are_left_alone() -> None:
+    assert required(part("one-1.0"), part("two-1.0", "three")) == [[], []]
+    one = [part(f"one-1.0-cp3{n}-cp3{n}-linux_x86_64", "one") for n in (11, 12)]
+    assert required(*one) == [[], []]
+
+
+def test_several_pythons_and_platforms_are_matched_up() -> None:
+    tags = [
+        f"cp3{minor}-cp3{minor}-{platform}"
+        for minor in (11, 12)
+        for platform in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "musllinux_1_2_x86_64")
+    ]
+    cores = [part(f"core-1.0-{tag}") for tag in tags]
+    plugs = [part(f"plug-1.0-{tag}", "core==1.0") for tag in tags]
+    n = len(tags)
+    assert required(*cores, *plugs) == [[]] * n + [[index] for index in range(n)]
+
+
+def test_a_provider_supports_all_pythons_of_its_dependent_or_is_none() -> None:
+    plug = part("plug-1.0-cp312-cp312-linux_x86_64", "core")
+    for tag in ("cp38-abi3", "py3-none", "cp312-cp312"):
+        assert required(part(f"core-1.0-{tag}-linux_x86_64"), plug) == [[], [0]]
+    both = [part("core-1.0-cp38-abi3-linux_x86_64"), part("core-1.0-cp312-cp312-linux_x86_64")]
+    assert last(*both, plug)[0].place == 1
+    assert not last(part("core-1.0"), part("plug-1.0-cp311-abi3-linux_x86_64", "core"))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "is_provider"),
+    [
+        ("core>=1,<2", True),
+        ("core[fast]", True),
+        ("core; python_version >= '3.8'", True),
+        ("core; python_version < '3.8'", False),
+        ("core; sys_platform == 'win32'", False),
+        ("core; platform_machine == 'x86_64'", True),
+        ("core; extra == 'fast'", False),
+        ("core>=2", False),
+        ("core @ file:///core.whl", True),
+        ("core ===", False),
+    ],
+)
+def test_only_a_wheel_that_is_always_installed_is_a_provider(
+    requirement: str, *, is_provider: bool
+) -> None:
+    assert bool(last(part("core-1.0"), part("plug-1.0", requirement))) is is_provider
+
+
+def test_the_newest_of_several_versions_is_the_provider() -> None:
+    cores = [part("core-1.9"), part("core-1.10"), part("core-2.0")]
+    assert last(*cores, part("plug-1.0", "core<2"))[0].place == 1
+    builds = [part(f"core-1.0-{n}-cp311-cp311-linux_x86_64") for n in (2, 10)]
+    assert last(*builds, part("plug-1.0", "core"))[0].place == 1
+
+
+def test_a_chain_includes_indirect_requirements_and_names_the_direct_ones() -> None:
+    core, mid = part("core-1.0"), part("mid-1.0", "core==1.0")
+    assert last(core, mid, part("top-1.0", "mid==1.0")) == ((1, ""), (0, "mid"))
+    assert last(core, mid, part("top-1.0", "mid", "core")) == ((1, ""), (0, ""))
+
+
+def test_wheels_in_a_circle_are_required_by_others_and_not_by_each_other() -> None:
+    parts = part("a-1", "b"), part("b-1", "c"), part("c-1", "a"), part("d-1", "a")
+    assert required(*parts) == [[], [], [], [0, 1, 2]]
+
+
+def test_a_long_chain_needs_no_recursion() -> None:
+    chain = [part(f"n{n}-1", f"n{n + 1}") for n in range(1200)]
+    assert [len(wheels) for wheels in required_wheels(chain)] == list(range(1199, -1, -1))

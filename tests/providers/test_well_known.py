@@ -1,0 +1,54 @@
+"""The shipped list of well-known providers."""
+
+import pytest
+
+from tests.support.values import elf, wheel
+from wheelfix.analysis.policy_reasons import unlocated_libraries_error
+from wheelfix.providers.well_known import (
+    provider_option,
+    well_known_folders,
+    well_known_providers_of,
+)
+from wheelfix.settings import SCHEMES
+from wheelfix.wheel.model import Metadata
+from wheelfix.wheel.requirements import name_of
+
+
+def test_the_shipped_list_is_complete() -> None:
+    assert {
+        "nvidia-cublas-cu11",
+        "nvidia-cublas-cu12",
+        "nvidia-cublas",
+    } <= well_known_folders().keys()
+    for name, folders in well_known_folders().items():
+        assert name_of(name) == name
+        for folder in folders:
+            assert folder.libraries
+            assert folder.directory
+            assert folder.scheme in SCHEMES
+
+
+@pytest.mark.parametrize(
+    ("requires", "entry", "option"),
+    [
+        (("nvidia-cudnn-cu12==9.1; platform_system == 'Linux'",), "", "nvidia-cudnn-cu12"),
+        (("nvidia-cudnn-cu13",), "$ORIGIN/../../nvidia/cudnn/lib", "nvidia-cudnn-cu13"),
+        (("numpy",), "$ORIGIN/../../nvidia/cudnn/lib", "nvidia-cudnn-cu11"),
+    ],
+)
+def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(
+    requires: tuple[str, ...], entry: str, option: str
+) -> None:
+    library = next(
+        name
+        for name in ("libcudnn.so.9", "libcudnn.so.8")
+        if "nvidia-cudnn-cu13" in well_known_providers_of(name)
+    )
+    subject = wheel(
+        {"torch/lib/libtorch_cuda.so": elf(library, rpath=entry)},
+        metadata=Metadata(requires_dist=requires),
+    )
+    assert provider_option(library, subject) == f"--provider {option}"
+    error = unlocated_libraries_error([library, "libmine.so.1"], subject, [], [], {})
+    adding = "" if option in requires[0] else " --add-requires"
+    assert f"`--provider {option}{adding} --exclude libmine.so.1`" in (error.hint or "")

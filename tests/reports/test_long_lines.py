@@ -1,0 +1,128 @@
+"""Reports for people have no long lines, whatever a wheel says; commands stay whole."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+from wheelfix.cli import console
+from wheelfix.cli.app import run
+from wheelfix.cli.console import SlowProgress, Terminal
+from wheelfix.reports.check_content import shorten_finding
+from wheelfix.reports.printable import LONGEST, Color, fit, link, paint, shorten
+from wheelfix.rules.findings import Finding, Severity
+
+LONG = "x" * 50_000
+MANGLED = "_ZNSt3__112basic_string" + "IcNS_11char_traitsIcEENS_9allocatorIcEE" * 6
+
+
+def test_a_long_name_loses_its_middle_and_the_sentence_stays() -> None:
+    text = shorten(f"undefined symbol `{MANGLED}`: no loaded library defines it")
+    assert re.fullmatch(r"undefined symbol `_ZNSt3__\w+…\w+`: no loaded library defines it", text)
+    assert len(text) <= LONGEST
+
+
+def test_other_long_texts_lose_their_middle() -> None:
+    assert shorten("a" * LONGEST) == "a" * LONGEST
+    text = shorten("a" * 300 + "the end")
+    assert len(text) == LONGEST
+    assert re.fullmatch(r"a+ \[…: -v\] a+the end", text)
+
+
+def test_escapes_do_not_count_and_are_kept() -> None:
+    painted = paint("a" * 150, Color.RED, on=True) + link("b" * 50, "https://example.org/")
+    assert fit(painted, verbose=False) == painted
+    cut = fit(painted + paint("c" * 9, Color.BOLD, on=True), verbose=False)
+    assert cut.count("\x1b") == painted.count("\x1b") + 2
+    assert "[…: -v]" in cut
+    assert cut.endswith(f"{'c' * 9}\x1b[0m")
+    assert len(re.sub(r"\x1b(\[[\d;]*m|\]8;[^\x1b]*\x1b.)", "", cut)) == LONGEST
+
+
+def test_a_command_stays_whole() -> None:
+    command = "hint: `wheelfix repair " + "/folder" * 60 + "/x.whl`"
+    assert fit(command, verbose=False) == command
+    assert fit(LONG, verbose=True) == LONG
+
+
+def test_a_hint_that_is_too_long_is_replaced_by_one_that_works() -> None:
+    hint = "`wheelfix repair" + " --exclude libfoo.so.1" * 45 + "`"
+    finding = Finding(
+        code="WF101", name="x", severity=Severity.ERROR, message="m", member=None, hint=hint
+    )
+    assert shorten_finding(finding).hint is None, "`wheelfix rule WF101` takes its place"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A wheel that is not valid, whose METADATA has lines of 50,000 characters."""
+    wheel = make_wheel(tmp_path, "hostile", tag="py3-none-any", files={"hostile.py": ""})
+    with zipfile.ZipFile(wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in members.items():
+            if name.endswith("/METADATA"):
+                more = f"Requires-Dist: {LONG}!\nRequires-Python: {LONG}\n"
+                archive.writestr(name, content + more.encode())
+            else:
+                archive.writestr(name, content)
+    return wheel
+
+
+@pytest.mark.parametrize("form", ["full", "concise", "markdown", "github"])
+def test_a_hostile_line_is_cut_in_each_report_for_people(
+    form: str, hostile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hostile.parent)
+    hostile = Path(hostile.name)
+    assert run(["check", "--output-format", form, str(hostile)]) == 1
+    out = capsys.readouterr().out
+    assert "WF506" in out
+    assert max(map(len, re.split(r"\n|%0A|\|", out))) <= LONGEST + 400
+    if form in {"full", "concise"}:
+        assert max(len(line) for line in out.splitlines() if "wheelfix " not in line) <= LONGEST
+        assert run(["check", "-v", "--output-format", form, str(hostile)]) == 1
+        assert LONG in capsys.readouterr().out
+
+
+def test_quiet_is_never_longer_than_the_default(
+    tmp_path: Path, hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken-1.0-py3-none-any.whl"
+    files = {f"p/m{number}.py": "" for number in range(40)}
+    with zipfile.ZipFile(make_wheel(tmp_path / "many", tag="py3-none-any", files=files)) as archive:
+        names = archive.namelist()
+        with zipfile.ZipFile(broken, "w") as other:
+            for name in names:
+                other.writestr(name.replace("demo-", "broken-"), archive.read(name) + b"#")
+    for command in (["check"], ["repair", "--allow-pure-python-wheel"], ["verify"], ["diff"]):
+        twice = command == ["diff"]
+        wheels = [str(wheel) for wheel in (broken, hostile)]
+        for subject in [wheels] if twice else [wheels[:1], wheels[1:], wheels]:
+            lines: list[int] = []
+            for option in ([], ["-q"]):
+                run([*command, *option, *subject])
+                captured = capsys.readouterr()
+                lines.append(len((captured.out + captured.err).splitlines()))
+            assert lines[1] <= lines[0], (command, subject)
+
+
+def test_without_a_terminal_slow_work_is_said_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "INTERVAL", 0.01)
+    with SlowProgress() as progress:
+        Terminal(verbosity=-1).show_progress("quiet")
+        Terminal(verbosity=0).show_progress("x.whl: reading")
+        while not (said := capsys.readouterr().err):
+            pass
+    assert re.fullmatch(r"(x\.whl: reading \(0 s\)\n)+", said)
+    assert progress is not None
+
+
+def test_quick_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with SlowProgress():
+        Terminal(verbosity=0).show_progress("x.whl: reading")
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,239 @@
+"""Files of a wheel: what each rule reports, and what pip and Python do."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.support.build import executable, make_wheel, shared_object
+from tests.support.installers import PURE, found, install, pip
+from tests.support.repairing import repair
+from tests.support.values import elf, findings, wheel
+from wheelfix.elf.model import Machine
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.rules import file_placement as contents
+from wheelfix.rules.findings import Safety, Severity
+from wheelfix.settings import Settings
+from wheelfix.wheel.edits import RemoveMember
+from wheelfix.wheel.model import RecordRow
+
+
+def test_a_plain_wheel_has_nothing_to_report(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path, tag=PURE, files={"demo/__init__.py": b""}, root_is_purelib=True)
+    assert found(path) == {}
+
+
+AARCH64 = "demo-1.0-cp311-cp311-manylinux_2_28_aarch64.whl"
+MODULE = {"module_hooks": ("PyInit_a",)}
+
+
+def test_a_module_for_another_machine_is_an_error() -> None:
+    [finding] = findings(
+        contents.wrong_machine, wheel({"pkg/a.cpython-311.so": elf(**MODULE)}, name=AARCH64)
+    )
+    assert finding.severity is Severity.ERROR
+    assert finding.message == "is for x86_64, but the tag is for aarch64"
+
+
+def test_a_helper_for_another_machine_beside_the_right_one_is_reported() -> None:
+    objects = {
+        "pkg/a.cpython-311.so": elf(machine=Machine.AARCH64, **MODULE),
+        "pkg/helper_amd64.so": elf(),
+        "pkg/gpu.so": elf(machine=190),
+    }
+    [finding] = findings(contents.wrong_machine, wheel(objects, name=AARCH64))
+    assert (finding.severity, finding.member) == (Severity.NOTE, "pkg/helper_amd64.so")
+
+
+@pytest.mark.parametrize(
+    ("platform", "machine", "flags", "message"),
+    [
+        (
+            "manylinux_2_39_riscv64",
+            Machine.RISCV,
+            1,
+            "is for riscv64 (lp64), but the tag is for riscv64 (lp64d)",
+        ),
+        ("manylinux_2_39_riscv64", Machine.RISCV, 5, None),
+        ("musllinux_1_2_riscv64", Machine.RISCV, 1, None),
+        (
+            "manylinux_2_17_ppc64le",
+            Machine.PPC64,
+            1,
+            "is for ppc64le (ELFv1), but the tag is for ppc64le (ELFv2)",
+        ),
+        ("manylinux_2_17_ppc64le", Machine.PPC64, 0, None),
+    ],
+)
+def test_a_module_with_another_calling_convention_is_an_error(
+    platform: str, machine: Machine, flags: int, message: str | None
+) -> None:
+    module = elf(machine=machine, flags=flags, **MODULE)
+    name = f"demo-1.0-cp311-cp311-{platform}.whl"
+    found = findings(contents.wrong_machine, wheel({"pkg/a.cpython-311.so": module}, name=name))
+    assert [finding.message for finding in found] == ([message] if message else [])
+
+
+def test_a_needed_library_for_another_machine_is_an_error() -> None:
+    objects = {
+        "pkg/a.cpython-311.so": elf("libx.so", machine=Machine.AARCH64, **MODULE),
+        "pkg/libx.so": elf(),
+    }
+    [finding] = findings(contents.wrong_machine, wheel(objects, name=AARCH64))
+    assert (finding.severity, finding.member) == (Severity.ERROR, "pkg/libx.so")
+
+
+def test_the_right_machine_is_fine() -> None:
+    assert not findings(contents.wrong_machine, wheel({"pkg/a.cpython-311.so": elf(**MODULE)}))
+
+
+@pytest.mark.parametrize(
+    ("platform", "needed", "wrong"),
+    [
+        ("manylinux_2_28_x86_64", "libc.musl-x86_64.so.1", True),
+        ("musllinux_1_2_x86_64", "libc.so.6", True),
+        ("musllinux_1_2_x86_64", "libc.musl-x86_64.so.1", False),
+        ("linux_x86_64", "libc.musl-x86_64.so.1", False),
+    ],
+)
+def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    objects = {"pkg/a.cpython-311.so": elf(**{**MODULE, "needed": (needed,)})}
+    subject = wheel(objects, name=f"demo-1.0-cp311-cp311-{platform}.whl")
+    assert [f.severity for f in findings(contents.wrong_libc, subject)] == [Severity.ERROR] * wrong
+
+
+def test_elf_in_a_wheel_for_any_platform() -> None:
+    library = wheel({"pkg/libx.so": elf()}, name="demo-1.0-py3-none-any.whl")
+    module = wheel({"pkg/a.so": elf(**MODULE)}, name="demo-1.0-py3-none-any.whl")
+    said = [
+        findings(contents.elf_for_any_platform, subject)[0].severity
+        for subject in (library, module)
+    ]
+    assert said == [Severity.WARNING, Severity.ERROR]
+    assert not findings(contents.elf_for_any_platform, wheel({"pkg/libx.so": elf()}))
+
+
+def test_elf_in_purelib() -> None:
+    member = "demo-1.0.data/purelib/pkg/a.so"
+    [finding] = findings(contents.elf_in_purelib, wheel({member: elf()}))
+    assert finding.member == member
+    assert not findings(contents.elf_in_purelib, wheel({"demo-1.0.data/platlib/a.so": elf()}))
+
+
+def test_second_metadata_shows_up_as_a_distribution(tmp_path: Path) -> None:
+    info, data = "other-3.dist-info", "demo-1.0.data"
+    files = {
+        f"{data}/purelib/{info}/METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 3\n",
+        "demo/_vendor/x-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: x\nVersion: 1\n",
+    }
+    path = make_wheel(tmp_path, tag=PURE, files=files)
+    assert found(path)["WF512"].entry == info
+    assert install(path, tmp_path / "target").returncode == 0
+    listed = pip("list", "--path", tmp_path / "target").stdout.split()
+    assert "other" in listed
+    assert "x" not in listed
+
+
+def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
+    member = "demo-1.0.data/scripts/run"
+    files = {"demo/__init__.py": "", member: "#!/bin/sh\n"}
+    path = make_wheel(tmp_path, tag=PURE, files=files, modes={member: 0o644})
+    settings = Settings(wheel_dir=tmp_path / "out", allow_pure_python_wheel=True)
+    outcome = repair(path, settings, os.environ)
+    assert outcome.output is not None
+    assert outcome.status is Status.REPAIRED
+    with ZipFile(outcome.output) as fixed, ZipFile(path) as built:
+        assert fixed.getinfo(member).external_attr >> 16 == 0o100755
+        assert fixed.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
+    again = replace(settings, wheel_dir=tmp_path / "2")
+    assert repair(outcome.output, again, os.environ).status is Status.UNCHANGED
+
+
+def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
+    fixed = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
+    assert fixed is not None
+    place.unlink()
+    assert install(fixed, tmp_path / "after").returncode == 0
+    there = tmp_path / "after" / place.relative_to(tmp_path / "target420")
+    assert subprocess.run([there], check=False).returncode == 0
+    assert "WF513" not in found(fixed)
+
+
+@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR])
+def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: Severity) -> None:
+    program = executable(tmp_path / "program")
+    member = "demo/bin/run" if severity is Severity.WARNING else "demo-1.0.data/scripts/run"
+    for mode in (0o644, 0o755):
+        path = make_wheel(
+            tmp_path, tag="py3-none-linux_x86_64", files={member: program}, modes={member: mode}
+        )
+        target = tmp_path / f"target{mode}"
+        assert install(path, target).returncode == 0
+        place = target / member.replace("demo-1.0.data/scripts", "bin")
+        if mode == 0o644:
+            assert (found(path)["WF513"].member, found(path)["WF513"].severity) == (
+                member,
+                severity,
+            )
+            with pytest.raises(PermissionError):
+                subprocess.run([place], check=False)
+            runs_after_repair(path, place, tmp_path)
+        else:
+            assert "WF513" not in found(path)
+            assert subprocess.run([place], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("#!python", None),
+        ("#!/bin/sh", None),
+        ("#!/usr/bin/env python3", Severity.WARNING),
+        ("#!/nowhere/cp311/bin/python", Severity.ERROR),
+    ],
+)
+def test_scripts_name_no_python(tmp_path: Path, line: str, severity: Severity | None) -> None:
+    files = {"demo-1.0.data/scripts/run": f"{line}\n"}
+    modes = dict.fromkeys(files, 0o755)
+    path = make_wheel(tmp_path, tag=PURE, files=files, root_is_purelib=True, modes=modes)
+    said = found(path)
+    assert {code: finding.severity for code, finding in said.items()} == (
+        {"WF514": severity} if severity is not None else {}
+    )
+    assert install(path, tmp_path / "target").returncode == 0
+    script = tmp_path / "target" / "bin" / "run"
+    if severity is Severity.ERROR:
+        with pytest.raises(FileNotFoundError):
+            subprocess.run([script], check=False)
+    else:
+        assert subprocess.run([script], check=False).returncode == 0
+
+
+def test_flattened_links_are_loaded_twice(tmp_path: Path) -> None:
+    library = shared_object(
+        tmp_path / "libx.so.1", "int n; int *f(void){return &n;}", soname="libx.so.1"
+    )
+    files = {f"demo/{name}": library for name in ("libx.so", "libx.so.1", "libx.so.1.2")}
+    path = make_wheel(tmp_path, files=files)
+    finding = found(path)["WF515"]
+    assert finding.member == "demo/libx.so.1"
+    assert finding.fix is not None
+    assert finding.fix.safety is Safety.UNSAFE
+    assert finding.fix.edits == tuple(
+        RemoveMember(member=f"demo/{name}") for name in ("libx.so", "libx.so.1.2")
+    )
+    (tmp_path / "libx.so").write_bytes(library.read_bytes())
+    code = "import ctypes,sys; a,b=map(ctypes.CDLL,sys.argv[1:]); print(a._handle==b._handle)"
+    names = [tmp_path / "libx.so.1", tmp_path / "libx.so"]
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, check=True)
+    assert done.stdout == b"False\n"
+
+
+def test_libraries_under_other_names_are_no_links() -> None:
+    objects = {"pkg/libx.so": elf(), "pkg/liby.so": elf(), "sub/libx.so.1": elf()}
+    record = tuple(RecordRow(name=name, hash="sha256=x", size=1) for name in objects)
+    assert not findings(contents.flattened_links, wheel(objects, record=record))

@@ -1,0 +1,163 @@
+"""What a wheel leaves to its requirements: one note, and no error about it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel
+from tests.support.environment import ENVIRON
+from tests.support.providers import SUFFIX, TAG, asked, dependent_wheel, provider_wheel
+from tests.support.repairing import repair
+from tests.support.values import apply_fixes, elf, findings, wheel
+from wheelfix import Settings, check
+from wheelfix.reports.check_content import advice
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.left_to_requirements import left_to_requirements
+from wheelfix.rules.registry import RULES
+from wheelfix.rules.search_paths import dead_entry
+
+MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
+CORE = "demo/_core.so"
+
+
+def about_the_unknown(path: Path, **settings: object) -> list[Finding]:
+    """Return the findings but for those about hardening, size and the like."""
+    found = check(path, Settings(**settings)).findings  # type: ignore[arg-type]
+    shown = [finding for finding in found if finding.code < "WF5" or finding.code > "WF8"]
+    assert not [finding for finding in shown if finding.severity is Severity.ERROR] or settings
+    return shown
+
+
+def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") -> Path:
+    files: dict[str, str | Path] = {"demo/__init__.py": source, f"demo/_core{SUFFIX}": module}
+    return make_wheel(folder, tag=tag, files=files, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("library", "runpath", "requires", "likely"),
+    [
+        ("libQt6Core.so.6", "$ORIGIN/Qt6/lib", ["PyQt6-sip", "PyQt6-Qt6"], "PyQt6-Qt6"),
+        ("libpyvex.so", "$ORIGIN/../pyvex/lib", ["archinfo", "pyvex"], "pyvex"),
+        ("libz3.so.5.3", "$ORIGIN/../z3/lib", ["pyvex", "z3-solver"], "z3-solver"),
+        ("libany.so", "$ORIGIN/../far/lib", ["one"], "one"),
+        ("libonnxruntime.so", "$ORIGIN", ["demo-core==1.0"], "demo-core"),
+        ("libpyvex.so", None, ["pyvex"], "pyvex"),
+        ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
+    ],
+)
+def test_a_requirement_that_may_bring_the_library(
+    library: str, runpath: str | None, requires: list[str], likely: str
+) -> None:
+    member = "PyQt6/QtCore.abi3.so" if "Qt6" in library else CORE
+    subject = wheel({member: elf(library, runpath=runpath)}, metadata=asked(*requires))
+    (found,) = findings(left_to_requirements, subject)
+    assert found.severity is Severity.NOTE
+    assert f"`{likely}`" in found.message
+    assert f"`{library}`" in found.message
+    (found,) = findings(left_to_requirements, subject, fail_on_unknown=True)
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("library", "runpath", "requires"),
+    [
+        ("libany.so", "$ORIGIN/../far/lib", []),
+        ("libany.so", "$ORIGIN/../far/lib", ["demo"]),
+        ("libany.so", "$ORIGIN/../far/lib", ['one; sys_platform == "win32"']),
+        ("libany.so", "$ORIGIN", ["one"]),
+        ("libany.so", "$ORIGIN", ["demo-core==2.0"]),
+        ("libany.so", "$ORIGIN", ["other-core==1.0"]),
+        ("libany.so", "/opt/lib", ["one"]),
+        ("libm.so.6", "$ORIGIN/../far/lib", ["one"]),
+        ("libcuda.so.1", "$ORIGIN/../far/lib", ["one"]),
+    ],
+)
+def test_nothing_is_left_to_requirements_that_cannot_bring_it(
+    library: str, runpath: str, requires: list[str]
+) -> None:
+    subject = wheel({CORE: elf(library, runpath=runpath)}, metadata=asked(*requires))
+    assert not findings(left_to_requirements, subject)
+
+
+def test_all_libraries_are_one_note() -> None:
+    objects = {
+        f"demo/_{n}.so": elf(*(f"lib{n}{m}.so" for m in range(9)), runpath="$ORIGIN/../pro/lib")
+        for n in range(4)
+    }
+    (found,) = findings(left_to_requirements, wheel(objects, metadata=asked("pro")))
+    assert "and 34 more" in found.message
+
+
+def test_the_entry_stays_that_leads_to_the_requirement() -> None:
+    path = "$ORIGIN/Qt6/lib"
+    objects = {"demo/_core.so": elf("libqt.so", runpath=path), "demo/_new.so": elf(runpath=path)}
+    required, alone = wheel(objects, metadata=asked("demo-qt6")), wheel(objects)
+    assert not findings(dead_entry, required)
+    assert len(findings(dead_entry, alone)) == 2
+    after, _ = apply_fixes(required, RULES, Settings())
+    assert [found.runpath for found in after.elfs.values()] == [path, path]
+
+
+def test_a_wheel_with_its_library_in_a_requirement_has_no_error(tmp_path: Path) -> None:
+    library = provider_wheel(tmp_path, "int pro(void) { return 7; }").parents[1] / "2.0"
+    module = extension(
+        tmp_path / f"_core{SUFFIX}",
+        "_core",
+        needed=[library / "libpro.so.3"],
+        calls=["pro"],
+        runpath="$ORIGIN/../pro/lib",
+    )
+    path = demo(tmp_path, MANYLINUX, module, "Requires-Dist: pro>=2\n")
+    (found,) = about_the_unknown(path)
+    assert found.code == "WF827"
+    assert advice(found, "x/a.whl") == "`wheelfix check --deps x/a.whl` decides it"
+    (found,) = about_the_unknown(path, fail_on_unknown=True)
+    assert found.severity is Severity.ERROR
+
+
+GLOBAL = """import ctypes
+from numkong import _numkong
+ctypes.CDLL(_numkong.__file__, mode=ctypes.RTLD_GLOBAL)
+from demo._core import value
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "requires", "code"),
+    [
+        (GLOBAL, "numkong", "WF827"),
+        (GLOBAL, "numpy", "WF301"),
+        (GLOBAL.replace("RTLD_GLOBAL", "RTLD_LOCAL"), "numkong", "WF301"),
+        ("import numkong", "numkong", "WF301"),
+    ],
+)
+def test_symbols_of_a_module_that_is_opened_for_all(
+    tmp_path: Path, source: str, requires: str, code: str
+) -> None:
+    module = extension(tmp_path / f"_core{SUFFIX}", "_core", calls=["nk_capabilities"])
+    path = demo(tmp_path, MANYLINUX, module, f"Requires-Dist: {requires}\n", source)
+    (found,) = (f for f in check(path, Settings()).findings if f.code in {"WF301", "WF827"})
+    assert found.code == code
+    assert "nk_capabilities" in found.message
+
+
+def test_a_repair_does_not_graft_what_a_requirement_brings(tmp_path: Path) -> None:
+    provider_wheel(tmp_path, "int pro(void) { return 7; }")
+    library = tmp_path / "2.0" / "libpro.so.3"
+    path = dependent_wheel(tmp_path, library, requires="pro")
+    environ = {**ENVIRON, "LD_LIBRARY_PATH": str(library.parent)}
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "a"), environ, folder=tmp_path)
+    assert outcome.grafted, "no search path leads to it"
+    module = extension(
+        tmp_path / f"_core{SUFFIX}",
+        "_core",
+        needed=[library],
+        calls=["pro"],
+        runpath="$ORIGIN/../pro/lib",
+    )
+    path = demo(tmp_path / "b", TAG, module, "Requires-Dist: pro\n")
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "c"), environ, folder=tmp_path)
+    assert not outcome.grafted
+    assert [(one.library, one.provider) for one in outcome.absent] == [("libpro.so.3", "pro")]
+    assert outcome.after is not None
+    assert outcome.after.elfs[f"demo/_core{SUFFIX}"].entries == ("$ORIGIN/../pro/lib",)

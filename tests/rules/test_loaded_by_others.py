@@ -1,0 +1,230 @@
+"""Objects that are only ever loaded through others, or that nothing imports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.naming import SUFFIX, TAG
+from wheelfix.cli.app import run
+
+Files = dict[str, bytes | str | Path]
+
+
+def severities(wheel: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Return the severity of each rule with findings, by code."""
+    run(["check", "--output-format", "json", str(wheel)])
+    report: Any = json.loads(capsys.readouterr().out)
+    (only,) = report["wheels"]
+    return {finding["code"]: finding["severity"] for finding in only["findings"]}
+
+
+def inheriting(folder: Path, source: str = "") -> Path:
+    """Build a module with a DT_RPATH, by which its library finds a third one."""
+    inner = shared_object(folder / "libinner.so", "int i(void) { return 1; }", soname="libinner.so")
+    outer = shared_object(
+        folder / "libouter.so",
+        "int i(void); int o(void) { return i(); }",
+        soname="libouter.so",
+        needed=[inner],
+    )
+    module = extension(folder / "_m", "_m", needed=[outer], calls=["o"], rpath="$ORIGIN/lib")
+    files: Files = {
+        "demo/__init__.py": source,
+        f"demo/_m{SUFFIX}": module,
+        "demo/lib/libouter.so": outer,
+        "demo/lib/libinner.so": inner,
+    }
+    return make_wheel(folder / "dist", tag=TAG, files=files)
+
+
+def test_a_library_that_only_others_load_may_inherit_their_search_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = severities(inheriting(tmp_path), capsys)
+    assert found["WF102"] == "note"
+    assert "WF101" not in found
+
+
+def test_a_library_that_is_opened_by_name_has_to_find_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opens = (
+        "import ctypes, pathlib\nctypes.CDLL(pathlib.Path(__file__).parent / 'lib/libouter.so')\n"
+    )
+    assert severities(inheriting(tmp_path, opens), capsys)["WF101"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_reported"),
+    [
+        ("", False),
+        ("path = f'_inject.{abi}.so'", False),
+        ("from demo import _inject", True),
+        ("import importlib\nimportlib.import_module('demo._inject')", True),
+    ],
+)
+def test_a_private_module_without_pyinit_is_reported_if_a_source_names_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    is_reported: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    plugin = shared_object(
+        tmp_path / "_inject.so",
+        "int PyErr_Occurred(void); int f(void) { return PyErr_Occurred(); }",
+    )
+    files: Files = {
+        "demo/__init__.py": "",
+        "demo/attach.py": source,
+        f"demo/_inject{SUFFIX}": plugin,
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert ("WF311" in severities(wheel, capsys)) is is_reported
+
+
+def lacking(folder: Path, source: str) -> Path:
+    """Build a wheel with `libplugin.so`, which lacks `libgone.so.1`, and a Python source."""
+    gone = shared_object(folder / "libgone.so.1", soname="libgone.so.1")
+    plugin = shared_object(folder / "libplugin.so", "int p;", soname="libplugin.so", needed=[gone])
+    files: Files = {"demo/libplugin.so": plugin, "demo/__init__.py": source}
+    return make_wheel(folder / "dist", tag="py3-none-manylinux_2_28_x86_64", files=files)
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        ("", "warning"),
+        ("names = [f'lib{kind}.so' for kind in ('plugin',)]", "warning"),
+        ("import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libplugin.so')", "error"),
+        ("NAME = 'libplugin.so'", "error"),
+    ],
+)
+def test_a_plugin_that_nothing_is_seen_to_load_may_lack_its_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, severity: str
+) -> None:
+    """Casadi has plug-ins for solvers that its users may have; it puts their names together."""
+    assert severities(lacking(tmp_path, source), capsys)["WF805"] == severity
+
+
+def test_a_library_that_a_module_needs_may_not_lack_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = shared_object(tmp_path / "libgone.so.1", soname="libgone.so.1")
+    inner = shared_object(
+        tmp_path / "libinner.so", "int i(void) { return 1; }", soname="libinner.so", needed=[gone]
+    )
+    module = extension(tmp_path / "_m", "_m", needed=[inner], calls=["i"], rpath="$ORIGIN")
+    files: Files = {
+        "demo/__init__.py": "",
+        f"demo/_m{SUFFIX}": module,
+        "demo/libinner.so": inner,
+    }
+    tag = TAG.replace("linux_x86_64", "manylinux_2_28_x86_64")
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    assert severities(wheel, capsys)["WF805"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        ("try:\n    from demo import _m\nexcept ImportError:\n    _m = None", "warning"),
+        ("try:\n    import demo._m\nexcept (ValueError, ImportError):\n    pass", "warning"),
+        ("try:\n    from demo import _m\nexcept ValueError:\n    pass", "error"),
+        ("try:\n    from demo import _m\nexcept OSError:\n    pass", "error"),
+        ("try:\n    from demo import _m\nexcept ModuleNotFoundError:\n    pass", "error"),
+        ("try:\n    pass\nexcept ImportError:\n    from demo import _m", "error"),
+        ("from demo._m import f", "error"),
+        ("", "error"),
+    ],
+)
+def test_a_module_that_is_only_tried_may_lack_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, severity: str
+) -> None:
+    """Numba tries its module for OpenMP, and goes on without."""
+    gone = shared_object(tmp_path / "libgone.so.1", "int g(void) { return 1; }")
+    module = extension(tmp_path / "_m", "_m", needed=[gone], calls=["g"])
+    files: Files = {"demo/__init__.py": source, f"demo/_m{SUFFIX}": module}
+    tag = TAG.replace("linux_x86_64", "manylinux_2_28_x86_64")
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    assert severities(wheel, capsys)["WF805"] == severity
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [("import os\nos.environ['LD_LIBRARY_PATH'] = '/demo'", "warning"), ("", "error")],
+)
+def test_a_program_whose_package_sets_the_library_path_may_find_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, severity: str
+) -> None:
+    """Panda3D starts its tools so."""
+    inner = shared_object(tmp_path / "libinner.so", "int i(void) { return 1; }")
+    tool = executable(
+        tmp_path / "tool", "int i(void); int main(void) { return i(); }", needed=[inner]
+    )
+    files: Files = {
+        "demo/__init__.py": "",
+        "demo/libinner.so": inner,
+        "demo_tools/__init__.py": source,
+        "demo_tools/tool": tool,
+    }
+    assert severities(make_wheel(tmp_path / "dist", tag=TAG, files=files), capsys)["WF101"] == (
+        severity
+    )
+
+
+@pytest.mark.parametrize(("source", "severity"), [("", "warning"), ("NAME = 'libb.so'", "error")])
+def test_plugins_of_one_folder_may_be_loaded_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, severity: str
+) -> None:
+    """OpenMM loads all of its folder `plugins`; the loader finds what is loaded by its SONAME."""
+    first = shared_object(tmp_path / "liba.so", "int a(void) { return 1; }", soname="liba.so")
+    second = shared_object(
+        tmp_path / "libb.so", "int a(void); int b(void) { return a(); }", needed=[first]
+    )
+    files: Files = {
+        "demo/__init__.py": source,
+        "demo/plugins/liba.so": first,
+        "demo/plugins/libb.so": second,
+    }
+    wheel = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
+    assert severities(wheel, capsys)["WF101"] == severity
+
+
+def test_a_requirement_is_recognised_by_its_name_with_lib_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eccodeslib requires `eckitlib`, which has `libeckit_geo.so`."""
+    gone = shared_object(tmp_path / "libeckit_geo.so", soname="libeckit_geo.so")
+    library = shared_object(tmp_path / "libplugin.so", "int p;", needed=[gone])
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag="py3-none-manylinux_2_28_x86_64",
+        files={"demo/__init__.py": "", "demo/libplugin.so": library},
+        metadata="Requires-Dist: eckitlib==1.0\n",
+    )
+    found = severities(wheel, capsys)
+    assert found["WF827"] == "note"
+    assert "WF805" not in found
+
+
+@pytest.mark.parametrize(("source", "status"), [("", "ok"), ("NAME = 'libplugin.so'", "no")])
+def test_a_library_that_no_machine_has_counts_on_each_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, status: str
+) -> None:
+    run(
+        [
+            "check",
+            "--target",
+            "debian:12-slim",
+            str(lacking(tmp_path, source)),
+            "--output-format=json",
+        ]
+    )
+    report: Any = json.loads(capsys.readouterr().out)
+    assert report["wheels"][0]["targets"] == {"debian:12-slim": status}
+    codes = {finding["code"] for finding in report["wheels"][0]["findings"]}
+    assert "WF805" in codes
+    assert "WF813" not in codes, "one cause is one finding"

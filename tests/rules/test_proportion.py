@@ -1,0 +1,85 @@
+"""Very many libraries, and sources that open them, take time in proportion to their number."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.oracles.fuzzing.forge import INFO, METADATA, NAME, Files, library, wheel
+from tests.support.effort import cpu_seconds
+from wheelfix.analysis.left_to_requirements import left_to_requirements
+from wheelfix.pipelines.compare_releases import compare_wheels
+from wheelfix.rules.context import Context
+from wheelfix.rules.library_openings import opened_library_outside
+from wheelfix.rules.python_openings import opened_library_missing, opened_library_renamed
+from wheelfix.rules.run_rules import run_rules
+from wheelfix.settings import Settings
+from wheelfix.wheel.reader import open_wheel
+
+SMALL, LARGE = 200, 1600
+MOST = 8 * 3
+"""Times longer that the large wheel may take: n log n is 12, and quadratic 64."""
+
+
+def opened_by_path(count: int) -> Files:
+    sources = {f"p/m{n}.py": f"import ctypes\nctypes.CDLL('lib{n}.so')\n" for n in range(count)}
+    return {**sources, **{f"p/lib{n}.so": library(soname=f"lib{n}.so") for n in range(count)}}
+
+
+def searched(count: int) -> Files:
+    source = "from ctypes.util import find_library\n"
+    source += "".join(f"find_library('x{n}')\n" for n in range(count))
+    return {"p/a.py": source, **{f"p/m{n}.py": "" for n in range(count)}}
+
+
+def of_one_soname(count: int) -> Files:
+    return {f"p{n}/liba.so": library(soname="liba.so") for n in range(count)}
+
+
+def left_to_others(count: int) -> Files:
+    lines = "".join(f"Requires-Dist: lib-x{n}\n" for n in range(count))
+    entries = ":".join(f"$ORIGIN/../x{n}" for n in range(count))
+    needed = [f"libx{n}.so" for n in range(count // 2)]
+    files = {f"p/{n}.so": library([f"liby{n}.so"], runpath="$ORIGIN/../y") for n in range(count)}
+    return {
+        f"{INFO}/METADATA": METADATA + lines,
+        **files,
+        "p/a.so": library(needed, runpath=entries),
+    }
+
+
+def look_for_what_is_left(path: Path) -> None:
+    with open_wheel(path) as archive:
+        assert left_to_requirements(archive.wheel, Settings(), ()).requirements
+
+
+def judge_openings(path: Path) -> None:
+    with open_wheel(path) as archive:
+        context = Context(wheel=archive.wheel, settings=Settings())
+        rules = (opened_library_missing, opened_library_renamed, opened_library_outside)
+        run_rules(context, rules)
+
+
+def compare(path: Path) -> None:
+    compare_wheels(path, path, Settings())
+
+
+@pytest.mark.parametrize(
+    ("make", "work"),
+    [
+        (opened_by_path, judge_openings),
+        (searched, judge_openings),
+        (left_to_others, look_for_what_is_left),
+        (of_one_soname, compare),
+    ],
+)
+def test_many_files_take_time_in_proportion(
+    make: Callable[[int], Files], work: Callable[[Path], None], tmp_path: Path
+) -> None:
+    def seconds(count: int) -> float:
+        path = tmp_path / NAME
+        path.write_bytes(wheel(make(count)))
+        return cpu_seconds(lambda: work(path))
+
+    seconds(10)
+    assert seconds(LARGE) < MOST * max(seconds(SMALL), 0.02)

@@ -1,0 +1,133 @@
+"""The contract of symbols: what objects may export and import, by the project's settings."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wheelfix
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli.app import run
+from wheelfix.cli.config.values import settings_from
+from wheelfix.rules.findings import Finding
+from wheelfix.settings import Settings
+
+CODES = {"WF305", "WF306", "WF307"}
+SUFFIX = ".cpython-311-x86_64-linux-gnu.so"
+FOO = """
+int foo_open(void) { return 1; }
+int foo_close(void) { return 2; }
+int ZSTD_compress(void) { return 3; }
+static int foo_hidden(void) { return 4; }
+int (*used)(void) = foo_hidden;
+"""
+FOREIGN = """
+int aoti_torch_new(void); int _ZN2at5emptyEv(void); int other(void);
+int PyInit_m(void) { return aoti_torch_new() + _ZN2at5emptyEv() + other(); }
+int left_visible(void) { return 5; }
+"""
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A wheel with a library and a module, which calls two libraries outside of it."""
+    torch = shared_object(
+        tmp_path / "torch" / "libtorch_cpu.so",
+        "int aoti_torch_new(void) { return 1; } int _ZN2at5emptyEv(void) { return 1; }",
+        soname="libtorch_cpu.so",
+    )
+    other = shared_object(tmp_path / "other" / "libother.so", "int other(void) { return 1; }")
+    foo = shared_object(tmp_path / "libfoo.so.1", FOO, soname="libfoo-1a2b3c4d.so.1")
+    module = shared_object(tmp_path / f"m{SUFFIX}", FOREIGN, needed=[torch, other])
+    files = {f"demo/m{SUFFIX}": module, "demo.libs/libfoo-1a2b3c4d.so.1": foo}
+    return make_wheel(tmp_path, tag="cp311-cp311-linux_x86_64", files=files)
+
+
+def judge(wheel: Path, *contracts: Mapping[str, Any], **more: Any) -> list[Finding]:
+    settings = settings_from({"symbols": list(contracts), **more}, Settings(), "test")
+    return [found for found in wheelfix.check(wheel, settings).findings if found.code in CODES]
+
+
+def said(wheel: Path, *contracts: Mapping[str, Any], **more: Any) -> list[tuple[str, str | None]]:
+    found = judge(wheel, *contracts, **more)
+    return [(each.code, each.entry) for each in found if each.code != "WF307"]
+
+
+NAMES_OF_FOO = ("libfoo.so*", "libfoo.so.1", "demo.libs/*", "grafted", "*/libfoo-*")
+
+
+@pytest.mark.parametrize("name", NAMES_OF_FOO)
+def test_exports_are_held_to_the_contract(wheel: Path, name: str) -> None:
+    [found] = judge(wheel, {"objects": [name], "exports": ["foo_*", "used"]}, ignore=["WF307"])
+    assert (found.code, found.member) == ("WF305", "demo.libs/libfoo-1a2b3c4d.so.1")
+    assert found.message == "exports 1 symbol that `exports` does not list: `ZSTD_compress`"
+    assert said(wheel, {"objects": [name], "exports": ["foo_*", "used", "ZSTD_*"]}) == []
+    assert said(wheel, {"objects": [name], "never-exports": ["*ZSTD*"]}) == [
+        ("WF305", "ZSTD_compress")
+    ]
+    assert said(wheel, {"objects": [name], "must-export": ["foo_*", "foo_hidden"]}) == [
+        ("WF305", "foo_hidden")
+    ]
+
+
+def test_the_init_function_may_always_be_exported(wheel: Path) -> None:
+    modules = {"objects": ["extension-modules"], "exports": []}
+    assert said(wheel, modules) == [("WF305", "left_visible")]
+    assert said(wheel, {**modules, "exports": ["left_*"]}) == []
+
+
+def test_a_pattern_matches_the_name_as_it_is_or_demangled(wheel: Path) -> None:
+    for pattern in ("at::*", "_ZN2at*", "*empty*"):
+        imports = {"objects": ["demo/m.*"], "never-imports": [pattern]}
+        assert said(wheel, imports) == [("WF305", "_ZN2at5emptyEv")]
+
+
+@pytest.mark.parametrize("source", ["torch", "libtorch*.so"])
+@pytest.mark.parametrize("folders", [["other"], ["torch", "other"]], ids=len)
+def test_imports_of_a_distribution(wheel: Path, source: str, folders: list[str]) -> None:
+    contract = {"objects": ["demo/*"], "imports-of": source, "imports": ["aoti_torch_*"]}
+    places = {"library-path": [str(wheel.parent / folder) for folder in folders]}
+    assert said(wheel, contract, **places) == [("WF305", "_ZN2at5emptyEv")]
+    assert said(wheel, {**contract, "imports": ["aoti_torch_*", "at::*"]}, **places) == []
+
+
+def test_what_several_missing_libraries_may_define_is_not_claimed(wheel: Path) -> None:
+    contract = {"objects": ["demo/*"], "imports-of": "torch", "imports": ["aoti_torch_*"]}
+    [found] = judge(wheel, contract, ignore=["WF307"])
+    assert (found.severity.label, found.code) == ("warning", "WF305")
+    assert "libother.so" in " ".join((found.message, *found.notes))
+
+
+def test_entries_that_match_nothing(wheel: Path) -> None:
+    library = {"objects": ["libfoo.so*", "libgone.so"], "exports": ["foo_*", "fooo_*", "[ZUu]*"]}
+    assert said(wheel, library) == [("WF306", "libgone.so"), ("WF306", "fooo_*")]
+    assert said(wheel, {"objects": ["libgone.so"], "exports": []}) == [("WF305", "libgone.so")]
+    module = {"objects": ["demo/*"], "imports-of": "nvidia-nccl-cu12", "never-imports": ["nccl*"]}
+    assert said(wheel, module) == [("WF306", "nvidia-nccl-cu12")]
+
+
+def test_modules_that_export_more_are_counted_without_a_contract(wheel: Path) -> None:
+    [found] = judge(wheel)
+    assert found.code == "WF307"
+    assert found.message == "1 symbol exported by 1 extension module besides the init functions"
+    assert judge(wheel, {"objects": ["extension-modules"], "exports": ["left_*"]}) == []
+
+
+def test_show_writes_a_contract_that_the_wheel_fulfills(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    functions = "".join(f"int many_{number}(void) {{ return 1; }}" for number in range(40))
+    many = shared_object(tmp_path / "libmany.so.1", functions, soname="libmany.so.1")
+    clean = extension(tmp_path / "clean.so", "clean")
+    files = {"demo/lib/libmany.so.1": many, f"demo/clean{SUFFIX}": clean}
+    files[f"demo/m{SUFFIX}"] = wheel.parent / f"m{SUFFIX}"
+    more = make_wheel(tmp_path / "more", tag="cp311-cp311-linux_x86_64", files=files)
+    tables: list[dict[str, Any]] = []
+    for each in (wheel, more):
+        assert run(["show", "--symbols", str(each)]) == 0
+        tables = tomllib.loads(capsys.readouterr().out)["tool"]["wheelfix"]["symbols"]
+        assert judge(each, *tables) == []
+    assert {"objects": ["libmany*"], "exports": ["many_*"]} in tables
+    assert {"objects": ["demo/clean.*"], "exports": []} in tables
