@@ -13,7 +13,7 @@ from wheelfix.wheel.imported_modules import failing_imports
         ("try:\n import a\nexcept:\n import b", {"a": True, "b": False, "": False}),
         ("try:\n import a\nexcept OSError:\n pass\nimport a", {"a": False, "": False}),
         (
-            "try:\n if f:\n  def g():\n   from . import a\nexcept OSError: pass",
+            "try:\n if f:\n  def g():\n   from . import a\nexcept ImportError: pass",
             {"a": True, "": True},
         ),
         ("match x:\n case 1:\n  import a", {"a": False, "": False}),
