@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from wheelfix.wheel.deflate import DEFAULT_LEVEL
 from wheelfix.wheel.model import Key, Wheel
 
 
@@ -385,8 +386,8 @@ class Settings:
         metavar="GLOB",
     ).default(())
     zip_level: int = _repair_setting(
-        "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
-        "Unchanged members are copied.",
+        "Compression level of changed members, 0 to 9; -1 is the default of the library "
+        f"({DEFAULT_LEVEL}). Unchanged members are copied.",
         group=Group.WRITING,
         flag="--zip-compression-level",
         metavar="LEVEL",

@@ -276,7 +276,7 @@ def _family_of(member: str, elf: Elf) -> Family | None:
     extensions for musl had `-linux-gnu` too.
     """
     if elf.interpreter is not None:
-        is_musl = basename(elf.interpreter).startswith("ld-musl-")
+        is_musl = libc_of(basename(elf.interpreter)) is Libc.MUSL
         return Family.MUSLLINUX if is_musl else Family.MANYLINUX
     for name in elf.needed:
         if name.startswith(("libc.musl-", "ld-musl-")):

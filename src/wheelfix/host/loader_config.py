@@ -13,7 +13,13 @@ from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.machines import GLIBC_DIRECTORIES, MACHINES, MUSL_DIRECTORIES, lib_value
+from wheelfix.loader.machines import (
+    GLIBC_DIRECTORIES,
+    MACHINES,
+    MUSL_DIRECTORIES,
+    lib_value,
+    usual_loader,
+)
 from wheelfix.loader.musl_search import SEPARATORS
 
 _MAX_INCLUDES = 8
@@ -59,12 +65,7 @@ _SYSTEM_DIRECTORIES = re.compile(rb"(?:/(?:[\w.+-]+/)+\0)+")
 
 def loader_of(sample: Elf) -> str | None:
     """Return the path of the dynamic loader for `sample`, None on an unknown machine."""
-    if sample.interpreter:
-        return sample.interpreter
-    known = MACHINES.get(sample.abi)
-    if known is None:
-        return None
-    return f"/lib/ld-musl-{known.musl}.so.1" if sample.libc is Libc.MUSL else known.glibc_loader
+    return sample.interpreter or usual_loader(sample.abi, sample.libc)
 
 
 def loader_environment(sample: Elf) -> Environment:

@@ -22,6 +22,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
 from typing import NamedTuple, Self
 
+from wheelfix.loader.file_system import MAX_LINKS
 from wheelfix.text import count
 
 MAX_SETTINGS = 1 << 20
@@ -33,8 +34,6 @@ MAX_DATABASE = 1 << 28
 MAX_LIBRARY = 1 << 33
 """Bytes of a library; none is that large, but for a sparse file."""
 _PIECE = 1 << 16
-_MAX_LINKS = 40
-"""Links followed for one path: MAXSYMLINKS of the kernel."""
 
 
 class Trust(NamedTuple):
@@ -177,7 +176,7 @@ def trusted_path(path: str | Path, trust: Trust | None = None) -> Path:
                 place = entry
                 continue
             links += 1
-            if links > _MAX_LINKS:
+            if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             waiting += reversed(Path(entry).readlink().parts)
     return Path(place)

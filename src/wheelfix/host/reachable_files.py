@@ -14,15 +14,13 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
 from wheelfix.host.machine_files import map_regular
+from wheelfix.loader.file_system import MAX_LINKS
 from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.loading import (
     library_path_directories,
     needed_name,
     search_directories,
 )
-
-_MAX_SYMLINKS = 40
-"""Links followed for one path: MAXSYMLINKS of the kernel."""
 
 
 def read_process(program: str, objects: Iterable[str]) -> Environment:
@@ -208,7 +206,7 @@ class Disk:
                 continue
             self.links[step] = target
             links += 1
-            if links > _MAX_SYMLINKS:
+            if links > MAX_LINKS:
                 return None
             current = "" if target.startswith("/") else current
             rest += target.split("/")[::-1]

@@ -21,13 +21,12 @@ from wheelfix.loader.install_schemes import interpreters, python_version
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.wheel.model import WheelName
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 
 _TIMEOUT = 3600
 """Seconds: the wheels of CUDA are gigabytes."""
 _NEWEST_GLIBC = 41
 """The minor version of glibc on the machine for which wheels of another machine are chosen."""
-_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def fetch(
@@ -129,8 +128,9 @@ def _platforms(dependent: WheelName) -> Iterator[str]:
         if parsed.family is Family.MANYLINUX:
             for minor in range(_NEWEST_GLIBC, 4, -1):
                 yield f"manylinux_2_{minor}_{parsed.arch}"
-                if minor in _LEGACY:
-                    yield f"{_LEGACY[minor]}_{parsed.arch}"
+                yield from (
+                    f"{name}_{parsed.arch}" for name, v in LEGACY.items() if v == (2, minor)
+                )
         elif parsed.family is Family.MUSLLINUX:
             yield from (f"musllinux_1_{minor}_{parsed.arch}" for minor in (2, 1, 0))
         yield f"linux_{parsed.arch}"

@@ -7,6 +7,9 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf
 from wheelfix.loader.load_values import Candidate, Environment, How, Request, SearchOutcome
 
+MAX_LINKS = 40
+"""Links followed for one path: MAXSYMLINKS of the kernel."""
+
 
 class SearchList(NamedTuple):
     """One list of directories; for a path and for ld.so.cache, of files."""
@@ -120,7 +123,7 @@ class FileSystem:
 
         Raises `RecursionError` for the kernel's ELOOP.
         """
-        if depth > 40:  # MAXSYMLINKS
+        if depth > MAX_LINKS:
             raise RecursionError
         self.budget.spend(1 + len(path) // 100, "the paths that are searched")
         parts = [part for part in path.split("/") if part not in {"", "."}]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi
+from wheelfix.elf.model import Abi, Libc
 from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 LIB64 = "lib64"
@@ -48,6 +48,14 @@ MACHINES: Mapping[Abi, MachineNames] = {
         ("loongarch64", "loongarch64-linux-gnu", "/lib64/ld-linux-loongarch-lp64d.so.1"),
     )
 }
+
+
+def usual_loader(abi: Abi, libc: Libc | None) -> str | None:
+    """Return the usual path of the dynamic loader, glibc's if not musl's; None if not known."""
+    names = MACHINES.get(abi)
+    if names is None:
+        return None
+    return f"/lib/ld-musl-{names.musl}.so.1" if libc is Libc.MUSL else names.glibc_loader
 
 
 def musl_soname(abi: Abi) -> str:

@@ -13,6 +13,7 @@ from wheelfix.system.packaged_text import read_text
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 _NAME = re.compile(r"_?P[yY]\w+")
+_LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?")
 
 
 class ApiName(NamedTuple):
@@ -33,6 +34,11 @@ def init_functions(module: str) -> tuple[str, str]:
         return f"PyInit_{module}", f"PyModExport_{module}"
     name = module.encode("punycode").decode("ascii").replace("-", "_")
     return f"PyInitU_{name}", f"PyModExportU_{name}"
+
+
+def is_libpython(name: str) -> bool:
+    """Return whether `name` is that of the library of a CPython: `libpython3.11.so.1.0`."""
+    return _LIBPYTHON.fullmatch(name) is not None
 
 
 def is_python_name(symbol: str) -> bool:

@@ -34,10 +34,10 @@ from wheelfix.analysis.policies import (
     symbol_filter,
 )
 from wheelfix.analysis.policy_verdict import hook_prefix
-from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, shared_object
+from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
-from wheelfix.loader.machines import MACHINES
+from wheelfix.loader.machines import usual_loader
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record
 
@@ -253,11 +253,9 @@ def _usual_loader(elf: Elf) -> str | None:
 
     auditwheel takes any path in PT_INTERP for that of a library, and opens it.
     """
-    names = MACHINES.get(elf.abi)
-    if elf.interpreter is None or names is None:
+    if elf.interpreter is None:
         return None
-    is_musl = posixpath.basename(elf.interpreter).startswith("ld-musl-")
-    return f"/lib/ld-musl-{names.musl}.so.1" if is_musl else names.glibc_loader
+    return usual_loader(elf.abi, libc_of(posixpath.basename(elf.interpreter)))
 
 
 def _anchor(group: _Group, libraries: Iterable[str]) -> bytes:

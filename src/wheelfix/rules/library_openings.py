@@ -15,6 +15,7 @@ from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import entries_between, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES
+from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.bundled_search_paths import add_entries
 from wheelfix.rules.context import Context
@@ -91,7 +92,7 @@ def _is_outside(context: Context, name: str) -> bool:
     """Return whether `name` is that of a library that could be grafted, and is not."""
     if not is_library_name(name) or "/" in name or name in context.included:
         return False
-    if libc_of(name) or name.startswith("libpython"):
+    if libc_of(name) or is_libpython(name):
         return False
     if any(known == name or known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES):
         return False  # `libm.so` is the link to it, for the linker

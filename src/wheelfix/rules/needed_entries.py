@@ -1,7 +1,6 @@
 """Whether DT_NEEDED and DT_VERNEED of each object are right."""
 
 import posixpath
-import re
 from collections.abc import Iterator
 
 from wheelfix.analysis.unused_needed import Unused
@@ -9,6 +8,7 @@ from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
+from wheelfix.loader.python_api import is_libpython
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
@@ -17,7 +17,6 @@ from wheelfix.text import count, join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel
 
-_LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _SHOWN = 8
 
 
@@ -252,7 +251,7 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
-            if _LIBPYTHON.match(posixpath.basename(name)) and elf.module_hooks:
+            if is_libpython(posixpath.basename(name)) and elf.module_hooks:
                 yield Hit(
                     message=f"links `{name}`, though the interpreter already provides its symbols",
                     member=member,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from wheelfix.grouping import grouped
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.python_api import is_libpython
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
@@ -107,7 +108,7 @@ def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
         sorted(
             original_name(name)
             for name in needed
-            if not may_come_from_platform(name) and not name.startswith("libpython")
+            if not may_come_from_platform(name) and not is_libpython(name)
         )
     )
 

@@ -16,8 +16,8 @@ _WHOLE = 32 * 2**20
 """Bytes; longer content is deflated in pieces, which libdeflate cannot join."""
 _AHEAD = 32 * 2**20
 """Bytes being deflated, or deflated and waiting to be written."""
-_LIBDEFLATE_LEVEL = 6
-"""The default level of libdeflate, which has no -1 for it."""
+DEFAULT_LEVEL = 6
+"""What -1 means to zlib and zlib-ng; libdeflate has no -1."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 
@@ -47,7 +47,7 @@ def libdeflate() -> Codec | None:
         return None
 
     def compress(data: bytes, level: int) -> bytearray:
-        level = _LIBDEFLATE_LEVEL if level == zlib.Z_DEFAULT_COMPRESSION else level
+        level = DEFAULT_LEVEL if level == zlib.Z_DEFAULT_COMPRESSION else level
         deflated: bytearray = package.deflate_compress(data, level)
         return deflated
 
