@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.host.images import Image
 from wheelfix.host.installed_files import (
     File,
     by_record,
@@ -18,9 +19,9 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.installers import find_uv, pip_for
-from wheelfix.host.pythons import Interpreter, without_python_settings
+from wheelfix.host.pythons import Interpreter
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
-from wheelfix.system.subprocesses import run
+from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record
@@ -31,6 +32,8 @@ INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
 The suffix `-pip` or `-uv` chooses the installer: `target-pip`. For the schemes of other systems,
 the wheel is unpacked to where their installers put files.
 """
+_OTHER_TAGS = "is not a supported wheel on this platform"
+"""What pip says of a wheel for another machine or Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,10 @@ class FreshEnvironment:
     """Options of the installer."""
     installer: str
     """`pip`, `uv`, or empty: uv if it is found, or else pip."""
+    base: Interpreter
+    """The Python below a virtual environment."""
+    run: Run
+    """Runs programs where `base` is: on this machine, or in an image."""
     scheme: Scheme | None = None
     """The layout to unpack the wheel to, without an installer."""
     paths: tuple[str, ...] = ()
@@ -71,12 +78,17 @@ def make(
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
     homes = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
-    clean = {**without_python_settings(environ), **homes, "LD_BIND_NOW": "1"}
+    clean = {**python.environ(environ), **homes, "LD_BIND_NOW": "1"}
+    index = _index_settings(environ)
+    runner: Run = run
+    if python.image is not None:
+        files = (Path(text) for text in index.values() if os.path.isfile(text))  # noqa: PTH113
+        runner = python.image.reading(*files).runner(root)
     env = root / "env"
     executable = python.path
     arguments: tuple[str, ...] = (f"--{kind}", str(env))
     if kind == "venv":
-        run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
+        runner([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
         executable, arguments = str(env / "bin" / "python"), ()
     elif kind == "user":
         clean["PYTHONUSERBASE"] = str(env)
@@ -85,9 +97,11 @@ def make(
         root=env,
         python=executable,
         environ=clean,
-        index=_index_settings(environ),
+        index=index,
         arguments=arguments,
         installer=installer,
+        base=python,
+        run=runner,
         is_virtual=kind == "venv",
     )
 
@@ -114,8 +128,9 @@ def install(
 ) -> None:
     """Install the wheel at `path`, and the wheels `beside`, with uv or pip; all are absolute.
 
-    `dependencies` are got from the user's index. For a scheme of another system the wheels are
-    unpacked, and the installer gets only the dependencies, into the last folder of `place.paths`.
+    In an image, its own pip installs. `dependencies` are got from the user's index. For a scheme
+    of another system the wheels are unpacked, and the installer gets only the dependencies, into
+    the last folder of `place.paths`.
     Raises `ToolError` if there is no installer, or if it fails.
     """
     if place.scheme is not None:
@@ -131,31 +146,44 @@ def install(
     given = {**place.environ, **(place.index if dependencies else {})}
     others = map(str, beside)
     offline = () if dependencies else ("--no-deps", "--no-index")
-    uv = find_uv()
+    image = place.base.image
+    uv = None if image else find_uv()
     if uv is None and place.installer == "uv":
-        raise ToolError("uv was not found", hint="pip install uv")
+        raise ToolError(
+            "uv was not found", hint="in an image, pip installs" if image else "pip install uv"
+        )
     # uv has no `--user`.
     if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
     else:
-        command = [*pip_for(place.python), "install", "-q", "--no-warn-script-location"]
+        command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     call = [*command, *offline, *place.arguments, str(source), *others]
     try:
-        run(call, env=given, cwd=place.root)
+        place.run(call, env=given, cwd=place.root)
     except ToolError as error:
         supported = {"any", *platform_tags()}
-        if supported.isdisjoint(wheel.name.platforms):
+        refused = (
+            _OTHER_TAGS in error.message if image else supported.isdisjoint(wheel.name.platforms)
+        )
+        if refused:
+            where = f"in `{image.name}`" if image else "here"
             raise ToolError(
-                f"`{wheel.name}` cannot be installed here: its platform tags do not allow "
+                f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
                 "this machine",
                 hint="verify it on a machine, or in a container, that they allow",
             ) from error
         raise
+
+
+def _pip(place: FreshEnvironment) -> list[str]:
+    if place.base.image is None:
+        return pip_for(place.python)
+    return [place.base.path, "-I", "-m", "pip", "--python", place.python]
 
 
 def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> None:
@@ -237,8 +265,10 @@ def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
             yield piece
 
 
-def can_make(scheme: str) -> bool:
-    """Whether the installer that `scheme` needs is found."""
+def can_make(scheme: str, image: Image | None = None) -> bool:
+    """Whether the installer that `scheme` needs is found; images are taken to have pip."""
+    if image is not None:
+        return not scheme.endswith("-uv")
     if scheme.endswith("-uv"):
         return find_uv() is not None
     return scheme not in {"user", "target-pip"} or find_spec("pip") is not None

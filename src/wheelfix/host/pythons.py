@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wheelfix.errors import ToolError
+from wheelfix.host.images import Image
 from wheelfix.system.subprocesses import run
 
 _DESCRIBE_PYTHON = """
@@ -30,7 +31,7 @@ print(json.dumps([
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """One Python of this machine."""
+    """One Python of this machine, or of an image."""
 
     path: str
     """Its executable, below any virtual environment."""
@@ -40,17 +41,22 @@ class Interpreter:
     """The file name suffixes of extension modules (PEP 3149)."""
     ctypes: str | None
     """The file of `_ctypes`, the module with dlopen; None if it is built in."""
+    image: Image | None = None
+    """The image of a container that has it; None for this machine."""
+
+    def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that its programs begin with; `environ` is that of the user."""
+        return {} if self.image else without_python_settings(environ)
 
 
-def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
-    """Run the Python at `path` to describe it.
+def interpreter(path: str, environ: Mapping[str, str], image: Image | None = None) -> Interpreter:
+    """Run the Python at `path`, here or in `image`, to describe it.
 
     Raises `ToolError` if it is not a Python, or has no `_ctypes`.
     """
     command = [path, "-I", "-c", _DESCRIBE_PYTHON]
-    output = run(
-        command, env=without_python_settings(environ), timeout=30, accepted=range(-64, 256)
-    )
+    runner, env = (image.runner(), {}) if image else (run, without_python_settings(environ))
+    output = runner(command, env=env, timeout=30, accepted=range(-64, 256))
     try:
         name, executable, suffixes, has_ctypes, ctypes = json.loads(output.stdout)
     except (ValueError, TypeError) as error:
@@ -65,7 +71,9 @@ def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
             hint="name another Python with --python; one that is built where the headers of libffi"
             " are installed has it",
         )
-    return Interpreter(path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
+    return Interpreter(
+        path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes, image=image
+    )
 
 
 def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -45,7 +45,6 @@ from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.run import Part, applicable_requirements
-from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
@@ -63,9 +62,13 @@ def verify(
     """
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
-    for python in _pythons(wheel.name, options.pythons, environ):
+    if options.image is not None:
+        site = [Path(os.path.realpath(options.site))] if options.site is not None else []
+        read = options.image.reading(path, *options.beside, _PROBE, *site)
+        options = replace(options, image=read)
+    for python in _pythons(wheel.name, options, environ):
         allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
-        for scheme in _chosen(options.schemes, allowed, wheel.name, python):
+        for scheme in _chosen(options, allowed, wheel.name, python):
             layout = allowed.get(scheme)
             with scratch() as folder:
                 root = Path(os.path.realpath(folder))
@@ -124,6 +127,7 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         scheme=scheme,
         python=subject.python.name,
         interpreter=subject.python.path,
+        image=subject.options.image.name if subject.options.image else "",
         checks=checks(subject, answered, _predict(subject)),
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
@@ -131,7 +135,12 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
 
 
 def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
-    """Return the load of each object as the model predicts it, by installed path."""
+    """Return the load of each object as the model predicts it, by installed path.
+
+    Files of an image are not read.
+    """
+    if subject.python.image is not None:
+        return {}
     roots = [
         subject.files[member].path
         for member, elf in subject.wheel.elfs.items()
@@ -150,28 +159,30 @@ def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
 
 
 def _chosen(
-    wanted: Sequence[str], allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
+    options: Options, allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
 ) -> tuple[str, ...]:
     """Return the schemes to make; raises `SettingsError` for one that the tags exclude."""
-    usable = tuple(filter(can_make, allowed))
-    for scheme in wanted:
+    usable = tuple(scheme for scheme in allowed if can_make(scheme, options.image))
+    for scheme in options.schemes:
         if scheme in scheme_names() and scheme not in allowed:
             raise SettingsError(
                 f"`{name}` is not installed by `{scheme}` for {python.name}",
                 hint=f"its tags allow {', '.join(usable)}",
             )
-    chosen = (usable if scheme == "all" else (scheme,) for scheme in wanted)
+    chosen = (usable if scheme == "all" else (scheme,) for scheme in options.schemes)
     return tuple(dict.fromkeys(scheme for some in chosen for scheme in some))
 
 
 def _pythons(
-    name: WheelName, wanted: Sequence[str], environ: Mapping[str, str]
+    name: WheelName, options: Options, environ: Mapping[str, str]
 ) -> tuple[Interpreter, ...]:
     """Return the Pythons to use; raises `SettingsError` if the tags of `name` allow none."""
     allowed = interpreters(name)
-    found = [interpreter(python, environ) for python in wanted or (sys.executable,)]
+    wanted, image = options.pythons, options.image
+    default = "python3" if image else sys.executable
+    found = [interpreter(python, environ, image) for python in wanted or (default,)]
     usable = tuple(python for python in found if python.name in allowed)
-    if not usable and not wanted:
+    if not usable and not wanted and image is None:
         others = (interpreter(python, environ) for python in all_pythons(environ))
         usable = tuple(python for python in others if python.name in allowed)[-1:]
     if not usable:
@@ -279,7 +290,7 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Veri
         for attempt in planned
     ]
     python = subject.place.python
-    done = run(
+    done = subject.place.run(
         [python, "-B", "-u", str(_PROBE)],
         env=subject.place.environ,
         cwd=subject.place.root.parent / "home",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wheelfix.host.fresh_environments import FreshEnvironment
+from wheelfix.host.images import Image
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import Interpreter
 from wheelfix.wheel.model import Wheel
@@ -79,7 +80,10 @@ class Options:
     """What to verify, and the time limits."""
 
     pythons: tuple[str, ...] = ()
-    """Their paths; none means the one that runs wheelfix, or else one that the tags allow."""
+    """Their paths; none means the one that runs wheelfix, or else one that the tags allow; in an
+    image `python3`."""
+    image: Image | None = None
+    """The image of a container in which everything is installed and run."""
     schemes: tuple[str, ...] = ("venv",)
     dependencies: bool = False
     """Install what the wheel requires, from the index that the installer is configured for."""
@@ -151,6 +155,8 @@ class Verified:
     """As in `loader.install_schemes`: `python3.11`."""
     interpreter: str
     """Its path."""
+    image: str = ""
+    """The image that has it; empty for this machine."""
     checks: tuple[Check, ...] = ()
     left_out: tuple[str, ...] = ()
     """The requirements of METADATA that were not installed."""

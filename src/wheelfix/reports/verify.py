@@ -31,9 +31,8 @@ def text(result: Verified, *, strict: bool, verbose: bool, color: bool) -> str:
     """Return the result for one wheel in one environment; failures in full."""
     outcome = result.result(strict=strict)
     word = paint(outcome, _COLORS[outcome], on=color)
-    lines = [
-        f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(result.interpreter)})"
-    ]
+    where = result.interpreter + (f" in {result.image}" if result.image else "")
+    lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)})"]
     lines += [f"  {line}" for line in _counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:

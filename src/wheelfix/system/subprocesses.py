@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,10 @@ class Completed(NamedTuple):
     argv: tuple[str, ...]
     stdout: str
     stderr: str
+
+
+Run = Callable[..., Completed]
+"""`run`, or what runs programs elsewhere with the same arguments."""
 
 
 def run(  # noqa: PLR0913 - the parts of one call

@@ -14,9 +14,10 @@ from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import Wheels, expand
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
+from wheelfix.host.images import find_image
 from wheelfix.host.neighbors import providers_of
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Verified, VerifyResult
@@ -41,6 +42,12 @@ class _Options:
     all_pythons: bool = Option(
         "Verify for every installed Python that the tags allow.", group=Group.MACHINES
     ).default(False)
+    image: str | None = Option(
+        "Verify in this image of a container, by podman or docker: a machine that has nothing else "
+        "than the image.",
+        group=Group.MACHINES,
+        metavar="IMAGE",
+    ).default(None)
     scheme: str = Option(
         f"Install schemes, comma-separated: {', '.join(scheme_names())}; or all. The "
         f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}.",
@@ -83,6 +90,11 @@ def verify(
     This executes the content of the wheels. Nothing is written outside the temporary environments.
     """
     terminal, strict = Terminal(verbosity=-1 if quiet else verbose), request.strict
+    if request.image is not None and request.all_pythons:
+        raise SettingsError(
+            "--all-pythons is about this machine, --image about another one",
+            hint="name each Python of the image with --python, by default python3",
+        )
     wanted = Options(
         pythons=every_python(os.environ) if request.all_pythons else tuple(request.python),
         schemes=tuple(name.strip() for name in request.scheme.split(",")),
@@ -90,11 +102,15 @@ def verify(
         jobs=request.jobs,
     )
     configuration = options.configuration_of(context, given, config)
+    wheels = expand(paths)
+    if request.image is not None:
+        has_network = configuration.settings.deps
+        wanted = replace(wanted, image=find_image(request.image, wheels, has_network=has_network))
     fine = {VerifyResult.OK, *([VerifyResult.NOT_TRIED] if request.allow_untried else [])}
     results: list[Verified] = []
     ended: list[WheelResult] = []
     is_complete = True
-    for wheel in expand(paths):
+    for wheel in wheels:
         before = len(results)
         terminal.show_progress(f"verifying {printable(wheel.name)}")
         try:
