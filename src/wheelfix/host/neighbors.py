@@ -24,7 +24,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.requirements import name_of, read_requirement
+from wheelfix.wheel.requirements import each_version, name_of, read_requirement
 
 
 def providers_of(
@@ -76,8 +76,10 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
         else:
             yield in_directory(path)
     else:
-        _refuse_other_text(text)
-        yield from (in_wheel(wheel, OBJECT) for wheel in fetch([text], dependent, environ))
+        for requirement in each_version(text):
+            _refuse_other_text(requirement)
+            fetched = fetch([requirement], dependent, environ)
+            yield from (in_wheel(wheel, OBJECT) for wheel in fetched)
 
 
 def _refuse_other_text(text: str) -> None:

@@ -34,7 +34,7 @@ from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
-from wheelfix.wheel.requirements import allowed_versions, name_of
+from wheelfix.wheel.requirements import allowed_versions, in_order, name_of
 from wheelfix.wheel.unverified_reader import read_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
@@ -232,13 +232,19 @@ def _allowed_versions(
     if not chosen:
         # No available version is allowed; the libraries are still not to be grafted.
         unread = list(available.values())[-1] if available else replace(first, folders=())
-        folders = tuple(folder._replace(path="") for folder in unread.folders)
+        every = available.values() or (unread,)
+        folders = tuple(f._replace(path="") for one in every for f in one.folders)
         chosen = [replace(unread, wheel="", metadata=Metadata(), folders=folders)]
+    several = tuple(
+        replace(available[version], requirement=requirement)
+        for version in (in_order(available) if len(available) > 1 else ())
+    )
     for provider in chosen:
         yield replace(
             provider,
             requirement=requirement,
             folders=(*stated, *provider.folders),
+            available=several,
             refused=tuple(version for version in available if version not in allowed),
         )
 

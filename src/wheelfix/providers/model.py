@@ -48,7 +48,9 @@ class Provided:
     folders: tuple[Folder, ...] = ()
     """Those that the user states come first."""
     refused: tuple[str, ...] = ()
-    """Versions found that METADATA does not allow; they are not read."""
+    """Versions found that METADATA does not allow; only the bounds of a requirement read them."""
+    available: tuple["Provided", ...] = ()
+    """All versions that were found, the lowest first, if there are several."""
     through: str = ""
     """The distribution that METADATA requires, and that requires this one."""
 

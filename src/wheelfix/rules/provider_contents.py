@@ -1,7 +1,8 @@
 """Whether the providers have the libraries and symbols that the wheel needs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.elf.exports import among
@@ -11,11 +12,12 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import ProviderUse, provider_of, versions_of
+from wheelfix.providers.use import ProviderUse, by_provider, provider_of, provider_uses, versions_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
+from wheelfix.wheel.requirements import allowed_versions, name_of, specifier_of
 
 
 def _in_versions(context: Context, use: ProviderUse) -> Iterator[ProviderUse]:
@@ -180,18 +182,33 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
             highest.setdefault(use.member, []).append(having[0])
         if len(having) > 1:
             lowest.setdefault(use.member, []).append(having[-1])
-    yield from _lacking_symbol_hits(context, highest)
+    yield from (_lacking_hit(context, one) for one in _lacking_symbols(context, highest))
     if lowest:
         places = [at for own in lowest.values() for use, _ in own for at in use.provider.places]
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
-        yield from _lacking_symbol_hits(with_lowest, lowest)
+        found = _lacking_symbols(with_lowest, lowest)
+        yield from (_lacking_hit(with_lowest, one) for one in found)
 
 
 _Uses = dict[str, list[tuple[ProviderUse, Library]]]
 """Member -> its uses of providers, each with the library in that version of the provider."""
 
 
-def _lacking_symbol_hits(context: Context, uses: _Uses) -> Iterator[Hit]:
+class _Lacking(NamedTuple):
+    """Symbols that no library of one version of a provider defines."""
+
+    use: ProviderUse
+    symbols: Sequence[Undefined]
+    libraries: Sequence[str]
+    is_searched: bool = False
+    """Whether all other loaded objects were searched, too."""
+
+    def __str__(self) -> str:
+        spelled = [f"{s.name}@{s.version}" if s.version else s.name for s in self.symbols]
+        return f"needs {join_some(spelled)}, not defined in {join_some(self.libraries)}"
+
+
+def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
     unresolved = {
         symbols.member: symbols for symbols in context.unresolved_symbols if not symbols.absent
     }
@@ -204,31 +221,91 @@ def _lacking_symbol_hits(context: Context, uses: _Uses) -> Iterator[Hit]:
                 s for s in asked if s.name not in known or not binds(defined[s.name], s.version)
             ]
             if lacking:
-                yield _lacking_hit(context, use, lacking)
+                yield _Lacking(use, lacking, [use.library])
         left = unresolved[member].references if member in unresolved else ()
         plain = {reference[0] for reference in left if reference[1] is None}
         if plain:
             first = uses_of_member[0][0]
             lacking = [symbol for symbol in first.elf.undefined if symbol.name in plain]
-            yield _lacking_hit(
-                context, first, lacking, among=[use.library for use, _ in uses_of_member]
-            )
+            libraries = [use.library for use, _ in uses_of_member]
+            yield _Lacking(first, lacking, libraries, is_searched=True)
 
 
-def _lacking_hit(
-    context: Context, use: ProviderUse, lacking: list[Undefined], among: Iterable[str] = ()
-) -> Hit:
-    spelled = [f"{s.name}@{s.version}" if s.version else s.name for s in lacking]
-    names = join_some(among or [use.library])
+def _lacking_hit(context: Context, found: _Lacking) -> Hit:
+    use, symbols, *_ = found
     return Hit(
-        message=f"needs {join_some(spelled)}, not defined in {names} of {_describe(use.provider)}",
+        message=f"{found} of {_describe(use.provider)}",
         member=use.member,
-        entry=lacking[0].name,
+        entry=symbols[0].name,
         notes=(
             *_which(context, use.provider),
-            *([f"{count(len(lacking), 'symbol')} missing"] if len(lacking) > 1 else []),
-            *([] if not among else ["no other loaded object defines them"]),
+            *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
+            *(["no other loaded object defines them"] if found.is_searched else []),
         ),
         hint="build against this version, or "
         + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),
     )
+
+
+@rule("WF829", "requirement-bounds", Severity.NOTE)
+def requirement_bounds(context: Context) -> Iterator[Hit]:
+    """Which versions of a requirement have what the wheel needs.
+
+    ## What it does
+    If several versions of a provider are available, as with `--with core==1.0,1.1,2.0` or a
+    directory of wheels, looks in each of them, also in those that METADATA does not allow, for the
+    libraries and symbols that the wheel needs from it. Reports the first that each version lacks,
+    and the specifier that these versions make true.
+
+    ## Why is this bad?
+    It is for information. A bound that is too wide lets an import fail; one that is too narrow
+    keeps users from versions that work.
+
+    ## Example
+    `--with core==1.0,1.1,2.0`, and `core_close` came in 1.1: `core>=1.1` is true.
+
+    ## Common causes
+    - `Requires-Dist` names the version that was there when it was written. **Solution**: the
+      specifier of this note.
+
+    ## Fix safety
+    Not fixed: what the code asks for at run time is not seen.
+    """
+    if context.definitions is None:
+        return
+    several = {one.name: one.available for one in context.providers if len(one.available) > 1}
+    every = tuple(version for versions in several.values() for version in reversed(versions))
+    for name, uses in by_provider(provider_uses(context.wheel, every)).items():
+        versions = {one.version: _first_lacking(context, uses, one) for one in several[name]}
+        serving = [version for version, lacking in versions.items() if not lacking]
+        bounds = specifier_of(tuple(versions), serving) if serving else ""
+        required = [text for text in context.wheel.metadata.requires_dist if name_of(text) == name]
+        allowed = allowed_versions(versions, required)
+        is_true = set(allowed) == set(serving)
+        yield Hit(
+            message=f"{count(len(serving), 'version')} of {len(versions)} of {name} "
+            + ("have" if len(serving) != 1 else "has")
+            + " what the wheel needs"
+            + (f": `{name}{bounds}`" if bounds else ""),
+            entry=name,
+            notes=(
+                *(f"{version}: {lacking or 'loads'}" for version, lacking in versions.items()),
+                f"of these, METADATA allows {join_some(allowed, len(allowed)) or 'none'}",
+            ),
+            hint=None if is_true or not bounds else f"`Requires-Dist: {name}{bounds}`",
+        )
+
+
+def _first_lacking(context: Context, uses: Iterable[ProviderUse], version: Provided) -> str:
+    """Return what `version` lacks of its `uses`; empty if it has all."""
+    definitions = context.definitions
+    if definitions is None:
+        return ""
+    preferring = replace(context, definitions=definitions.preferring(version.places))
+    having: _Uses = {}
+    for use in (use._replace(provider=version) for use in uses):
+        library = _library(preferring, use)
+        if library is None:
+            return f"`{use.member}` needs `{use.library}`, which it does not have"
+        having.setdefault(use.member, []).append((use, library))
+    return next((f"`{f.use.member}` {f}" for f in _lacking_symbols(preferring, having)), "")

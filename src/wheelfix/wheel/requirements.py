@@ -1,7 +1,7 @@
 """Requirements on other distributions: PEP 508, and the `Requires-Dist` entries of a wheel."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -57,16 +57,49 @@ def is_for_extra(requirement: Requirement) -> bool:
     return requirement.marker is not None and "extra" in str(requirement.marker)
 
 
+def in_order(versions: Iterable[str]) -> tuple[str, ...]:
+    """Return `versions`, the lowest first. Invalid ones are left out."""
+    return tuple(text for _, text in sorted(_by_version(versions).items()))
+
+
+def _by_version(versions: Iterable[str]) -> dict[Version, str]:
+    texts: dict[Version, str] = {}
+    for text in versions:
+        with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
+            texts.setdefault(Version(text), text)
+    return texts
+
+
+def each_version(requirement: str) -> tuple[str, ...]:
+    """Return `core==1` and `core==2` for `core==1,2`, and any other text as it is."""
+    name, _, listed = requirement.partition("==")
+    versions = [version.strip() for version in listed.split(",")]
+    if len(versions) > 1 and len(_by_version(versions)) == len(versions):
+        return tuple(f"{name}=={version}" for version in versions)
+    return (requirement,)
+
+
+def specifier_of(versions: Sequence[str], allowed: Container[str]) -> str:
+    """Return the version specifier that of `versions`, the lowest first, allows those.
+
+    It has a bound (PEP 440) only where one of `versions` is excluded. One of them is allowed.
+    """
+    public = {text: Version(text).public for text in versions}
+    places = [place for place, version in enumerate(versions) if version in allowed]
+    first, last = places[0], places[-1]
+    parts = [f">={public[versions[first]]}"] if first else []
+    parts += [f"<{public[text]}" for text in versions[last + 1 : last + 2]]
+    parts += [f"!={public[text]}" for text in versions[first:last] if text not in allowed]
+    return ",".join(parts)
+
+
 def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
     """Return which of `versions` any of the `requirements` allows, the lowest first.
 
     A pre-release counts if the requirement names one, or if there is no other version (PyPA,
     "Version specifiers"). Invalid versions and requirements are ignored.
     """
-    texts: dict[Version, str] = {}
-    for text in versions:
-        with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
-            texts.setdefault(Version(text), text)
+    texts = _by_version(versions)
     allowed: set[Version] = set()
     for text in requirements:
         with suppress(ValueError):
