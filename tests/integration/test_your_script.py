@@ -4,6 +4,7 @@ The settings are read from the page; only paths that the page cannot know are re
 """
 
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from wheelfix.cli.app import run
 from wheelfix.wheel.reader import open_wheel
 
 SETTINGS = [fence.content for fence in fences("docs/how-to/your-script.md", "toml")]
-PROJECTS = ("pyarrow", "numpy", "cudf", "faiss", "pytorch", "sherpa")
+PROJECTS = (
+    *("pyarrow", "numpy", "cudf", "faiss", "pytorch", "sherpa"),
+    *("cudf-symbols", "pytorch-symbols", "vllm"),
+)
 
 
 @pytest.fixture
@@ -142,3 +146,90 @@ def test_programs_in_the_data_folder(here: Path) -> None:
     entries = rpath.split(":")
     for minor in (8, 13, 14):
         assert f"$ORIGIN/../lib/python3.{minor}/site-packages/sherpa_onnx/lib" in entries
+
+
+def test_search_paths_into_the_wheels_of_rocm(here: Path) -> None:
+    (here / "pyproject.toml").write_text(
+        '[tool.wheelfix]\nprovider = ["rocm-sdk-core", "rocm-sdk-libraries"]\n'
+    )
+    hip = library(here, "libamdhip64.so.7")
+    blas = library(here, "librocblas.so.5", "int g(void) { return 7; }")
+    lzma = library(here, "librocm_sysdeps_liblzma.so.5", "int h(void) { return 7; }")
+    source = "int f(void); int g(void); int h(void); int all(void) { return f() + g() + h(); }"
+    torch = shared_object(here / "libtorch_hip.so", source, needed=[hip, blas, lzma])
+    files: dict[str, str | Path] = {"torch/__init__.py": "", "torch/lib/libtorch_hip.so": torch}
+    required = "Requires-Dist: rocm-sdk-core\nRequires-Dist: rocm-sdk-libraries\n"
+    wheel = make_wheel(here / "dist", "torch", tag=TAG, files=files, metadata=required)
+    rpath, runpath = search_path(repaired(here, wheel), "/libtorch_hip.so")
+    assert set((rpath or runpath or "").split(":")) == {
+        "$ORIGIN/../../_rocm_sdk_core/lib",
+        "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
+        "$ORIGIN/../../_rocm_sdk_libraries/lib",
+    }
+
+
+NEW_ABI = "namespace {0} {{ int name(std::string const& given) {{ return int(given.size()); }} }}"
+TORCH = "#include <string>\n" + "".join(map(NEW_ABI.format, ("at", "c10", "torch")))
+OLD_ABI = """#define _GLIBCXX_USE_CXX11_ABI 0
+#include <list>
+namespace c10 { int old(std::list<int> const& given) { return int(given.size()); } }
+"""
+STABLE = 'extern "C" int aoti_torch_f(); int f() { return aoti_torch_f(); }'
+UNSTABLE = "namespace c10 { int error(); } int f() { return c10::error(); }"
+
+
+@pytest.mark.parametrize(
+    ("project", "member", "source", "code"),
+    [
+        ("cudf-symbols", "libcudf/lib64/libcudf.so", "int cudf_f() { return 1; }", 0),
+        ("cudf-symbols", "libcudf/lib64/libcudf.so", "int ZSTD_f() { return 1; }", 1),
+        ("pytorch-symbols", "torch/lib/libtorch_cpu.so", TORCH, 0),
+        ("pytorch-symbols", "torch/lib/libtorch_cpu.so", OLD_ABI + TORCH, 1),
+        ("vllm", "vllm/_C.abi3.so", STABLE, 0),
+        ("vllm", "vllm/_C.abi3.so", UNSTABLE, 1),
+    ],
+)
+def test_contracts_say_what_the_scripts_say(
+    here: Path, project: str, member: str, source: str, code: int
+) -> None:
+    configure(here, project)
+    (here / "source.cpp").write_text(source)
+    made = here / member.rpartition("/")[2]
+    command = ["g++", "-shared", "-fPIC", "-o", str(made), "source.cpp"]
+    subprocess.run(command, check=True, cwd=here)
+    wheel = make_wheel(here / "dist", tag=TAG, files={member: made})
+    assert run(["check", "--select", "WF305", str(wheel)]) == code
+
+
+@pytest.mark.network
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("project", "requirement"),
+    [
+        ("pyarrow", "pyarrow==26.0.1"),
+        ("cudf-symbols", "libcudf-cu12==26.10.2"),
+        ("pytorch-symbols", "torch==2.13.0"),
+        ("vllm", "vllm==0.33.0"),
+    ],
+)
+def test_contracts_pass_on_published_wheels_as_the_scripts_do(
+    here: Path, project: str, requirement: str
+) -> None:
+    configure(here, project)
+    command = ["pip", "download", "-q", "--no-deps", "--dest", "dist", requirement]
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    (wheel,) = (here / "dist").iterdir()
+    assert run(["check", "--select", "WF305", str(wheel)]) == 0
+
+
+@pytest.mark.network
+@pytest.mark.large
+def test_a_published_extension_of_torch_breaks_the_contract_of_vllm(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(here, "vllm", ("vllm/*.so", "torchvision/_C.so"))
+    command = ["pip", "download", "-q", "--no-deps", "--dest", "dist", "torchvision==0.24.0"]
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    (wheel,) = (here / "dist").iterdir()
+    assert run(["check", "--select", "WF305", str(wheel)]) == 1
+    assert "torchvision/_C.so" in capsys.readouterr().out
