@@ -28,14 +28,16 @@ from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.targets import find, names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import FAMILIES, fix_safety, rule_path
-from wheelfix.rules.registry import RULES, SET_RULES
+from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import SETTING_FIELDS, SettingField
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import WheelName
 
 ROOT = Path(__file__).parents[2]
-EVERY_RULE: tuple[AnyRule, ...] = tuple(sorted((*RULES, *SET_RULES), key=lambda rule: rule.code))
+EVERY_RULE: tuple[AnyRule, ...] = tuple(
+    sorted((*RULES, *SET_RULES, *ENVIRONMENT_RULES), key=lambda rule: rule.code)
+)
 """wheelfix's own rules by code; those of plug-ins have no page."""
 SCHEMAS = "schemas"
 """The folder of the JSON schemas beside the page about them."""

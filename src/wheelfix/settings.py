@@ -607,7 +607,7 @@ class Settings:
     fail_on: FailOn = Setting(
         "Lowest severity that makes a check fail: error, warning, note or never.",
         group=Group.FAILURE,
-        commands=("check", "diff"),
+        commands=("check", "diff", "doctor"),
         is_run_wide=True,
     ).default(FailOn.ERROR)
     fail_on_unknown: bool = _check_setting(
@@ -674,7 +674,7 @@ class Settings:
     timeout: int = Setting(
         "Maximum seconds for one wheel; 0 for no limit.",
         group=Group.RUN,
-        commands=("repair", "check", "diff", "show", "why", "explain", "tree"),
+        commands=("repair", "check", "diff", "show", "why", "explain", "tree", "doctor"),
         metavar="SECONDS",
         least=0,
         most=10_000_000,

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import configuration_of
-from wheelfix.rules.registry import RULES, SET_RULES
+from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
     SETTING_FIELDS,
@@ -791,7 +791,7 @@ def test_rule_prints_the_docstring(name: str, capsys: pytest.CaptureFixture[str]
 def test_rule_lists_all_rules(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    every: list[AnyRule] = [*RULES, *SET_RULES]
+    every: list[AnyRule] = [*RULES, *SET_RULES, *ENVIRONMENT_RULES]
     assert sorted(line.split()[0] for line in lines) == sorted(rule.code for rule in every)
     for line, rule in zip(lines, sorted(every, key=lambda rule: rule.code), strict=True):
         assert rule.name in line

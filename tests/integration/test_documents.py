@@ -23,11 +23,11 @@ from tests.support.example_wheels import example_wheels
 from tests.support.fork_server import warm_path
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.settings_text import toml
-from wheelfix.rules.registry import RULES, SET_RULES
+from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 
-EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
+EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES, *ENVIRONMENT_RULES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

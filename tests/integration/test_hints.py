@@ -625,6 +625,14 @@ HELD: dict[Message, str] = {
         "`wheelfix repair` drops the DT_RPATH",
     ): "rules/test_search_paths.py::test_of_two_tags_the_one_without_effect_goes",
     (
+        "rules/environments.py",
+        "`wheelfix explain --site {} {}` shows what it loads",
+    ): "integration/test_doctor.py::test_a_library_that_is_nowhere",
+    (
+        "cli/commands/doctor.py",
+        "name one: `wheelfix doctor .venv`",
+    ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
+    (
         "pipelines/graft_lock.py",
         "to lock what is grafted now: {} --no-locked {}",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",

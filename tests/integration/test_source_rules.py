@@ -166,11 +166,11 @@ def test_no_rule_is_a_switch() -> None:
 # --- Words ----------------------------------------------------------------------------------------
 
 VERBS = {
-    "allows", "applies", "as", "becomes", "besides", "checks", "concerns", "contains", "defines",
-    "disables", "does", "exceeds", "excludes", "explains", "finds", "fixes", "gets", "has", "holds",
-    "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks", "matches", "names", "needs",
-    "occurs", "opens", "overlaps", "promises", "provides", "reaches", "removes", "requires",
-    "states", "takes", "was",
+    "allows", "applies", "as", "becomes", "besides", "checks", "concerns", "contains",
+    "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
+    "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
+    "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
+    "reaches", "refers", "removes", "requires", "shows", "states", "takes", "was",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""
 AFTER_A_NUMBER = re.compile(r"`? (?:(?:more|of them|other|different|new|whole) )*([a-z]+(?<!s)s)\b")

@@ -1,7 +1,7 @@
 """For each rule a wheel that has the fault, and one beside it that has not."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,25 @@ from tests.support.build import (
 )
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
+from wheelfix.analysis.installed_modules import InstalledModules, Owner
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.elf.model import Elf, Filtee, Machine, Segment, Undefined, VersionNeed
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
+from wheelfix.elf.model import (
+    Definition,
+    Elf,
+    Exports,
+    Filtee,
+    Libc,
+    Machine,
+    Segment,
+    Undefined,
+    VersionNeed,
+)
+from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.loader.load_values import Environment
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.settings import (
     FileLists,
@@ -89,7 +104,15 @@ class FileCase:
     sound_settings: Callable[[Path], Mapping[str, Any]] | None = None
 
 
-Case = ValueCase | ContextCase | SetCase | FileCase
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentCase:
+    """Installed environments."""
+
+    faulty: InstalledModules
+    sound: InstalledModules
+
+
+Case = ValueCase | ContextCase | SetCase | FileCase | EnvironmentCase
 
 
 def objects(faulty: Any, sound: Any, **settings: Any) -> ValueCase:
@@ -122,6 +145,67 @@ def metadata(*fields: tuple[str, str], **values: Any) -> Metadata:
     known: dict[str, Any] = {key.replace("-", "_"): value for key, value in stated[:3]}
     values = {**known, "fields": stated, **values}
     return Metadata(**values)
+
+
+PREFIX = "/env/lib/python3.11/site-packages"
+
+
+def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> InstalledModules:
+    """Files of distributions `d0`, `d1`, ...: objects, and the functions that each defines."""
+    files = {name: elf for some in distributions for name, (elf, _) in some.items()}
+    defined = {
+        f"{PREFIX}/{name}": defs for some in distributions for name, (_, defs) in some.items()
+    }
+    program = elf(interpreter="/lib64/ld-linux-x86-64.so.2")
+    paths = {f"{PREFIX}/{name}": one for name, one in files.items()}
+    main, libc = "/usr/bin/python3", "/lib/libc.so.6"
+    environment = Environment(
+        libc=Libc.GLIBC,
+        files={**paths, main: program, libc: elf(soname="libc.so.6", needed=())},
+        main=main,
+        default_directories=("/lib",),
+    )
+    owners = values_by_key(
+        (f"{PREFIX}/{name}", Owner(f"d{number} 1.0", f"sha256={number}"))
+        for number, some in enumerate(distributions)
+        for name in some
+    )
+    world = World(
+        environment=environment,
+        budget=Budget.of_files(),
+        abi=program.abi,
+        schemes=(),
+        members={path: path.removeprefix(f"{PREFIX}/") for path in paths},
+        where="/env",
+    )
+    return InstalledModules(
+        world=world,
+        owners={path: tuple(some) for path, some in owners.items()},
+        read_exports=lambda path: Exports(
+            definitions={
+                name: (Definition(None, None, hidden=False, weak=False, type=2),)
+                for name in defined.get(path, ())
+            }
+        ),
+        read_packages=lambda top: {top: b"from . import _core"},
+    )
+
+
+def module_and_library(
+    name: str, uses: str, defines: Sequence[str]
+) -> Mapping[str, tuple[Elf, Sequence[str]]]:
+    """A module that needs libfoo.so.1 beside it, and refers to one function."""
+    core = elf(
+        "libfoo.so.1",
+        runpath="$ORIGIN",
+        module_hooks=("PyInit__core",),
+        undefined=(Undefined(uses, None, None, 2, weak=False),),
+    )
+    library = elf(soname="libfoo.so.1")
+    return {f"{name}/_core.so": (core, ()), f"{name}/libfoo.so.1": (library, defines)}
+
+
+OLDER = module_and_library("alpha", "one", ["one"])
 
 
 def judged(overall: str, name: str = MANYLINUX, **fields: Any) -> Context:
@@ -773,6 +857,17 @@ CASES: Mapping[str, Case] = {
     "WF855": SetCase(
         faulty=siblings(sibling(metadata=metadata(("requires-dist", "numpy>=2")))),
         sound=siblings(sibling()),
+    ),
+    "WF951": EnvironmentCase(
+        faulty=installed(OLDER, OLDER),
+        sound=installed(OLDER, module_and_library("beta", "one", ["one"])),
+    ),
+    "WF952": EnvironmentCase(
+        faulty=installed(module_and_library("beta", "two", ["one"])), sound=installed(OLDER)
+    ),
+    "WF953": EnvironmentCase(
+        faulty=installed(OLDER, module_and_library("beta", "two", ["one", "two"])),
+        sound=installed(OLDER, module_and_library("beta", "one", ["one", "two"])),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 import wheelfix
-from tests.rules.cases import CASES, ContextCase, FileCase, SetCase, ValueCase
+from tests.rules.cases import CASES, ContextCase, EnvironmentCase, FileCase, SetCase, ValueCase
 from tests.support.repairing import repair
 from tests.support.values import context_of
+from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.fix_plan import apply_fixes_until_stable
-from wheelfix.rules.registry import RULES, SET_RULES
-from wheelfix.rules.rule import AnyRule, Rule, SetRule
-from wheelfix.rules.run_rules import find_in_set, run_rules
+from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
+from wheelfix.rules.rule import AnyRule, EnvironmentRule, Rule, SetRule
+from wheelfix.rules.run_rules import find_in_environment, find_in_set, run_rules
 from wheelfix.settings import Settings
 
-EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
+EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES, *ENVIRONMENT_RULES)
 
 
 def judge(rule: AnyRule, folder: Path) -> tuple[list[Finding], list[Finding]]:
@@ -35,6 +36,9 @@ def judge(rule: AnyRule, folder: Path) -> tuple[list[Finding], list[Finding]]:
     if isinstance(case, SetCase):
         assert isinstance(rule, SetRule)
         return list(find_in_set(case.faulty, [rule])), list(find_in_set(case.sound, [rule]))
+    if isinstance(case, EnvironmentCase):
+        assert isinstance(rule, EnvironmentRule)
+        return in_environment(rule, case.faulty), in_environment(rule, case.sound)
     assert isinstance(rule, Rule)
     faulty, sound = contexts(case)
     return list(run_rules(faulty, [rule])), list(run_rules(sound, [rule]))
@@ -48,6 +52,11 @@ def contexts(case: ValueCase | ContextCase, **settings: Any) -> tuple[Context, C
         context_of(case.faulty, chosen, case.stage),
         context_of(case.sound, chosen, case.stage),
     )
+
+
+def in_environment(rule: EnvironmentRule, modules: InstalledModules) -> list[Finding]:
+    found = find_in_environment(modules, Settings())
+    return [finding for finding in found if finding.code == rule.code]
 
 
 def in_file(rule: AnyRule, path: Path, settings: Mapping[str, Any]) -> list[Finding]:
@@ -83,7 +92,7 @@ def test_a_fix_removes_the_fault_for_good(rule: Rule, tmp_path: Path) -> None:
         assert rule.code in {edit.code for edit in outcome.edits}
         assert rule.code not in {found.code for found in outcome.remaining}
         return
-    assert not isinstance(case, SetCase)
+    assert isinstance(case, ValueCase | ContextCase)
     context = contexts(case, unsafe_fixes=True)[0]
     if isinstance(case, ValueCase):
         context = context.at_stage(rule.stage)

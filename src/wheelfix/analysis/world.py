@@ -441,6 +441,11 @@ def _of_python(environment: Environment, added: Iterable[str]) -> Iterator[str]:
             yield path
 
 
+def module_name(member: str) -> str:
+    """Return the dotted name of an extension module from its name in site-packages."""
+    return _MODULE_SUFFIX.sub("", member).replace("/", ".")
+
+
 def find_subject(world: World, text: str) -> tuple[str, ...]:
     """Return the installed paths that `text` may mean, none if it is not found.
 

@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, _Entry] = {
     "explain": _Entry("Explain which libraries an object loads, and why.", _EXPLAIN),
     "tree": _Entry("Show the dependency graph of a wheel's libraries.", _EXPLAIN),
     "trace": _Entry("Run a command, and report the files it loads.", _EXPLAIN, wraps=True),
+    "doctor": _Entry("Say what goes wrong where installed distributions meet.", _EXPLAIN),
     "rule": _Entry("Explain a rule, or list all rules.", _CONFIGURE),
     "init": _Entry("Create a configuration file with every setting, as comments.", _CONFIGURE),
     "settings": _Entry("Show the settings in effect for a wheel, and their origin.", _CONFIGURE),

@@ -8,15 +8,18 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_files import recorded_files
+from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
+from wheelfix.host.library_definitions import read_exports
 from wheelfix.host.machine_files import read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
@@ -70,6 +73,51 @@ def read_site(
     else:
         world = _on_this_machine(root, disk, members, library_path)
     return replace(world, of_variables=world.of_variables | found)
+
+
+def site_of(directory: Path) -> Path:
+    """Return what is read of the environment `directory`: of a prefix only its site-packages.
+
+    A prefix such as /usr has thousands of programs that no import loads.
+    """
+    if (directory / "pyvenv.cfg").is_file():
+        return directory
+    found = {
+        os.path.realpath(dist_info.parent)
+        for dist_info in dist_info_folders(directory)
+        if dist_info.parent != directory
+    }
+    return Path(found.pop()) if len(found) == 1 else directory
+
+
+def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> InstalledModules:
+    """Read the environment at `directory`, with the owners of its files.
+
+    Raises `SettingsError` as `read_site` does.
+    """
+    world = read_site(directory, library_path=library_path)
+    return InstalledModules(
+        world=world,
+        owners=owners_of_files(directory),
+        read_exports=read_exports,
+        read_packages=partial(_read_packages, world),
+    )
+
+
+def _read_packages(world: World, top: str) -> dict[str, bytes]:
+    """Return the `__init__.py` of the package `top` and of those in it, by dotted name."""
+    folders = {
+        path.removesuffix(member)
+        for path, member in world.members.items()
+        if member.startswith(f"{top}/")
+    }
+    found: dict[str, bytes] = {}
+    for folder in sorted(folders):
+        for path in sorted(Path(folder, top).rglob("__init__.py")):
+            with suppress(OSError):
+                name = path.parent.relative_to(folder).as_posix().replace("/", ".")
+                found[name] = read_regular(path, MAX_SOURCE)
+    return found
 
 
 def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:

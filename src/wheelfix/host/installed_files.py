@@ -9,8 +9,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.grouping import grouped
+from wheelfix.analysis.installed_modules import Owner
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
+from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
 
@@ -67,13 +69,32 @@ def find_dist_info(site: Path, name: str) -> Path | None:
 
 def dist_info_folders(environment: Path) -> Iterator[Path]:
     """Yield the dist-info folders of a site-packages folder, or of the environment around some."""
+    seen: set[str] = set()  # lib64 of a virtual environment is a link to lib
     for pattern in ("*.dist-info", "lib*/python3*/*-packages/*.dist-info"):
-        yield from sorted(environment.glob(pattern))
+        for path in sorted(environment.glob(pattern)):
+            real = os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                yield path
 
 
 def recorded_files(dist_info: Path) -> Iterator[str]:
     """Yield the normalised paths of the files in RECORD; none if it cannot be read."""
     return _paths(dist_info, _record(dist_info))
+
+
+def owners_of_files(environment: Path) -> dict[str, tuple[Owner, ...]]:
+    """Return the distributions whose RECORDs list each file of `environment`, by its path.
+
+    Byte code and what is in dist-info folders are left out.
+    """
+    found = values_by_key(
+        (path, Owner(dist_info.name.removesuffix(".dist-info").replace("-", " "), row.hash))
+        for dist_info in dist_info_folders(Path(os.path.realpath(environment)))
+        for path, row in _rows(dist_info, _record(dist_info))
+        if not path.endswith(".pyc") and ".dist-info/" not in row.name
+    )
+    return {path: tuple(dict.fromkeys(owners)) for path, owners in found.items()}
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
@@ -93,8 +114,13 @@ def _record(dist_info: Path) -> bytes:
 
 
 def _paths(dist_info: Path, record: bytes) -> Iterator[str]:
+    return (path for path, _ in _rows(dist_info, record))
+
+
+def _rows(dist_info: Path, record: bytes) -> Iterator[tuple[str, RecordRow]]:
+    folder = str(dist_info.parent)
     rows, _ = parse_record(record, "RECORD")
-    return (os.path.normpath(dist_info.parent / row.name) for row in rows)
+    return ((os.path.normpath(f"{folder}/{row.name}"), row) for row in rows)
 
 
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:

@@ -482,6 +482,12 @@ def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
         return Exports()
 
 
+def read_exports(path: str) -> Exports:
+    """Return what the object at `path` defines, read by name; nothing if it cannot be read."""
+    data = _map_readable(Path(path))
+    return Exports() if data is None else _read_exports(partial(read_symbol_tables, data, path))
+
+
 def _map_readable(path: Path) -> memoryview | None:
     """Map a file; None for what is absent, empty, or not a regular file."""
     with suppress(OSError):

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from wheelfix.errors import RuleError
-from wheelfix.rules.registry import RULES, SET_RULES
+from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 
 GROUP = "wheelfix.rules"
@@ -32,8 +32,8 @@ def load_rules() -> tuple[Rule, ...]:
 
 
 def all_rules() -> tuple[AnyRule, ...]:
-    """Return `load_rules()` and the rules about several wheels: all that selectors match."""
-    return (*load_rules(), *SET_RULES)
+    """Return `load_rules()` and the rules about sets and environments: all that selectors match."""
+    return (*load_rules(), *SET_RULES, *ENVIRONMENT_RULES)
 
 
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -42,7 +42,8 @@ def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ..
     Raises `RuleError` for a code or a name that is taken, reserved or malformed.
     """
     by_code = {rule.code: rule for rule in rules}
-    names = {rule.name for rule in by_code.values()} | {rule.name for rule in SET_RULES}
+    known: tuple[AnyRule, ...] = (*by_code.values(), *SET_RULES, *ENVIRONMENT_RULES)
+    names = {rule.name for rule in known}
     for rule in added:
         problem = None
         if rule.code in by_code or rule.name in names:

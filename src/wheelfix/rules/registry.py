@@ -9,6 +9,7 @@ from wheelfix.rules import (
     bundled_search_paths,
     drivers,
     entry_points,
+    environments,
     executable_stack,
     file_placement,
     hardening,
@@ -36,7 +37,7 @@ from wheelfix.rules import (
     target_machines,
     undefined_symbols,
 )
-from wheelfix.rules.rule import AnyRule, Rule, SetRule
+from wheelfix.rules.rule import AnyRule, EnvironmentRule, Rule, SetRule
 from wheelfix.settings import Settings
 
 SomeRule = TypeVar("SomeRule", bound=AnyRule)
@@ -94,6 +95,9 @@ IGNORE_RULES = rules_in(SetRule, stale_ignores)
 
 SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 """All rules about a set of wheels, by code."""
+
+ENVIRONMENT_RULES = rules_in(EnvironmentRule, environments)
+"""All rules about an installed environment, by code."""
 
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import Hit, Severity
 
@@ -55,7 +56,12 @@ class SetRule(_AnyRule[SetContext]):
     """A rule about a set of wheels. Its hits name the wheel."""
 
 
-AnyRule = Rule | SetRule
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRule(_AnyRule[InstalledModules]):
+    """A rule about an installed environment. Its hits name files by their names there."""
+
+
+AnyRule = Rule | SetRule | EnvironmentRule
 
 
 def rule(
@@ -70,3 +76,10 @@ def set_rule(
 ) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
     """Make the decorated check a rule about several wheels."""
     return lambda check: SetRule(code=code, name=name, severity=severity, check=check)
+
+
+def environment_rule(
+    code: str, name: str, severity: Severity
+) -> Callable[[Callable[[InstalledModules], Iterator[Hit]]], EnvironmentRule]:
+    """Make the decorated check a rule about an installed environment."""
+    return lambda check: EnvironmentRule(code=code, name=name, severity=severity, check=check)

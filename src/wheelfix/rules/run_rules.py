@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 
+from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import Finding, Hit, Problem, Severity, Suppressed, SuppressionReason
+from wheelfix.rules.registry import ENVIRONMENT_RULES
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 
@@ -34,6 +36,15 @@ def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Findi
     for rule in rules:
         for hit in rule.check(context):
             yield _finding(rule, hit, context.settings)
+
+
+def find_in_environment(modules: InstalledModules, settings: Settings) -> tuple[Finding, ...]:
+    """Return what the rules about environments find, without what `ignore` names; worst first."""
+    found = (
+        _finding(rule, hit, settings) for rule in ENVIRONMENT_RULES for hit in rule.check(modules)
+    )
+    kept = (finding for finding in found if matching_ignore(finding, settings) is None)
+    return tuple(sorted(kept, key=lambda finding: -finding.severity))
 
 
 def _hits(rule: Rule, context: Context) -> Iterator[Hit]:

@@ -1,0 +1,286 @@
+"""An installed environment: whose each file is, which modules load, and what an order changes."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from wheelfix.analysis.world import World, module_name
+from wheelfix.elf.exports import among, announce
+from wheelfix.elf.model import Exports, Libc, Undefined
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.as_needed import Library, is_python_api
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.symbol_lookup import binds
+from wheelfix.wheel.sure_imports import sure_imports
+
+
+class Owner(NamedTuple):
+    """A distribution whose RECORD lists a file."""
+
+    distribution: str
+    """`numpy 2.1.0`, from the name of the dist-info folder."""
+    hash: str
+    """As RECORD spells it; empty without one."""
+
+
+class Lack(NamedTuple):
+    """What an object needs of a loaded file, and what is not there."""
+
+    requester: str
+    """The path of the object."""
+    library: str
+    """The name in DT_NEEDED; empty for symbols that nothing loaded defines."""
+    result: str | None
+    """The file that was loaded for `library`; None if none was found."""
+    versions: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+
+
+class Meeting(NamedTuple):
+    """Two modules of which the second does not load after the first, but does alone."""
+
+    first: str
+    second: str
+    lack: Lack
+    other: str
+    """The file that `first` loads for the SONAME."""
+    usual: str
+    """The file that `second` gets alone for the same name."""
+    fails_in_both_orders: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledModules:
+    """The extension modules of an installed environment, and all that they load."""
+
+    world: World
+    owners: Mapping[str, tuple[Owner, ...]]
+    """The distributions whose RECORDs list an object or another file, by its path."""
+    read_exports: Callable[[str], Exports] = field(compare=False, repr=False)
+    read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
+    """The `__init__.py` of a top-level package and of those in it, by dotted name."""
+
+    def distribution(self, path: str) -> str:
+        """Return the distribution of a file; empty for one of none."""
+        return next((owner.distribution for owner in self.owners.get(path, ())), "")
+
+    @cached_property
+    def modules(self) -> Mapping[str, str]:
+        """Path -> dotted name, for the extension modules."""
+        files, members = self.world.environment.files, self.world.members
+        return {
+            path: module_name(member)
+            for path, member in members.items()
+            if path in files and any(hook.startswith("Py") for hook in files[path].module_hooks)
+        }
+
+    def is_surely_imported(self, path: str) -> bool:
+        """Return whether the import of the top-level package imports the module at `path`."""
+        module = self.modules[path]
+        top, dot, _ = module.partition(".")
+        return module in sure_imports(self.read_packages(top)) if dot else top[:1] != "_"
+
+    @cached_property
+    def libraries(self) -> Mapping[str, Library]:
+        """All objects that can be loaded, by path; exports are read at the first access."""
+        return {
+            path: Library(path=path, elf=elf, read=partial(self.read_exports, path))
+            for path, elf in self.world.environment.files.items()
+            if elf.dynamic
+        }
+
+    # --- What does not load ---
+
+    def failures(self) -> Iterator[tuple[str, Lack]]:
+        """Yield each module that loads in no order of imports, and what it lacks.
+
+        A library that it does not find may be loaded by another import; a symbol may be defined by
+        a file that another import opens for all. Where one of the environment has the SONAME, or
+        defines the symbol, nothing is yielded.
+        """
+        unbound: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        for path in self.modules:
+            load = self._with_others(path)
+            carriers = self.world.carriers
+            lost = [request for request in load.missing if not carriers.get(request.name)]
+            if lost:
+                yield path, Lack(lost[0].requester or path, lost[0].name, None)
+            elif not load.missing:
+                lack = next(self._lacking_versions(load), None)
+                if lack is not None:
+                    yield path, lack
+                else:
+                    unbound[path] = self._unbound(load)
+        defined = self._defined(
+            {name for found in unbound.values() for names in found.values() for name in names}
+        )
+        for path, found in unbound.items():
+            for requester, names in found.items():
+                if left := tuple(name for name in names if name not in defined):
+                    yield path, Lack(requester, "", None, symbols=left)
+                    break
+
+    def _with_others(self, path: str) -> Load:
+        """Return the load of a module, after what another import must have loaded for it."""
+        load = self.world.load(path)
+        carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
+        before = [carrier for some in carriers for carrier in list(some)[:1]]
+        return self.world.process(path, before)[-1] if before else load
+
+    def _lacking_versions(self, load: Load) -> Iterator[Lack]:
+        """Yield the symbol versions that loaded files do not define (`_dl_check_map_versions`)."""
+        files = self.world.environment.files
+        if self.world.environment.libc is Libc.MUSL:
+            return
+        results = {(request.requester, request.name): request.result for request in load.requests}
+        for path in load.objects:
+            elf = files.get(path)
+            for need in elf.verneed if elf and path in self.world.members else ():
+                result = results.get((path, need.file))
+                there = files[result].verdef if result in files and result else ()
+                lacking = tuple(version for version in need.versions if version not in there)
+                if there and lacking:
+                    yield Lack(path, need.file, result, versions=lacking)
+
+    def _unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
+        """Return object -> the names that it refers to, and nothing in its scope defines.
+
+        Empty without a main program: what it defines is not known then.
+        """
+        world = self.world
+        if world.environment.main is None:
+            return {}
+        start = world.process(world.environment.main)[0].objects
+        scope = [path for path in dict.fromkeys((*start, *load.objects)) if path in self.libraries]
+        unbound = ((path, self._undefined_in(scope, path)) for path in load.objects)
+        return {path: names for path, names in unbound if names}
+
+    def _undefined_in(self, scope: Iterable[str], path: str) -> tuple[str, ...]:
+        left = {one.name: one for one in self._references(path)}
+        for provider in scope if left else ():
+            definitions = self._exports(provider).definitions
+            for name in among(definitions, left.keys() & self._referenced):
+                if binds(definitions[name], left[name].version, self.world.environment.libc):
+                    del left[name]
+            if not left:
+                break
+        return tuple(left)
+
+    def _references(self, path: str) -> Iterator[Undefined]:
+        """Yield the strong references of an object that files of wheels are to define.
+
+        Those are the ones without a version, but for Python's API, and those to a library of which
+        there are several.
+        """
+        if path in self.world.members and path in self.libraries:
+            for one in self.libraries[path].elf.undefined:
+                is_own = one.version is None and not is_python_api(one.name)
+                if not one.weak and (is_own or one.file in self._contested):
+                    yield one
+
+    def _exports(self, path: str) -> Exports:
+        exports = self.libraries[path].exports
+        announce(exports, self._referenced)
+        return exports
+
+    @cached_property
+    def _referenced(self) -> frozenset[str]:
+        return frozenset(one.name for path in self.libraries for one in self._references(path))
+
+    def _defined(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of `names` that some object defines, in whatever version."""
+        left = set(names)
+        for library in self.libraries.values() if left else ():
+            left -= among(library.exports.definitions, left)
+        return frozenset(names) - left
+
+    # --- What an order of imports changes ---
+
+    @cached_property
+    def _contested(self) -> Mapping[str, Collection[str]]:
+        """SONAMEs that several different files have, with these."""
+        hard_links = self.world.environment.hard_links
+        several = {
+            name: {hard_links.get(path, path) for path in paths}
+            for name, paths in self.world.carriers.items()
+            if name and len(paths) > 1
+        }
+        return {name: sorted(paths) for name, paths in several.items() if len(paths) > 1}
+
+    def meetings(self) -> Iterator[Meeting]:
+        """Yield pairs of modules of two distributions, where the order of imports decides.
+
+        The loader searches for a SONAME once in a process: the first file serves all that need
+        the name. Yielded is whoever needs a version or symbol that the other copy lacks, once for
+        each object and copy.
+        """
+        importers = values_by_key(
+            (result, path)
+            for path in self.modules
+            for result in self.world.load(path).objects
+            if self.world.environment.files[result].soname in self._contested
+        )
+        asked: set[tuple[str, str, str]] = set()
+        for path in self.modules:
+            load = self.world.load(path)
+            if load.missing:
+                continue
+            for request in load.requests[1:]:
+                for other in self._contested.get(request.name, ()):
+                    key = request.requester or "", request.name, other
+                    if request.result in {None, other} or key in asked:
+                        continue
+                    asked.add(key)
+                    first = self._importer(importers.get(other, ()), path)
+                    if first is not None and request.result is not None:
+                        yield from self._meet(first, path, *key, request.result)
+
+    def _importer(self, paths: Sequence[str], second: str) -> str | None:
+        own = self.distribution(second)
+        return next((path for path in paths if self.distribution(path) != own), None)
+
+    def _meet(  # noqa: PLR0913, PLR0917 - two modules, a request, and its two results
+        self, first: str, second: str, requester: str, name: str, other: str, usual: str
+    ) -> Iterator[Meeting]:
+        """Yield the meeting if the second module fails after the first."""
+        if not self._may_lack(requester, name, usual, other):
+            return
+        lack = self.lack_after((first,), second)
+        if lack is not None:
+            yield Meeting(
+                first, second, lack, other, usual, self.lack_after((second,), first) is not None
+            )
+
+    def lack_after(self, before: Sequence[str], path: str) -> Lack | None:
+        """Return what the module at `path` lacks once the modules `before` are imported.
+
+        None if it loads, or does not for another reason.
+        """
+        loads = self.world.process(path, before)
+        load = loads[-1]
+        if load.missing:
+            return None
+        versions = next(self._lacking_versions(load), None)
+        if versions is not None:
+            return versions
+        alone = self._unbound(self.world.load(path))
+        for loaded, names in self._unbound(load).items():
+            if left := tuple(name for name in names if name not in alone.get(loaded, ())):
+                return Lack(loaded, "", None, symbols=left)
+        return None
+
+    def _may_lack(self, requester: str, name: str, usual: str, other: str) -> bool:
+        """Return whether an object uses a version or symbol of one copy that the other lacks."""
+        files = self.world.environment.files
+        elf, there = files[requester], files[other].verdef
+        if there and any(
+            version not in there
+            for need in elf.verneed
+            if need.file == name
+            for version in need.versions
+        ):
+            return True
+        used = {one.name for one in self._references(requester)}
+        mine = among(self._exports(usual).definitions, used)
+        return bool(mine - among(self._exports(other).definitions, used))

@@ -1,0 +1,98 @@
+"""`wheelfix doctor`: what goes wrong where installed distributions meet."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wheelfix.cli import options
+from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.installation_options import parse_library_path
+from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.time_limit import time_limit
+from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.reports import doctor as reports
+from wheelfix.reports.check_content import lowest_failing
+from wheelfix.reports.printable import Style, json_text
+from wheelfix.rules.run_rules import find_in_environment
+from wheelfix.settings import Group, Option
+
+_Environment = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[ENVIRONMENT]",
+        help="A virtual environment, a prefix, or a site-packages folder; by default the active "
+        "environment, or that of python3 on PATH.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options that are not settings."""
+
+    env: list[str] = Option(
+        "LD_LIBRARY_PATH of the process; its directories are read on this machine.",
+        group=Group.MACHINES,
+        metavar="LD_LIBRARY_PATH=DIRS",
+    ).default([])
+    output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
+
+
+@options.with_options
+def doctor(
+    context: typer.Context,
+    request: _Options,
+    environment: _Environment = None,
+    config: options.Config = None,
+    verbose: Verbose = 0,
+    **given: object,
+) -> None:
+    """Say what goes wrong where installed distributions meet.
+
+    Two distributions with the same file, modules that cannot be loaded, and imports that fail after
+    other imports. The files of the environment are read; nothing is executed.
+
+    Exit code 1 for errors.
+    """
+    library_path = parse_library_path(request.env)
+    settings = options.configuration_of(context, given, config).settings
+    directory = environment or _active(os.environ)
+    with time_limit(settings.timeout, str(directory)):
+        modules = read_modules(site_of(directory), library_path)
+        findings = find_in_environment(modules, settings)
+    diagnosis = reports.Diagnosis(
+        environment=str(directory),
+        distributions=len({o.distribution for some in modules.owners.values() for o in some}),
+        objects=sum(path in modules.libraries for path in modules.world.members),
+        modules=len(modules.modules),
+        findings=findings,
+    )
+    terminal = Terminal(verbosity=verbose)
+    if request.output_format is TextOrJson.JSON:
+        terminal.result(json_text(reports.value(diagnosis)))
+    else:
+        style = Style(color=terminal.colors_results, verbose=verbose > 0)
+        terminal.report(reports.text(diagnosis, style))
+    limit = lowest_failing(settings.fail_on)
+    fails = limit is not None and any(finding.severity >= limit for finding in findings)
+    raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
+
+
+def _active(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the active environment. Raises `SettingsError` if there is none."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(name):
+            return Path(environ[name])
+    python = shutil.which("python3")
+    if python is None:
+        raise SettingsError(
+            "no environment is active, and there is no python3 on PATH",
+            hint="name one: `wheelfix doctor .venv`",
+        )
+    return Path(python).parent.parent

@@ -1,0 +1,166 @@
+"""What goes wrong where installed distributions meet."""
+
+import shlex
+from collections.abc import Iterator
+
+from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.grouping import values_by_key
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import environment_rule
+from wheelfix.text import FEW, count, join_some
+
+
+@environment_rule("WF951", "file-of-two-distributions", Severity.WARNING)
+def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
+    """Two installed distributions write the same file, with different content.
+
+    ## What it does
+    Compares the paths and hashes in the RECORDs of an installed environment. Objects (shared
+    libraries and extension modules) are a warning. Other files, and those with the same hash in
+    both RECORDs, are a note.
+
+    ## Why is this bad?
+    The distribution that was installed last has its file there; the other one works with a file
+    that it was not built with. Whether it does depends on the order of installation. If one of them
+    is uninstalled, the file is gone for both.
+
+    ## Example
+    `opencv-python` and `opencv-contrib-python` both write `cv2/cv2.abi3.so`.
+
+    ## Common causes
+    - Two builds of one project are installed, often since two requirements name one each.
+      **Solution**: uninstall both, and install one of them again.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    shared = values_by_key(
+        (tuple(sorted({owner.distribution for owner in owners})), path)
+        for path, owners in modules.owners.items()
+        if len({owner.distribution for owner in owners}) > 1
+    )
+    files, members = modules.world.environment.files, modules.world.members
+    for distributions, paths in shared.items():
+        differing = [path for path in paths if _differs(modules.owners[path])]
+        objects = [path for path in differing if path in files]
+        shown = (objects or differing or paths)[0]
+        which = f"the same {count(len(paths), 'file')}"
+        which += f", {len(differing):,} of them with different content" if differing else ""
+        yield Hit(
+            message=f"{join_some(distributions)} write {which}: the last one installed wins",
+            severity=None if objects else Severity.NOTE,
+            member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
+            entry=" ".join(distributions),
+            hint="uninstall all of them, and install the one that is wanted" if objects else None,
+        )
+
+
+def _differs(owners: tuple[Owner, ...]) -> bool:
+    hashes = {owner.hash for owner in owners}
+    return len(hashes) > 1 and "" not in hashes
+
+
+@environment_rule("WF952", "module-does-not-load", Severity.ERROR)
+def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
+    """Installed extension module loads in no order of imports.
+
+    ## What it does
+    Loads each extension module of an installed environment as the dynamic loader would. Reports
+    those that need a library which is not found, and no other file of the environment has the
+    SONAME; those that need a symbol version which the library found does not define; and those
+    that refer to a symbol which nothing in the environment defines. It is a note where the package
+    itself is not seen to import the module: some packages try modules, and do without.
+
+    ## Why is this bad?
+    The import fails, with `cannot open shared object file`, `version not found` or `undefined
+    symbol`.
+
+    ## Example
+    `flash_attn_2_cuda` was built for another version of torch, and refers to a symbol that
+    `libc10.so` no longer defines.
+
+    ## Common causes
+    - Two distributions were built for each other, and one of them was replaced by another version.
+      **Solution**: install the versions that belong together.
+    - A wheel promises a library that this machine does not have. **Solution**: install the
+      package of the operating system that contains it; `wheelfix explain --site` names it.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    where = shlex.quote(modules.world.where)
+    for path, lack in modules.failures():
+        is_sure = modules.is_surely_imported(path)
+        module, owner = modules.modules[path], modules.distribution(path)
+        when = f"importing `{module}` fails" if is_sure else f"importing `{module}` would fail"
+        yield Hit(
+            message=f"{when}: {_lack_text(modules, lack)}",
+            severity=None if is_sure else Severity.NOTE,
+            member=modules.world.label(path),
+            entry=lack.library or lack.symbols[0],
+            notes=(f"of {owner}",) if owner else (),
+            hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
+        )
+
+
+@environment_rule("WF953", "first-library-wins", Severity.WARNING)
+def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
+    """Import fails after another import, which has loaded another library of the same SONAME.
+
+    ## What it does
+    Finds the SONAMEs that several files of an installed environment have. For each object that
+    needs one of them, and each of these files, it loads a module of another distribution that
+    loads the file, and then the module with the object. Reports those that need a symbol
+    version or a symbol which that file does not define. It is an error if both orders fail.
+
+    ## Why is this bad?
+    The loader searches for a SONAME once in a process: the first file serves all that ask for the
+    name. The program works or fails depending on the order of its imports.
+
+    ## Example
+    `a.libs/libfoo.so.1` is older than `b.libs/libfoo.so.1`: after `import a`, `import b` fails with
+    `undefined symbol: foo_new`.
+
+    ## Common causes
+    - A wheel contains a library under its usual SONAME. **Solution**: report it to its authors:
+      `auditwheel repair` and `wheelfix repair` give it a name of its own. Until then, import the
+      module first that needs the newer one.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    label = modules.world.label
+    for met in modules.meetings():
+        first, second = modules.modules[met.first], modules.modules[met.second]
+        both = met.fails_in_both_orders
+        yield Hit(
+            message=f"after `import {first}`, `import {second}` fails: "
+            f"{_lack_text(modules, met.lack)}",
+            severity=Severity.ERROR if both else None,
+            member=label(met.second),
+            entry=f"{first} {met.lack.library or met.lack.symbols[0]}",
+            notes=(_meeting_text(modules, met),),
+            hint="they cannot be imported into one process: install versions that belong together"
+            if both
+            else f"import `{second}` before `{first}`",
+        )
+
+
+def _meeting_text(modules: InstalledModules, met: Meeting) -> str:
+    label, owner = modules.world.label, modules.distribution
+    return (
+        f"`{label(met.first)}` of {owner(met.first)} loads `{label(met.other)}` first; alone, "
+        f"`{label(met.second)}` of {owner(met.second)} gets `{label(met.usual)}`"
+    )
+
+
+def _lack_text(modules: InstalledModules, lack: Lack) -> str:
+    label = modules.world.label
+    if lack.symbols:
+        return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, not defined"
+    if lack.result is None:
+        return f"`{lack.library}`, which `{label(lack.requester)}` needs, is not found"
+    return (
+        f"`{label(lack.requester)}` needs {join_some(lack.versions, FEW)} of `{lack.library}`, and "
+        f"`{label(lack.result)}` does not define it"
+    )

@@ -1,0 +1,303 @@
+"""`wheelfix doctor`: what it predicts of environments is what their imports do."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import (
+    extension,
+    make_wheel,
+    record_text,
+    shared_object,
+    stub_library_with_versions,
+)
+from tests.support.schemas import errors
+from wheelfix.cli.app import run
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
+
+
+class Environment:
+    """A virtual environment, in which imports are predicted and run."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "venv", symlinks=True)
+        self.root = folder / "venv"
+        (self.site,) = self.root.glob("lib/python*/site-packages")
+
+    def install(self, folder: Path, name: str, **files: Path | str | bytes) -> None:
+        """Install a wheel; `__` in the name of a file is a slash."""
+        named = {key.replace("__", "/", 1): content for key, content in files.items()}
+        wheel = make_wheel(folder / "wheels", name=name, tag=TAG, files=named)
+        zipfile.ZipFile(wheel).extractall(self.site)
+
+    def says(self, capsys: pytest.CaptureFixture[str], code: int, *words: str) -> Any:
+        assert run(["doctor", str(self.root), "--output-format", "json", *words]) == code
+        report = json.loads(capsys.readouterr().out)
+        assert errors("doctor", report) == []
+        return report["findings"]
+
+    def imports(self, *modules: str) -> str:
+        """Import the modules in this order in a new process; return the last line of stderr."""
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
+        done = subprocess.run(
+            [self.root / "bin/python", "-c", f"import {', '.join(modules)}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environ,
+        )
+        return (done.stderr.strip().splitlines() or [""])[-1]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Environment:
+    return Environment(tmp_path)
+
+
+def package(
+    folder: Path, name: str, library: Path, *calls: str, imports: str = "from . import _core"
+) -> dict[str, Any]:
+    """Return the files of a package whose module `_core` needs the library beside it."""
+    flags = ["-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all"]
+    path = folder / name / "_core.so"
+    core = extension(path, "_core", needed=[library], calls=calls, runpath="$ORIGIN", flags=flags)
+    return {
+        f"{name}____init__.py": imports + "\n",
+        f"{name}___core{SUFFIX}": core,
+        f"{name}__{library.name}": library,
+    }
+
+
+def lib(folder: Path, *functions: str, name: str = "libfoo.so.1") -> Path:
+    source = "".join(f"int {function}(void) {{ return 1; }}\n" for function in functions)
+    return shared_object(folder / name, source, soname=name)
+
+
+def test_the_first_library_of_a_soname_serves_both(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", old, "one"))
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", new, "one", "foo_new"))
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF953", "warning")
+    assert finding["message"].startswith(
+        "after `import alpha._core`, `import beta._core` fails: "
+        f"`beta/_core{SUFFIX}` refers to `foo_new`"
+    )
+    assert "`alpha/libfoo.so.1` first" in finding["notes"][0]
+    assert "alpha 1.0" in finding["notes"][0]
+    assert finding["hint"] == "import `beta._core` before `alpha._core`"
+    assert site.imports("alpha", "beta").endswith("undefined symbol: foo_new")
+    assert site.imports("beta", "alpha") == ""
+    site.says(capsys, 1, "--fail-on", "warning")
+    assert run(["doctor", str(site.root)]) == 0
+    out = capsys.readouterr().out
+    assert "1 warning; 2 distributions, 4 objects, 2 extension modules\n\nwarning[WF953]: " in out
+
+
+def test_a_pair_that_fails_in_both_orders_is_an_error(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, function in (("alpha", "foo_a"), ("beta", "foo_b")):
+        library = lib(tmp_path / name / "lib", function)
+        site.install(tmp_path, name, **package(tmp_path, name, library, function))
+    findings = site.says(capsys, 1)
+    assert {(finding["code"], finding["severity"]) for finding in findings} == {("WF953", "error")}
+    assert site.imports("alpha", "beta").endswith("undefined symbol: foo_b")
+    assert site.imports("beta", "alpha").endswith("undefined symbol: foo_a")
+
+
+def test_a_version_that_the_first_library_lacks(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, versions in (
+        ("alpha", {"FOO_1": ["one"]}),
+        ("beta", {"FOO_1": ["one"], "FOO_2": ["two"]}),
+    ):
+        library = stub_library_with_versions(
+            tmp_path / name / "lib/libfoo.so.1", "libfoo.so.1", versions
+        )
+        calls = [function for some in versions.values() for function in some]
+        site.install(tmp_path, name, **package(tmp_path, name, library, *calls))
+    (finding,) = site.says(capsys, 0)
+    assert "needs `FOO_2` of `libfoo.so.1`" in finding["message"]
+    assert "version `FOO_2' not found" in site.imports("alpha", "beta")
+    assert site.imports("beta", "alpha") == ""
+
+
+def test_copies_that_serve_each_other_and_other_names_are_silent(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("alpha", "beta"):
+        library = lib(tmp_path / name / "lib", "one", f"of_{name}")
+        site.install(tmp_path, name, **package(tmp_path, name, library, "one"))
+    own = lib(tmp_path / "own", "foo_new", name="libfoo-1a2b3c4d.so.1")
+    site.install(tmp_path, "gamma", **package(tmp_path, "gamma", own, "foo_new"))
+    assert site.says(capsys, 0) == []
+    assert site.imports("alpha", "beta", "gamma") == site.imports("gamma", "beta", "alpha") == ""
+    assert run(["doctor", str(site.root)]) == 0
+    assert ": nothing wrong; 3 distributions, 6 objects" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("imports", "severity", "code"),
+    [
+        ("from . import _core", "error", 1),
+        ("try:\n    from . import _core\nexcept ImportError:\n    pass", "note", 0),
+    ],
+)
+def test_a_library_that_is_nowhere(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    imports: str,
+    severity: str,
+    code: int,
+) -> None:
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one", imports=imports)
+    del files["alpha__libfoo.so.1"]
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, code)
+    assert (finding["code"], finding["severity"]) == ("WF952", severity)
+    assert "`libfoo.so.1`" in finding["message"]
+    hint = finding["hint"].removeprefix("`").partition("`")[0]
+    assert run(shlex.split(hint)[1:]) == 1
+    assert "libfoo.so.1  [not found]" in capsys.readouterr().out
+    assert "libfoo.so.1: cannot open shared object" in site.imports("alpha._core")
+
+
+def test_a_module_that_was_built_for_another_version(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs a library that the other distribution's import has loaded before (flash-attn)."""
+    site.install(tmp_path, "tensor", **package(tmp_path, "tensor", lib(tmp_path, "one"), "one"))
+    files = package(
+        tmp_path, "attn", lib(tmp_path, "one"), "one", imports="import tensor\nfrom . import _core"
+    )
+    del files["attn__libfoo.so.1"]
+    site.install(tmp_path, "attn", **files)
+    assert site.says(capsys, 0) == []
+    assert site.imports("attn") == ""
+    files = package(
+        tmp_path,
+        "flash",
+        lib(tmp_path, "one"),
+        "gone",
+        imports="import tensor\nfrom . import _core",
+    )
+    del files["flash__libfoo.so.1"]
+    site.install(tmp_path, "flash", **files)
+    (finding,) = site.says(capsys, 1)
+    assert f"`flash/_core{SUFFIX}` refers to `gone`" in finding["message"]
+    assert site.imports("flash").endswith("undefined symbol: gone")
+
+
+def test_a_symbol_that_a_package_opens_for_all_is_not_judged(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opener = (
+        "import ctypes, os\n"
+        "path = os.path.join(os.path.dirname(__file__), 'libg.so')\n"
+        "ctypes.CDLL(path, ctypes.RTLD_GLOBAL)\n"
+    )
+    library = lib(tmp_path, "shared", name="libg.so")
+    files: dict[str, Any] = {"opener____init__.py": opener, "opener__libg.so": library}
+    site.install(tmp_path, "opener", **files)
+    files = package(
+        tmp_path,
+        "user",
+        lib(tmp_path, "one"),
+        "shared",
+        imports="import opener\nfrom . import _core",
+    )
+    site.install(tmp_path, "user", **files)
+    assert site.says(capsys, 0) == []
+    assert site.imports("user") == ""
+
+
+def test_one_file_of_two_distributions(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common: dict[str, Any] = {"shared__notes.txt": "same"}
+    for name, function in (("alpha", "one"), ("beta", "two")):
+        core = extension(tmp_path / name / "_core.so", "_core", flags=[f"-D{function}"])
+        core.write_bytes(core.read_bytes() + name.encode())
+        site.install(tmp_path, name, **{f"shared___core{SUFFIX}": core, **common})
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF951", "warning")
+    assert finding["message"] == (
+        "`alpha 1.0`, `beta 1.0` write the same 2 files, 1 of them with different content: "
+        "the last one installed wins"
+    )
+    assert finding["file"] == f"shared/_core{SUFFIX}"
+
+
+def test_the_same_content_twice_is_a_note(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = extension(tmp_path / "_core.so", "_core")
+    for name in ("alpha", "beta"):
+        site.install(tmp_path, name, **{f"shared___core{SUFFIX}": core})
+    (finding,) = site.says(capsys, 0)
+    assert finding["severity"] == "note"
+
+
+def test_the_active_environment_is_the_default(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    monkeypatch.setenv("VIRTUAL_ENV", str(site.root))
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith(f"{site.root}: nothing wrong; 1 distribution, ")
+    monkeypatch.delenv("VIRTUAL_ENV")
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.setenv("PATH", str(site.root / "bin"))
+    assert run(["doctor"]) == 0
+    monkeypatch.setenv("PATH", str(tmp_path))
+    capsys.readouterr()
+    assert run(["doctor"]) == 2
+    assert "hint: name one: `wheelfix doctor .venv`" in capsys.readouterr().err
+    (tmp_path / ".venv").symlink_to(site.root)
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor", ".venv"]) == 0
+
+
+def test_hostile_environments_are_read_within_limits(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    os.mkfifo(site.site / "alpha/libpipe.so")
+    os.mkfifo(site.site / "alpha/RECORD")
+    (site.site / "fifo-1.0.dist-info").mkdir()
+    os.mkfifo(site.site / "fifo-1.0.dist-info/RECORD")
+    (site.site / "out-1.0.dist-info").mkdir()
+    rows = {"../../../../../../../../etc/passwd": b"x", "alpha/libfoo.so.1": b"\x1b[31m"}
+    (site.site / "out-1.0.dist-info/RECORD").write_text(record_text(rows, "RECORD"))
+    (site.site / "out.so").symlink_to("/dev/zero")
+    (site.site / "loop.so").symlink_to("loop.so")
+    with (site.site / "sparse.so").open("wb") as file:
+        file.truncate(1 << 36)
+    (finding,) = site.says(capsys, 0)
+    assert finding["code"] == "WF951"
+    assert finding["file"] == "alpha/libfoo.so.1"
+
+
+def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", str(tmp_path / "absent")]) == 2
+    assert run(["doctor", str(tmp_path)]) == 2
+    assert "there is no ELF object below" in capsys.readouterr().err
