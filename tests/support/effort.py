@@ -1,4 +1,4 @@
-"""CPU time of a piece of work, for comparisons of two sizes of it in one process."""
+"""CPU time of a piece of work at two sizes of it, compared in one process."""
 
 import gc
 import time
@@ -7,15 +7,17 @@ from collections.abc import Callable
 _TRIES = 3
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the least CPU time of a few tries, without the garbage collection of what was before.
+def takes_at_most(times: float, large: Callable[[], object], small: Callable[[], object]) -> bool:
+    """Tell whether `large` takes at most `times` the CPU time of `small`, or of 20 ms.
 
-    That takes time in proportion to all objects of the process, which tests before may have made.
+    Each counts by the least of a few tries, since other processes of the machine make some slow.
     """
-    return min(_once(work) for _ in range(_TRIES))
+    most = times * max(0.02, min(_once(small) for _ in range(_TRIES)))
+    return any(_once(large) < most for _ in range(_TRIES))
 
 
 def _once(work: Callable[[], object]) -> float:
+    """Leave out the collection of garbage, which takes time for all that tests before have made."""
     gc.collect()
     gc.disable()
     try:
