@@ -1,5 +1,6 @@
 """Options and hooks of the test suite."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -32,6 +33,15 @@ def pytest_configure() -> None:
     console.INTERVAL = 3600.0  # on a machine under load, quick commands are slow
     forget_unused()
     import_module("auditwheel.wheel_abi")  # once for all processes that are forked for it
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of every later garbage collection.
+
+    In each process that a test forks, one would touch all of it, and so copy it.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
