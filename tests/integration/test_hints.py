@@ -603,15 +603,15 @@ HELD: dict[Message, str] = {
     (
         "rules/needed_entries.py",
         "correct the build script that adds it, or let `wheelfix repair` drop it",
-    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/needed_entries.py",
         ", or repair with `--unsafe-fixes`",
-    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/needed_entries.py",
         "link it with `{}`, or repair with `--unsafe-fixes`",
-    ): "rules/test_each_rule.py::test_a_fix_removes_the_fault_for_good",
+    ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/provider_search_paths.py",
         "`wheelfix repair` adds it, with this provider",
