@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -58,6 +59,18 @@ class Environment:
             env=environ,
         )
         return (done.stderr.strip().splitlines() or [""])[-1]
+
+    def bindings(self, *modules: str) -> set[tuple[str, str, str]]:
+        """Import the modules; return symbols, the package that refers, and the one bound to."""
+        done = subprocess.run(
+            [self.root / "bin/python", "-c", f"import {', '.join(modules)}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"LD_DEBUG": "bindings"},
+        )
+        line = r"binding file \S+/(\w+)/[^/]+ \[0\] to \S+/(\w+)/[^/]+ \[0\]: normal symbol `(\w+)'"
+        return {(symbol, user, to) for user, to, symbol in re.findall(line, done.stderr)}
 
 
 @pytest.fixture
@@ -225,6 +238,44 @@ def test_a_symbol_that_a_package_opens_for_all_is_not_judged(
     site.install(tmp_path, "user", **files)
     assert site.says(capsys, 0) == []
     assert site.imports("user") == ""
+
+
+def with_unique_data(folder: Path, name: str, size: int, symbol: str = "shared_data") -> Path:
+    """Link a library whose function `NAME_data` returns a byte of unique data."""
+    source = f"""
+    __asm__(".data\\n.globl {symbol}\\n.type {symbol}, @gnu_unique_object\\n"
+            ".size {symbol}, {size}\\n{symbol}: .zero {size}\\n.text\\n");
+    extern char {symbol}[];
+    int {name}_data(void) {{ return {symbol}[0]; }}
+    """
+    return shared_object(folder / f"lib{name}.so", source, soname=f"lib{name}.so")
+
+
+@pytest.mark.parametrize(("size", "code"), [(16, 1), (8, 0)])
+def test_unique_data_of_another_size_is_shared_in_every_order(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    size: int,
+    code: int,
+) -> None:
+    for name, number in (("alpha", 8), ("beta", size)):
+        library = with_unique_data(tmp_path, name, number)
+        site.install(tmp_path, name, **package(tmp_path, name, library, f"{name}_data"))
+    own = with_unique_data(tmp_path, "gamma", 32, "own_data")
+    site.install(tmp_path, "gamma", **package(tmp_path, "gamma", own, "gamma_data"))
+    findings = site.says(capsys, code)
+    if code:
+        (finding,) = findings
+        assert (finding["code"], finding["severity"]) == ("WF954", "error")
+        assert finding["message"] == (
+            "`alpha/libalpha.so` and `beta/libbeta.so` share `shared_data`: it has 8 and 16 bytes"
+        )
+    else:
+        assert findings == []
+    for order in (("alpha", "beta"), ("beta", "alpha")):
+        assert ("shared_data", *order[::-1]) in site.bindings(*order)
+        assert ("own_data", "gamma", "gamma") in site.bindings(*order, "gamma")
 
 
 def test_one_file_of_two_distributions(

@@ -151,7 +151,10 @@ PREFIX = "/env/lib/python3.11/site-packages"
 
 
 def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> InstalledModules:
-    """Files of distributions `d0`, `d1`, ...: objects, and the functions that each defines."""
+    """Files of distributions `d0`, `d1`, ...: objects, and the functions that each defines.
+
+    The unique symbol of an object has as many bytes as it has unique symbols.
+    """
     files = {name: elf for some in distributions for name, (elf, _) in some.items()}
     defined = {
         f"{PREFIX}/{name}": defs for some in distributions for name, (_, defs) in some.items()
@@ -187,6 +190,7 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
                 for name in defined.get(path, ())
             }
         ),
+        read_unique_sizes=lambda path: {"u": paths[path].unique_symbols},
         read_packages=lambda top: {top: b"from . import _core"},
     )
 
@@ -203,6 +207,11 @@ def module_and_library(
     )
     library = elf(soname="libfoo.so.1")
     return {f"{name}/_core.so": (core, ()), f"{name}/libfoo.so.1": (library, defines)}
+
+
+def module_with_unique(name: str, size: int) -> Mapping[str, tuple[Elf, Sequence[str]]]:
+    core = elf(module_hooks=("PyInit__core",), unique_symbols=size)
+    return {f"{name}/_core.so": (core, ())}
 
 
 OLDER = module_and_library("alpha", "one", ["one"])
@@ -868,6 +877,10 @@ CASES: Mapping[str, Case] = {
     "WF953": EnvironmentCase(
         faulty=installed(OLDER, module_and_library("beta", "two", ["one", "two"])),
         sound=installed(OLDER, module_and_library("beta", "one", ["one", "two"])),
+    ),
+    "WF954": EnvironmentCase(
+        faulty=installed(module_with_unique("alpha", 8), module_with_unique("beta", 16)),
+        sound=installed(module_with_unique("alpha", 8), module_with_unique("beta", 8)),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

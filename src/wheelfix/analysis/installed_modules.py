@@ -50,6 +50,17 @@ class Meeting(NamedTuple):
     fails_in_both_orders: bool
 
 
+class Clash(NamedTuple):
+    """Objects of two distributions, whose unique data of the same names have other sizes."""
+
+    first: str
+    second: str
+    modules: tuple[str, str]
+    """Modules that load them."""
+    sizes: Mapping[str, tuple[int, int]]
+    """Symbol -> its bytes in `first`, and in `second`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstalledModules:
     """The extension modules of an installed environment, and all that they load."""
@@ -58,6 +69,8 @@ class InstalledModules:
     owners: Mapping[str, tuple[Owner, ...]]
     """The distributions whose RECORDs list an object or another file, by its path."""
     read_exports: Callable[[str], Exports] = field(compare=False, repr=False)
+    read_unique_sizes: Callable[[str], Mapping[str, int]] = field(compare=False, repr=False)
+    """The STB_GNU_UNIQUE data that an object defines: the bytes of each symbol."""
     read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
     """The `__init__.py` of a top-level package and of those in it, by dotted name."""
 
@@ -71,7 +84,7 @@ class InstalledModules:
         files, members = self.world.environment.files, self.world.members
         return {
             path: module_name(member)
-            for path, member in members.items()
+            for path, member in sorted(members.items())
             if path in files and any(hook.startswith("Py") for hook in files[path].module_hooks)
         }
 
@@ -125,7 +138,7 @@ class InstalledModules:
         """Return the load of a module, after what another import must have loaded for it."""
         load = self.world.load(path)
         carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
-        before = [carrier for some in carriers for carrier in list(some)[:1]]
+        before = [min(some) for some in carriers if some]
         return self.world.process(path, before)[-1] if before else load
 
     def _lacking_versions(self, load: Load) -> Iterator[Lack]:
@@ -284,3 +297,32 @@ class InstalledModules:
         used = {one.name for one in self._references(requester)}
         mine = among(self._exports(usual).definitions, used)
         return bool(mine - among(self._exports(other).definitions, used))
+
+    # --- What all share ---
+
+    def clashes(self) -> Iterator[Clash]:
+        """Yield the objects of two distributions that share data which they see differently.
+
+        A process has one definition of each STB_GNU_UNIQUE name, that of the object which was
+        bound first, also for objects that are loaded with RTLD_LOCAL (`do_lookup_unique` in
+        elf/dl-lookup.c).
+        """
+        if self.world.environment.libc is Libc.MUSL:
+            return
+        importers: dict[str, str] = {}
+        for module in self.modules:
+            load = self.world.load(module)
+            for path in () if load.missing else load.objects:
+                importers.setdefault(path, module)
+        first_with: dict[str, dict[int, str]] = {}
+        clashes: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+        for path in importers:
+            if path not in self.world.members or not self.libraries[path].elf.unique_symbols:
+                continue
+            for name, size in self.read_unique_sizes(path).items():
+                for other_size, other in first_with.setdefault(name, {}).items():
+                    if other_size != size and self.distribution(other) != self.distribution(path):
+                        clashes.setdefault((other, path), {})[name] = other_size, size
+                first_with[name].setdefault(size, path)
+        for (first, second), sizes in clashes.items():
+            yield Clash(first, second, (importers[first], importers[second]), sizes)

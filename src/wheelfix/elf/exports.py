@@ -105,21 +105,34 @@ class SymbolTables(NamedTuple):
             by_name[name] = definition
         return by_name
 
+    def unique_sizes(self) -> dict[str, int]:
+        """Return the bytes of its STB_GNU_UNIQUE data by name, as far as its relocations use it."""
+        return {
+            raw.decode("utf-8", "surrogateescape"): size
+            for raw, info, size in self._referenced_definitions()
+            if info >> 4 == STB_GNU_UNIQUE
+        }
+
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
 
         Copies of a C++ entity, such as an inline function, are left out (Itanium C++ ABI, "Vague
         Linkage"): all objects have the same.
         """
+        for raw, info, _ in self._referenced_definitions():
+            if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
+                yield raw.decode("utf-8", "surrogateescape")
+
+    def _referenced_definitions(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield name, st_info and st_size of the definitions that other objects may replace."""
         size = self.structs.sym.size
         self._spend(len(self.referenced))
         rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in self.referenced])
-        for at, info, other, section, value, _ in self.structs.symbols(rows):
+        for at, info, other, section, value, extent in self.structs.symbols(rows):
             if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
                 raw = self.strings[at : self.strings.find(b"\0", at)]
                 self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
-                if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
-                    yield raw.decode("utf-8", "surrogateescape")
+                yield raw, info, extent
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)

@@ -19,7 +19,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
-from wheelfix.host.library_definitions import read_exports
+from wheelfix.host.library_definitions import read_exports, read_unique_sizes
 from wheelfix.host.machine_files import read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
@@ -100,6 +100,7 @@ def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> Install
         world=world,
         owners=owners_of_files(directory),
         read_exports=read_exports,
+        read_unique_sizes=read_unique_sizes,
         read_packages=partial(_read_packages, world),
     )
 

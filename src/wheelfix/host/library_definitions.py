@@ -488,6 +488,15 @@ def read_exports(path: str) -> Exports:
     return Exports() if data is None else _read_exports(partial(read_symbol_tables, data, path))
 
 
+def read_unique_sizes(path: str) -> dict[str, int]:
+    """Return the sizes of the STB_GNU_UNIQUE data of the object at `path`, by name."""
+    data = _map_readable(Path(path))
+    try:
+        return {} if data is None else read_symbol_tables(data, path).unique_sizes()
+    except BadElfError:
+        return {}
+
+
 def _map_readable(path: Path) -> memoryview | None:
     """Map a file; None for what is absent, empty, or not a regular file."""
     with suppress(OSError):

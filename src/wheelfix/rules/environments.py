@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import values_by_key
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
@@ -143,6 +144,51 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
             hint="they cannot be imported into one process: install versions that belong together"
             if both
             else f"import `{second}` before `{first}`",
+        )
+
+
+@environment_rule("WF954", "shared-unique-symbol", Severity.ERROR)
+def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
+    """Objects of two distributions share data of which they know different sizes.
+
+    ## What it does
+    Compares the STB_GNU_UNIQUE symbols of the objects of an installed environment: static
+    variables of C++ templates and inline functions. Reports symbols that objects of different
+    distributions define with different sizes. With musl there are no such symbols.
+
+    ## Why is this bad?
+    A process has one definition of each of these names, even of objects that are loaded apart
+    (RTLD_LOCAL): the first one. The code of the other object reads and writes this variable as
+    its own, with another layout: it reads wrong values, or writes beyond the end.
+
+    ## Example
+    `a.libs/libfoo-1a2b.so` and `b/_core.so` contain different versions of a C++ library; the
+    variable `Registry<int>::instance` has 64 bytes in one of them, and 80 in the other.
+
+    ## Common causes
+    - Two wheels contain different versions of one C++ library, with its symbols exported.
+      **Solution**: install versions that contain the same one; the authors can hide the symbols
+      (`-fvisibility=hidden`, `-Wl,--exclude-libs,ALL`) or compile with `-fno-gnu-unique`.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    for clash in modules.clashes():
+        label, owner = modules.world.label, modules.distribution
+        first, second = (modules.modules[module] for module in clash.modules)
+        symbol, (one, other) = next(iter(clash.sizes.items()))
+        users = (
+            f"`import {first}` loads that of {owner(clash.first)}, `import {second}` that of "
+            f"{owner(clash.second)}"
+        )
+        more = f" and {len(clash.sizes) - 1:,} more" if len(clash.sizes) > 1 else ""
+        yield Hit(
+            message=f"`{label(clash.first)}` and `{label(clash.second)}` share "
+            f"`{demangle(symbol)}`{more}: it has {one:,} and {count(other, 'byte')}",
+            member=label(clash.second),
+            entry=f"{label(clash.first)} {symbol}",
+            notes=(f"{users}: whichever is first in a process, both use its variable",),
+            hint="install versions that contain the same library, or use them in two processes",
         )
 
 
