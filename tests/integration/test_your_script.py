@@ -148,24 +148,40 @@ def test_programs_in_the_data_folder(here: Path) -> None:
         assert f"$ORIGIN/../lib/python3.{minor}/site-packages/sherpa_onnx/lib" in entries
 
 
-def test_search_paths_into_the_wheels_of_rocm(here: Path) -> None:
-    (here / "pyproject.toml").write_text(
-        '[tool.wheelfix]\nprovider = ["rocm-sdk-core", "rocm-sdk-libraries"]\n'
-    )
-    hip = library(here, "libamdhip64.so.7")
-    blas = library(here, "librocblas.so.5", "int g(void) { return 7; }")
-    lzma = library(here, "librocm_sysdeps_liblzma.so.5", "int h(void) { return 7; }")
-    source = "int f(void); int g(void); int h(void); int all(void) { return f() + g() + h(); }"
-    torch = shared_object(here / "libtorch_hip.so", source, needed=[hip, blas, lzma])
-    files: dict[str, str | Path] = {"torch/__init__.py": "", "torch/lib/libtorch_hip.so": torch}
-    required = "Requires-Dist: rocm-sdk-core\nRequires-Dist: rocm-sdk-libraries\n"
-    wheel = make_wheel(here / "dist", "torch", tag=TAG, files=files, metadata=required)
-    rpath, runpath = search_path(repaired(here, wheel), "/libtorch_hip.so")
-    assert set((rpath or runpath or "").split(":")) == {
-        "$ORIGIN/../../_rocm_sdk_core/lib",
-        "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
-        "$ORIGIN/../../_rocm_sdk_libraries/lib",
-    }
+SYSDEPS = "lib/rocm_sysdeps/lib"
+
+
+@pytest.mark.parametrize(
+    ("providers", "libraries", "entries"),
+    [
+        (
+            ["rocm-sdk-core", "rocm-sdk-libraries"],
+            ["libamdhip64.so.7", "librocm_sysdeps_liblzma.so.5", "librocblas.so.5"],
+            ["_rocm_sdk_core/lib", f"_rocm_sdk_core/{SYSDEPS}", "_rocm_sdk_libraries/lib"],
+        ),
+        (["intel-sycl-rt"], ["libsycl.so.9"], ["../.."]),
+        (["torch"], ["libc10.so"], ["torch/lib"]),
+    ],
+)
+def test_search_paths_into_the_wheels_of_gpus_and_torch(
+    here: Path, providers: list[str], libraries: list[str], entries: list[str]
+) -> None:
+    settings = f'[tool.wheelfix]\ndata-libraries = "search"\nprovider = {providers}\n'
+    (here / "pyproject.toml").write_text(settings)
+    needed = [
+        library(here, name, f"int f{number}(void) {{ return 7; }}")
+        for number, name in enumerate(libraries)
+    ]
+    calls = [f"f{number}" for number in range(len(libraries))]
+    source = "".join(f"int {name}(void);" for name in calls)
+    source += f"int all(void) {{ return {' + '.join(f'{name}()' for name in calls)}; }}"
+    made = shared_object(here / "libdemo.so", source, needed=needed)
+    files: dict[str, str | Path] = {"demo/__init__.py": "", "demo/lib/libdemo.so": made}
+    metadata = "".join(f"Requires-Dist: {name}\n" for name in providers)
+    wheel = make_wheel(here / "dist", tag=TAG, files=files, metadata=metadata)
+    rpath, runpath = search_path(repaired(here, wheel), "/libdemo.so")
+    found = (rpath or runpath or "").split(":")
+    assert {f"$ORIGIN/../../{entry}" for entry in entries} <= set(found)
 
 
 NEW_ABI = "namespace {0} {{ int name(std::string const& given) {{ return int(given.size()); }} }}"
