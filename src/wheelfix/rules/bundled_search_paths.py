@@ -1,12 +1,11 @@
 """Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import NamedTuple, assert_never
 
-from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.model import Abi, Elf, PathTag
 from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
@@ -97,26 +96,47 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
     """Return the member that should satisfy `name`; None if the platform or no member does."""
     if may_come_from_platform(name):
         return None
-    elfs = context.wheel.elfs
-    shipped = context.shipped.get(name, ())
-    context.budget.spend(3 * len(shipped), f"the libraries called `{name}`")
-    abi = elfs[dependent].abi
-    fitting = (member for member in shipped if member != dependent and elfs[member].abi == abi)
-    return min(fitting, key=_distance_from(context.wheel, dependent), default=None)
+    nearest = context.shared("libraries by folder", _libraries_by_folder)
+    abi, place = context.wheel.elfs[dependent].abi, split(dependent, context.wheel)
+    for key in (place and place[0], None):
+        ways = (
+            (depth - 2 * common, library)
+            for common, folder in enumerate(_folders(context, dependent))
+            for depth, library in nearest.get((name, abi, key, folder), ())
+            if library != dependent
+        )
+        _, provider = min(ways, default=(0, None))
+        if provider is not None:
+            return provider
+    return None
 
 
-def _distance_from(wheel: Wheel, dependent: str) -> Callable[[str], tuple[bool, int, str]]:
-    """Return the sort key of a provider: same install scheme path, shortest path, name."""
-    mine, here = split(dependent, wheel), dependent.split("/")[:-1]
+_LibrariesByFolder = Mapping[tuple[str, Abi, Key | None, str], Sequence[tuple[int, str]]]
+"""Name, ABI, install scheme path (None: any) and folder -> the two members below it with the
+shortest paths, after the number of folders that each is in: one may be the dependent itself."""
 
-    def key(library: str) -> tuple[bool, int, str]:
-        theirs, there = split(library, wheel), library.split("/")[:-1]
-        pairs = zip(here, there, strict=False)
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        steps = len(here) + len(there) - 2 * common
-        return (not mine or not theirs or mine[0] is not theirs[0], max(steps - 1, 0), library)
 
-    return key
+def _libraries_by_folder(context: Context) -> _LibrariesByFolder:
+    found: dict[tuple[str, Abi, Key | None, str], list[tuple[int, str]]] = {}
+    for name, members in context.shipped.items():
+        for member in members:
+            folders, place = _folders(context, member), split(member, context.wheel)
+            abi = context.wheel.elfs[member].abi
+            for key in {place and place[0], None}:
+                for folder in folders:
+                    best = found.setdefault((name, abi, key, folder), [])
+                    best.append((len(folders) - 1, member))
+                    best.sort()
+                    del best[2:]
+    return found
+
+
+def _folders(context: Context, member: str) -> list[str]:
+    """Return the folders above `member`, the outermost first."""
+    names = member.split("/")[:-1]
+    size = (len(names) + 1) * len(member)
+    context.budget.spend(size >> 4, "the folders", member, memory=size)
+    return ["/".join(names[:depth]) for depth in range(len(names) + 1)]
 
 
 def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]:
