@@ -192,6 +192,8 @@ def _undefined_by(
     `wanted` has the names of these and of all references that will be asked for: a table of
     symbols is read once for them.
     """
+    if not libraries:
+        return references
     names = {name for name, _ in references}
     defining: dict[str, list[SymbolDefinitions]] = {}
     for library in libraries if names else ():

@@ -182,7 +182,13 @@ def loads_of_changed(before: Wheel, context: Context) -> tuple[ObjectLoads, ...]
         if elf.dynamic and before.elfs.get(member) != elf
     ]
     for_others = [_requests_for_others(context, world) for world in context.worlds]
-    return tuple(_load(context, member, for_others) for member in changed)
+    filtees = {
+        filtee.name
+        for elf in context.wheel.elfs.values()
+        for filtee in elf.filtees
+        if not may_come_from_platform(filtee.name)
+    }
+    return tuple(_load(context, member, for_others, filtees) for member in changed)
 
 
 def _requests_for_others(context: Context, world: World) -> dict[str, list[Request]]:
@@ -203,17 +209,14 @@ def _requests_for_others(context: Context, world: World) -> dict[str, list[Reque
 
 
 def _load(
-    context: Context, member: str, for_others: Sequence[Mapping[str, Sequence[Request]]]
+    context: Context,
+    member: str,
+    for_others: Sequence[Mapping[str, Sequence[Request]]],
+    filtees: Collection[str],
 ) -> ObjectLoads:
     works: list[Scheme] = []
     fails: list[Scheme] = []
     libraries: dict[str, str] = {}
-    filtees = {
-        filtee.name
-        for elf in context.wheel.elfs.values()
-        for filtee in elf.filtees
-        if not may_come_from_platform(filtee.name)
-    }
     for world, of_others in zip(context.worlds, for_others, strict=True):
         load = world.loads.get(member)
         if load is None:

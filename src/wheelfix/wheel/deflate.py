@@ -76,10 +76,13 @@ def deflate_ahead(
     Threads serve, as the codecs release the interpreter lock.
     """
     waiting: deque[tuple[Piece, Future[bytes | bytearray]]] = deque()
+    ahead = 0
     for content in contents:
         for piece in _pieces(content, codec):
-            while waiting and sum(p.stop - p.start for p, _ in (*waiting, (piece, 0))) > _AHEAD:
+            ahead += piece.stop - piece.start
+            while waiting and ahead > _AHEAD:
                 ready, future = waiting.popleft()
+                ahead -= ready.stop - ready.start
                 yield ready, future.result()
             waiting.append((piece, pool.submit(_deflate, piece, codec, level)))
     for ready, future in waiting:
