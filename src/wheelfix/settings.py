@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
+from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -737,5 +738,8 @@ SETTING_FIELDS = tuple(
 
 
 def matches_any(name: str, globs: Iterable[str]) -> bool:
-    """Return whether one of `globs` matches `name`, on any system case-sensitively."""
-    return any(fnmatchcase(name, glob) for glob in globs)
+    """Return whether one of `globs` matches `name`, on any system case-sensitively.
+
+    A distribution may list hundreds of thousands of names as globs: they are only compared.
+    """
+    return any(fnmatchcase(name, glob) if has_magic(glob) else name == glob for glob in globs)

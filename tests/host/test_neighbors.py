@@ -229,3 +229,46 @@ def test_every_command_has_the_same_neighbors(
     assert "neither a wheel, nor a directory" in capsys.readouterr().err
     assert run(["check", str(path), "--site", str(tmp_path / "none")]) == 2
     assert "no distribution is installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["not a version", f"1{'9' * 6000}", ""])
+def test_a_neighbor_may_have_any_version(tmp_path: Path, version: str) -> None:
+    """METADATA of an environment is not checked by an installer alone."""
+    path, other = demo(tmp_path), pro(tmp_path)
+    site = unpacked(tmp_path / "site", other)
+    about = next(site.glob("pro-*.dist-info")) / "METADATA"
+    about.write_text(f"Metadata-Version: 2.1\nName: pro\nVersion: {version}\n")
+    findings(path, neighbors=(str(site / "pro"), str(other)))
+    if version:
+        findings(path, site=str(site))
+
+
+def test_a_library_that_only_record_lists_is_not_there(tmp_path: Path) -> None:
+    path, other = demo(tmp_path), pro(tmp_path)
+    site = unpacked(tmp_path / "site", other)
+    shutil.rmtree(site / "pro")
+    report = check(path, Settings(site=str(site)))
+    assert report.error is not None
+    assert f"`{site / 'pro/lib'}` holds no libraries" in report.error.message
+
+
+def test_a_cache_that_another_user_can_change_is_not_used(tmp_path: Path, index: Path) -> None:
+    """Neither its wheels nor its lists, which could name any file."""
+    del index
+    path = demo(tmp_path)
+    pro(tmp_path)
+    assert not findings(path, deps=True)
+    resolved = tmp_path / "cache/wheelfix/resolved"
+    answer = next(resolved.iterdir())
+    made = answer.read_bytes()
+    answer.write_text("../../../other-1.0-py3-none-any.whl\n")
+    assert not findings(path, deps=True), "it leads out of the cache: fetched again"
+    assert answer.read_bytes() == made
+    resolved.chmod(0o777)
+    report = check(path, Settings(deps=True))
+    assert report.error is not None
+    assert (
+        report.error.message
+        == f"cannot write to the cache `{resolved}`: can be changed by other users"
+    )
+    assert "XDG_CACHE_HOME" in report.error.hint

@@ -102,16 +102,30 @@ def test_wheels_of_several_pythons_share_a_table_and_others_keep_theirs(here: Pa
         assert run(["repair", "--locked", "-w", "again", str(wheel)]) == 0
 
 
-@pytest.mark.parametrize("text", ["[", "graft = 1", "[[graft]]\nname = 1", '[[graft]]\nname = "x"'])
+TABLE = '[[graft]]\nwheel = "other"\nplatform = "linux_x86_64"\nname = "libx.so"\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[", "graft = 1", "[[graft]]\nname = 1", '[[graft]]\nname = "x"', TABLE * 2),
+        *(f"{TABLE}needed-by = {value}" for value in ("5", "[5]", '"x"', "{a = 1}")),
+        *(f"{TABLE}{row}" for row in ("size = 1979-05-27", "sha256 = []", '"a b" = 1', "x = nan")),
+    ],
+)
+@pytest.mark.parametrize("option", ["--locked", "--write-lock"])
 def test_a_broken_lock_is_an_error_of_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], text: str
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, option: str
 ) -> None:
     (here / "wheelfix.lock").write_text(text)
     wheel = wheel_of(here, library(here, "foo"))
-    assert run(["repair", "--locked", str(wheel)]) == 2
+    assert run(["repair", option, str(wheel)]) == 2
     said = capsys.readouterr().err
     assert "wheelfix.lock" in said
-    assert "write it anew: wheelfix repair --write-lock" in said
+    assert "internal error" not in said
+    assert "delete it, and write it anew: wheelfix repair --write-lock" in said
+    (here / "wheelfix.lock").unlink()
+    assert run(["repair", "--write-lock", "-w", "again", str(wheel)]) == 0
 
 
 def test_only_allowed_libraries_are_grafted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ objects of the wheel may find another file of that name, by search paths of thei
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -15,6 +14,7 @@ from wheelfix.elf.model import Elf, PathTag
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
+from wheelfix.settings import matches_any
 
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 """How the names begin by which auditwheel recognizes the C library (its lddtree.py, `ldd`)."""
@@ -73,10 +73,7 @@ def excluded_names(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[st
     patterns = tuple(patterns)
     names = {name for elf in elfs for name in elf.needed} if patterns else set[str]()
     return frozenset(
-        name
-        for name in names
-        if not name.startswith(C_LIBRARIES)
-        and any(fnmatchcase(name, pattern) for pattern in patterns)
+        name for name in names if not name.startswith(C_LIBRARIES) and matches_any(name, patterns)
     )
 
 

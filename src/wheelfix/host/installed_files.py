@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import Owner
 from wheelfix.grouping import grouped, values_by_key
-from wheelfix.host.machine_files import MAX_DATABASE, read_regular
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
@@ -109,7 +109,7 @@ def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
 
 def _record(dist_info: Path) -> bytes:
     with suppress(OSError):
-        return read_regular(dist_info / "RECORD", MAX_DATABASE)
+        return read_regular(dist_info / "RECORD", MAX_TEXT)
     return b""
 
 

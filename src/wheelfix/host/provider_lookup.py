@@ -415,7 +415,10 @@ def in_directory(path: Path) -> Provided:
     Search paths can lead there if it is in site-packages.
     """
     path = canonical(path)
-    names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
+    try:
+        names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
+    except OSError as error:
+        raise SettingsError(f"the directory `{path}` cannot be read: {error.strerror}") from error
     folder = Folder(Key.PLATLIB, _below_site(path.parts), tuple(map(escape, names)), str(path))
     return Provided(folders=(folder,) if names else ())
 

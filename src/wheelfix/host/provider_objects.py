@@ -4,7 +4,9 @@ What was found of a provider is read. A provider known only by name gets an obje
 DT_NEEDED name that it provides: enough to see whether a search path leads there.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,10 +76,13 @@ def _files(name: str, dependent: Elf, provider: Provided) -> Mapping[tuple[Key, 
 
 def _in_folder(folder: Folder) -> Iterator[tuple[tuple[Key, str], Elf]]:
     readable = folder.path and folder.directory is not None
-    for file in sorted(Path(folder.path).iterdir()) if readable else ():
-        elf = read_file(file) if folder.has(file.name) else None
+    names: list[str] = []
+    with suppress(OSError):  # RECORD may list what is not there
+        names = sorted(os.listdir(folder.path)) if readable else []  # noqa: PTH208 - names
+    for name in filter(folder.has, names):
+        elf = read_file(f"{folder.path}/{name}")
         if elf is not None:
-            yield (folder.scheme, f"{folder.directory}/{file.name}"), elf
+            yield (folder.scheme, f"{folder.directory}/{name}"), elf
 
 
 def _stub(name: str, dependent: Elf, folder: Folder) -> Mapping[tuple[Key, str], Elf]:

@@ -16,7 +16,13 @@ from packaging.tags import sys_tags
 
 from wheelfix.errors import OutputError, SettingsError, ToolError
 from wheelfix.host.installers import any_pip
-from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.host.machine_files import (
+    MAX_LIBRARY,
+    MAX_TEXT,
+    read_trusted,
+    trusted_file,
+    trusted_path,
+)
 from wheelfix.loader.install_schemes import interpreters, python_version
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import write_whole
@@ -47,14 +53,12 @@ def fetch(
     question = repr((sorted(requirements), command[-1], python_version(_python(dependent))))
     answer = cache / "resolved" / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.txt"
     with suppress(OSError):
-        found = tuple(
-            wheels / name for name in read_regular(answer, MAX_TEXT).decode().splitlines()
-        )
-        if all(path.is_file() for path in found):
-            return found
+        names = read_trusted(answer, MAX_TEXT).decode().splitlines()
+        return tuple(trusted_file(wheels / name, MAX_LIBRARY, within=wheels) for name in names)
     try:
         for folder in (wheels, answer.parent):
             folder.mkdir(parents=True, exist_ok=True)
+            trusted_path(folder)
         with TemporaryDirectory(dir=cache, prefix="fetch-") as temporary:
             target = ["-w" if "wheel" in command else "-d", temporary]
             given = {**environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -68,7 +72,10 @@ def fetch(
             hint="try it with `pip download`; `--site` uses an environment that is installed",
         ) from error
     except OSError as error:
-        raise OutputError(f"cannot write to the cache `{cache}`: {error.strerror}") from error
+        raise OutputError(
+            f"cannot write to the cache `{error.filename or cache}`: {error.strerror}",
+            hint="set XDG_CACHE_HOME to a folder in which only you can write",
+        ) from error
     write_whole(answer, "\n".join(names).encode())
     return tuple(wheels / name for name in names)
 

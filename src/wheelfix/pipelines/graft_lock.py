@@ -26,6 +26,12 @@ _HEADER = f"""\
 # A key that is removed is not compared.
 """
 _KEY = ("wheel", "platform", "name")
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys((*_KEY, "soname", "package", "version", "sha256"), str),
+    "size": int,
+    "needed-by": list,
+}
+_ANEW = f"delete it, and write it anew: {WRITE_LOCK}"
 Table = Mapping[str, Any]
 """A table `[[graft]]`."""
 
@@ -82,23 +88,29 @@ def read_lock(path: Path) -> tuple[Table, ...]:
         return ()
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise SettingsError(
-            f"`{path}` cannot be read: {reason}", hint=f"write it anew: {WRITE_LOCK}"
-        ) from error
+        raise SettingsError(f"`{path}` cannot be read: {reason}", hint=_ANEW) from error
     tables = document.get("graft", [])
     if not isinstance(tables, list) or not all(map(_is_table, cast("list[object]", tables))):
         raise SettingsError(
-            f"`{path}` is not a lock: each [[graft]] has `wheel`, `platform` and `name`",
-            hint=f"write it anew: {WRITE_LOCK}",
+            f"`{path}` is not a lock: each [[graft]] has `wheel`, `platform` and `name`, and no "
+            f"other keys than {', '.join(f'`{key}`' for key in _KINDS if key not in _KEY)}",
+            hint=_ANEW,
         )
-    return tuple(cast("list[Table]", tables))
+    found = tuple(cast("list[Table]", tables))
+    if len({_key(table) for table in found}) < len(found):
+        raise SettingsError(f"`{path}` has two tables for one library of a wheel", hint=_ANEW)
+    return found
 
 
 def _is_table(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     table = cast("Table", value)
-    return all(isinstance(table.get(key), str) for key in _KEY)
+    return (
+        table.keys() >= {*_KEY}
+        and all(isinstance(each, _KINDS.get(key, ())) for key, each in table.items())
+        and all(isinstance(each, str) for each in table.get("needed-by", ()))
+    )
 
 
 def _key(table: Table) -> tuple[str, ...]:

@@ -4,12 +4,11 @@
 """
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.settings import ProviderSetting
+from wheelfix.settings import ProviderSetting, matches_any
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of
 
@@ -28,7 +27,7 @@ class Folder(NamedTuple):
 
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        return any(fnmatchcase(library, glob) for glob in self.libraries)
+        return matches_any(library, self.libraries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,12 @@ from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import original_name, remove_hash
-from wheelfix.wheel.requirements import is_for_extra, read_requirement, requirements_on
+from wheelfix.wheel.requirements import (
+    allowed_versions,
+    is_for_extra,
+    read_requirement,
+    requirements_on,
+)
 from wheelfix.wheel.sure_imports import sure_imports
 
 
@@ -187,8 +192,7 @@ def _under_its_name(tied: Sequence[ProviderUse]) -> str:
 
 
 def _excludes_the_available(provider: Provided, required: Requirement) -> bool:
-    version = provider.version
-    return bool(version) and not required.specifier.contains(version, prereleases=True)
+    return bool(provider.version) and not allowed_versions([provider.version], [str(required)])
 
 
 def _exactly(provider: Provided) -> Provided:
