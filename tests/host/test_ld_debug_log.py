@@ -123,14 +123,14 @@ def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
     line = "       100:\tbinding file /a.so [0] to /b.so [0]: normal symbol `f{}' [V]\n"
     piece = "".join(line.format(n % 100) for n in range(15_000)).encode()  # about a megabyte
     log = Log(100, ["tvm*"])
-    began = time.monotonic()
+    began = time.process_time()
     tracemalloc.start()
     for _ in range(30):
         log.feed(piece)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * len(piece)
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("junk", ["", "\n\n", "no number\n", "       100:\tfile=\n", "\x00\xff\n"])

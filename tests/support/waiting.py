@@ -13,6 +13,9 @@ from typing import Any
 HANGS = 60.0
 """Seconds after which a program hangs; what hangs on purpose does so for longer."""
 
+LIMITS = (2, 8, 30)
+"""Seconds until what hangs is ended: the next one, if it had not come so far under load."""
+
 
 def wait_until(happened: Callable[[], object], process: Popen[Any] | None = None) -> None:
     """Wait until `happened` returns something true, which `process` has to do before it ends."""
