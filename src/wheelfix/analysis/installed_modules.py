@@ -1,17 +1,17 @@
 """An installed environment: whose each file is, which modules load, and what an order changes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from wheelfix.analysis.world import World, module_name
-from wheelfix.elf.exports import among, announce
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Exports, Libc, Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library, is_python_api
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.symbol_lookup import binds
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
 from wheelfix.wheel.sure_imports import sure_imports
 
 
@@ -112,7 +112,6 @@ class InstalledModules:
         a file that another import opens for all. Where one of the environment has the SONAME, or
         defines the symbol, nothing is yielded.
         """
-        unbound: dict[str, Mapping[str, tuple[str, ...]]] = {}
         for path in self.modules:
             load = self._with_others(path)
             carriers = self.world.carriers
@@ -120,19 +119,19 @@ class InstalledModules:
             if lost:
                 yield path, Lack(lost[0].requester or path, lost[0].name, None)
             elif not load.missing:
-                lack = next(self._lacking_versions(load), None)
+                lack = next(self._lacking_versions(load), None) or self._defined_nowhere(load)
                 if lack is not None:
                     yield path, lack
-                else:
-                    unbound[path] = self._unbound(load)
-        defined = self._defined(
-            {name for found in unbound.values() for names in found.values() for name in names}
-        )
-        for path, found in unbound.items():
-            for requester, names in found.items():
-                if left := tuple(name for name in names if name not in defined):
-                    yield path, Lack(requester, "", None, symbols=left)
-                    break
+
+    def _defined_nowhere(self, load: Load) -> Lack | None:
+        """Return the references of one object of a load that nothing in the environment defines.
+
+        None without a main program: what it defines is not known then.
+        """
+        for path in load.objects if self.world.environment.main else ():
+            if names := self._providers.get(path, {}).get(()):
+                return Lack(path, "", None, symbols=tuple(names))
+        return None
 
     def _with_others(self, path: str) -> Load:
         """Return the load of a module, after what another import must have loaded for it."""
@@ -157,28 +156,37 @@ class InstalledModules:
                     yield Lack(path, need.file, result, versions=lacking)
 
     def _unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
-        """Return object -> the names that it refers to, and nothing in its scope defines.
+        """Return object -> the names that it refers to, and nothing in its scope defines."""
+        scope = Scope(dict.fromkeys((*self._start, *load.objects)), self._index)
+        unbound: dict[str, tuple[str, ...]] = {}
+        for path in load.objects:
+            groups = self._providers.get(path, {}).items()
+            if names := [name for paths, some in groups if not scope.first(paths) for name in some]:
+                unbound[path] = tuple(names)
+        return unbound
 
-        Empty without a main program: what it defines is not known then.
-        """
-        world = self.world
-        if world.environment.main is None:
-            return {}
-        start = world.process(world.environment.main)[0].objects
-        scope = [path for path in dict.fromkeys((*start, *load.objects)) if path in self.libraries]
-        unbound = ((path, self._undefined_in(scope, path)) for path in load.objects)
-        return {path: names for path, names in unbound if names}
+    @cached_property
+    def _start(self) -> tuple[str, ...]:
+        """The objects of the main program, which all scopes begin with."""
+        main = self.world.environment.main
+        return self.world.process(main)[0].objects if main else ()
 
-    def _undefined_in(self, scope: Iterable[str], path: str) -> tuple[str, ...]:
-        left = {one.name: one for one in self._references(path)}
-        for provider in scope if left else ():
-            definitions = self._exports(provider).definitions
-            for name in among(definitions, left.keys() & self._referenced):
-                if binds(definitions[name], left[name].version, self.world.environment.libc):
-                    del left[name]
-            if not left:
-                break
-        return tuple(left)
+    @cached_property
+    def _index(self) -> SymbolIndex:
+        libraries = self.libraries
+        wanted = frozenset(one.name for path in libraries for one in self._references(path))
+        return SymbolIndex(libraries, wanted, self.world.environment.libc)
+
+    @cached_property
+    def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
+        """Object -> the files of the environment that can define the same names -> these."""
+        index = self._index
+        return {
+            path: values_by_key(
+                (index.providers(one.name, one.version), one.name) for one in self._references(path)
+            )
+            for path in self.libraries
+        }
 
     def _references(self, path: str) -> Iterator[Undefined]:
         """Yield the strong references of an object that files of wheels are to define.
@@ -191,22 +199,6 @@ class InstalledModules:
                 is_own = one.version is None and not is_python_api(one.name)
                 if not one.weak and (is_own or one.file in self._contested):
                     yield one
-
-    def _exports(self, path: str) -> Exports:
-        exports = self.libraries[path].exports
-        announce(exports, self._referenced)
-        return exports
-
-    @cached_property
-    def _referenced(self) -> frozenset[str]:
-        return frozenset(one.name for path in self.libraries for one in self._references(path))
-
-    def _defined(self, names: Collection[str]) -> frozenset[str]:
-        """Return those of `names` that some object defines, in whatever version."""
-        left = set(names)
-        for library in self.libraries.values() if left else ():
-            left -= among(library.exports.definitions, left)
-        return frozenset(names) - left
 
     # --- What an order of imports changes ---
 
@@ -279,7 +271,8 @@ class InstalledModules:
             return versions
         alone = self._unbound(self.world.load(path))
         for loaded, names in self._unbound(load).items():
-            if left := tuple(name for name in names if name not in alone.get(loaded, ())):
+            known = frozenset(alone.get(loaded, ()))
+            if left := tuple(name for name in names if name not in known):
                 return Lack(loaded, "", None, symbols=left)
         return None
 
@@ -295,8 +288,8 @@ class InstalledModules:
         ):
             return True
         used = {one.name for one in self._references(requester)}
-        mine = among(self._exports(usual).definitions, used)
-        return bool(mine - among(self._exports(other).definitions, used))
+        mine, others = (self.libraries[path].exports.definitions for path in (usual, other))
+        return bool(among(mine, used) - among(others, used))
 
     # --- What all share ---
 
