@@ -26,6 +26,7 @@ from wheelfix.wheel.grafted_name import original_name
 _WEAK_OF_COMPILER = ("_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__")
 """What crtbegin.o and crti.o of GCC refer to in every object; nothing needs to define it."""
 _STEPS_A_MATCH = 2
+_STEPS_A_PATTERN = 100
 
 
 @rule("WF305", "symbol-contract", Severity.ERROR)
@@ -183,9 +184,10 @@ def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[
 
 def _matching(context: Context, names: Collection[str], globs: Iterable[str]) -> set[str]:
     """Return those of `names` that one of `globs` matches, as they are or demangled."""
-    patterns = [re.compile(translate(glob)).match for glob in globs]
-    steps = _STEPS_A_MATCH * len(names) * len(patterns)
+    globs = tuple(globs)
+    steps = (_STEPS_A_PATTERN + _STEPS_A_MATCH * len(names)) * len(globs)
     context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
+    patterns = [re.compile(translate(glob)).match for glob in globs]
     return {name for name in names if _matches(name, patterns)}
 
 

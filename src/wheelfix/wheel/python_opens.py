@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
@@ -62,16 +63,20 @@ def _that_may_open(
     Most functions of a large source do neither, and to visit them all takes most of the time.
     """
     lines = source.splitlines()
-    outside = dict(enumerate(lines, 1))
+    changes = [0] * (len(lines) + 2)
+    """By how much the functions around a line are more than those around the one before."""
     texts: list[bytes] = []
     for function in functions:
         place = range(function.lineno, (function.end_lineno or 0) + 1)
         text = b"\n".join(lines[place.start - 1 : place.stop - 1])
         budget.spend(STEPS_PER_EXPRESSION * (len(text) >> 8), "a Python source")
         texts.append(text)
-        for number in place:
-            outside.pop(number, None)
-    waiting = {word for line in outside.values() if may_open(line) for word in _WORD.findall(line)}
+        changes[min(place.start, len(lines) + 1)] += 1
+        changes[min(place.stop, len(lines) + 1)] -= 1
+    outside = (
+        line for line, depth in zip(lines, accumulate(changes[1:]), strict=False) if not depth
+    )
+    waiting = {word for line in outside if may_open(line) for word in _WORD.findall(line)}
     users: dict[bytes, list[int]] = {}
     chosen: set[int] = set()
     for number, text in enumerate(texts):
