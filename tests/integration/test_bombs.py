@@ -44,6 +44,10 @@ def test_a_small_wheel_is_repaired_within_seconds_and_512_mb(name: str, tmp_path
     _assert_is_bounded("repair", written(name, tmp_path))
 
 
+def test_sources_of_nested_functions_are_read_twice_within_seconds(tmp_path: Path) -> None:
+    _assert_is_bounded("diff", written("source_nested_many", tmp_path))
+
+
 def _assert_is_bounded(command: str, path: Path) -> None:
     assert path.stat().st_size < 1_000_000
     spent = cost(path, command, NOISE * SECONDS + 1)

@@ -10,6 +10,7 @@ from tests.oracles.fuzzing.forge import INFO, METADATA, NAME, Files, library, wh
 from tests.support.effort import takes_at_most
 from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.pipelines.compare_releases import compare_wheels
+from wheelfix.rules.bundled_search_paths import unreachable_library
 from wheelfix.rules.context import Context
 from wheelfix.rules.library_openings import opened_library_outside
 from wheelfix.rules.python_openings import opened_library_missing, opened_library_renamed
@@ -37,6 +38,11 @@ def of_one_soname(count: int) -> Files:
     return {f"p{n}/liba.so": library(soname="liba.so") for n in range(count)}
 
 
+def needed_of_one_soname(count: int) -> Files:
+    dependents = {f"q/{n}.so": library(["liba.so"]) for n in range(count)}
+    return {**of_one_soname(count), **dependents}
+
+
 def left_to_others(count: int) -> Files:
     lines = "".join(f"Requires-Dist: lib-x{n}\n" for n in range(count))
     entries = ":".join(f"$ORIGIN/../x{n}" for n in range(count))
@@ -61,6 +67,12 @@ def judge_openings(path: Path) -> None:
         run_rules(context, rules)
 
 
+def judge_search_paths(path: Path) -> None:
+    with open_wheel(path) as archive:
+        context = Context(wheel=archive.wheel, settings=Settings())
+        assert run_rules(context, [unreachable_library])
+
+
 def compare(path: Path) -> None:
     compare_wheels(path, path, Settings())
 
@@ -72,6 +84,7 @@ def compare(path: Path) -> None:
         (searched, judge_openings),
         (left_to_others, look_for_what_is_left),
         (of_one_soname, compare),
+        (needed_of_one_soname, judge_search_paths),
     ],
 )
 def test_many_files_take_time_in_proportion(

@@ -100,6 +100,14 @@ def test_what_several_missing_libraries_may_define_is_not_claimed(wheel: Path) -
     assert "libother.so" in " ".join((found.message, *found.notes))
 
 
+def test_a_pattern_of_a_contract_has_its_price(wheel: Path) -> None:
+    many = {"objects": ["*"], "exports": [f"f{number}*" for number in range(60_000)]}
+    settings = settings_from({"symbols": [many]}, Settings(), "test")
+    error = wheelfix.check(wheel, settings).error
+    assert error is not None
+    assert "the symbols of [[tool.wheelfix.symbols]]" in error.message
+
+
 def test_entries_that_match_nothing(wheel: Path) -> None:
     library = {"objects": ["libfoo.so*", "libgone.so"], "exports": ["foo_*", "fooo_*", "[ZUu]*"]}
     assert said(wheel, library) == [("WF306", "libgone.so"), ("WF306", "fooo_*")]
