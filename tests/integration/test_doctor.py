@@ -217,6 +217,21 @@ def test_a_module_that_was_built_for_another_version(
     assert site.imports("flash").endswith("undefined symbol: gone")
 
 
+def test_modules_that_fail_for_one_reason_are_one_finding(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As PyQt6 with an older PyQt6-Qt6: the package itself imports none of them."""
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "gone", imports="")
+    core = files[f"alpha___core{SUFFIX}"]
+    site.install(tmp_path, "alpha", **files, **{f"alpha___more{SUFFIX}": core})
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", "warning")
+    assert finding["message"].startswith("importing `alpha._core` would fail: ")
+    assert finding["message"].endswith("refers to `gone`, not defined; so would 1 other module")
+    assert site.imports("alpha") == ""
+    assert site.imports("alpha._core").endswith("undefined symbol: gone")
+
+
 def test_a_symbol_that_a_package_opens_for_all_is_not_judged(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
 from wheelfix.elf.demangle import demangle
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_some
@@ -69,8 +69,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Loads each extension module of an installed environment as the dynamic loader would. Reports
     those that need a library which is not found, and no other file of the environment has the
     SONAME; those that need a symbol version which the library found does not define; and those
-    that refer to a symbol which nothing in the environment defines. It is a note where the package
-    itself is not seen to import the module: some packages try modules, and do without.
+    that refer to a symbol which nothing in the environment defines. Where the package itself is not
+    seen to import the module, a library that is not found is a note, as some packages try modules
+    and do without, and what does not fit together is a warning.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -90,18 +91,27 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     where = shlex.quote(modules.world.where)
-    for path, lack in modules.failures():
-        is_sure = modules.is_surely_imported(path)
-        module, owner = modules.modules[path], modules.distribution(path)
-        when = f"importing `{module}` fails" if is_sure else f"importing `{module}` would fail"
+    causes = grouped(modules.failures(), lambda found: _cause(modules, *found))
+    for (owner, *_), found in causes.items():
+        sure = [one for one in found if modules.is_surely_imported(one[0])]
+        path, lack = (sure or found)[0]
+        module = modules.modules[path]
+        more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
+        mismatch = Severity.WARNING if lack.versions or lack.symbols else Severity.NOTE
+        when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
         yield Hit(
-            message=f"{when}: {_lack_text(modules, lack)}",
-            severity=None if is_sure else Severity.NOTE,
+            message=f"{when}: {_lack_text(modules, lack)}{more}",
+            severity=None if sure else mismatch,
             member=modules.world.label(path),
             entry=lack.library or lack.symbols[0],
             notes=(f"of {owner}",) if owner else (),
             hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
         )
+
+
+def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
+    """Return what modules that fail for the same reason have in common."""
+    return modules.distribution(path), lack.library or lack.symbols[0], lack.result
 
 
 @environment_rule("WF953", "first-library-wins", Severity.WARNING)
