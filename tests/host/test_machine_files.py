@@ -14,6 +14,7 @@ from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import (
     MAX_TEXT,
     UntrustedFileError,
+    folders_below,
     open_regular,
     read_regular,
     read_trusted,
@@ -370,3 +371,15 @@ def test_a_library_of_another_user_is_not_included(tmp_path: Path) -> None:
         f"`{library}` cannot be grafted: `{library}` belongs to user `nobody`"
     )
     assert outcome.error.hint == f"to graft it: chown -h root {library}"
+
+
+def test_folders_in_each_other_may_be_many(tmp_path: Path) -> None:
+    """More than Python 3.11 calls functions in each other: `os.walk` and `rglob` fail there."""
+    folders = [str(tmp_path) + "/d" * depth for depth in range(1200)]
+    for folder in folders[1:]:
+        os.mkdir(folder)  # noqa: PTH102 - text, as below
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = list(folders_below(tmp_path))
+    for folder in folders[:0:-1]:
+        os.rmdir(folder)  # noqa: PTH106 - shutil.rmtree calls itself, too
+    assert found == [(folder, ["loop"] if not at else []) for at, folder in enumerate(folders)]

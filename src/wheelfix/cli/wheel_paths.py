@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,6 +11,7 @@ import typer
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.errors import SettingsError, WheelfixError
+from wheelfix.host.machine_files import folders_below
 from wheelfix.reports.printable import printable
 from wheelfix.text import join_some
 
@@ -42,7 +43,7 @@ def wheels_below(folder: Path) -> list[Path]:
 
     Raises `SettingsError` if there are none.
     """
-    wheels = sorted(path for path in folder.rglob("*.whl") if not path.is_dir())
+    wheels = sorted(path for path in _wheels_below(folder) if not path.is_dir())
     if not wheels:
         raise SettingsError(f"there is no wheel in `{folder}`", hint="build one, or name a file")
     return wheels
@@ -51,7 +52,7 @@ def wheels_below(folder: Path) -> list[Path]:
 def names_wheels(word: str) -> bool:
     """Return whether an argument names a wheel, or a directory of wheels: a module is neither."""
     path = Path(word)
-    return path.suffix == ".whl" or (_is_directory(path) and any(path.rglob("*.whl")))
+    return path.suffix == ".whl" or (_is_directory(path) and any(_wheels_below(path)))
 
 
 def _is_directory(path: Path) -> bool:
@@ -92,3 +93,8 @@ def ask_each(
                 raise
             terminal.fail(error)
     return answers, len(answers) == len(wheels)
+
+
+def _wheels_below(top: Path) -> Iterator[Path]:
+    paths = (Path(folder, name) for folder, names in folders_below(top) for name in names)
+    return (path for path in paths if path.suffix == ".whl")

@@ -20,7 +20,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
 from wheelfix.host.library_definitions import read_exports, read_unique_sizes
-from wheelfix.host.machine_files import read_regular
+from wheelfix.host.machine_files import folders_below, read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
@@ -160,8 +160,8 @@ def of_distribution(world: World, name: str) -> World:
     wanted = canonicalize_name(name)
     found = [
         path
-        for path in sorted(Path(world.where).rglob("*.dist-info"))
-        if canonicalize_name(path.name.removesuffix(".dist-info").partition("-")[0]) == wanted
+        for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
+        if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
     ]
     if not found:
         raise SettingsError(
@@ -203,7 +203,7 @@ def read_planted(directories: Iterable[str]) -> PlantedLibraries:
 
 def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
     """Read every object below `root`; yield its canonical path, and its name in site-packages."""
-    for folder, _, names in os.walk(root):
+    for folder, names in folders_below(root):
         programs = folder.endswith("/bin")
         for name in sorted(names):
             if programs or _LIBRARY.search(name):

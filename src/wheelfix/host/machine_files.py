@@ -117,6 +117,24 @@ def read_trusted(path: str | Path, limit: int) -> bytes:
     return read_regular(trusted_path(path), limit)
 
 
+def folders_below(top: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the folder `top` and those below it, each with the names of what is no folder in it.
+
+    Links are not followed, and what cannot be read is left out. Folders may lie in each other
+    more deeply than Python 3.11 calls functions, as `os.walk` and `Path.rglob` do.
+    """
+    waiting = [os.fspath(top)]
+    while waiting:
+        folder, names = waiting.pop(), list[str]()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    names.append(entry.name)
+        yield folder, names
+
+
 def trusted_files(top: Path, limit: int) -> Iterator[tuple[str, Path]]:
     """Yield the trusted regular files below `top`: names relative to it, and canonical paths.
 
@@ -125,7 +143,7 @@ def trusted_files(top: Path, limit: int) -> Iterator[tuple[str, Path]]:
     """
     with suppress(OSError):
         top = trusted_path(top)
-        paths = (Path(folder, name) for folder, _, names in os.walk(top) for name in names)
+        paths = (Path(folder, name) for folder, names in folders_below(top) for name in names)
         for path in sorted(paths):
             with suppress(OSError):
                 yield path.relative_to(top).as_posix(), trusted_file(path, limit, within=top)
