@@ -76,6 +76,11 @@ def test_the_init_function_may_always_be_exported(wheel: Path) -> None:
     modules = {"objects": ["extension-modules"], "exports": []}
     assert said(wheel, modules) == [("WF305", "left_visible")]
     assert said(wheel, {**modules, "exports": ["left_*"]}) == []
+    assert said(wheel, {**modules, "exports": ["left_*", "PyInit_*"]}) == []
+    assert said(wheel, {**modules, "exports": ["*"], "must-export": ["PyInit_m"]}) == []
+    assert said(wheel, {**modules, "exports": ["*"], "must-export": ["PyInit_n"]}) == [
+        ("WF305", "PyInit_n")
+    ]
 
 
 def test_a_pattern_matches_the_name_as_it_is_or_demangled(wheel: Path) -> None:

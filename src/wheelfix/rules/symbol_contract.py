@@ -125,6 +125,10 @@ class _Objects(NamedTuple):
         hooks = self.modules.get(member, frozenset())
         return [name for name in read().definitions if name not in hooks]
 
+    def all_exports(self, member: str) -> Collection[str]:
+        """Return the symbols that others can bind to, with the init functions of a module."""
+        return {*self.exports(member), *self.context.wheel.elfs[member].module_hooks}
+
 
 def _exports_hits(known: _Objects, contract: SymbolContract, member: str) -> Iterator[Hit]:
     if contract.exports is None and not contract.never_exports and not contract.must_export:
@@ -136,7 +140,7 @@ def _exports_hits(known: _Objects, contract: SymbolContract, member: str) -> Ite
         yield from _hits(member, others, "exports", "`exports` does not list")
     yield from _hits(member, match(contract.never_exports), "exports", "`never-exports` lists")
     for pattern in contract.must_export:
-        if not match([pattern]):
+        if not _matching(known.context, known.all_exports(member), [pattern]):
             yield Hit(
                 message=f"exports no symbol `{pattern}`, which `must-export` lists",
                 member=member,
@@ -279,7 +283,7 @@ def _without_effect(known: _Objects, contract: SymbolContract) -> Iterator[tuple
         if not known.named([name]):
             yield "objects", name
     if contract.exports:
-        names = {name for member in objects for name in known.exports(member)}
+        names = {name for member in objects for name in known.all_exports(member)}
         for glob in contract.exports:
             if glob not in OF_LINKER and not _matching(known.context, names, [glob]):
                 yield "exports", glob
