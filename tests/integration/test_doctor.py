@@ -161,7 +161,7 @@ def test_copies_that_serve_each_other_and_other_names_are_silent(
     assert site.says(capsys, 0) == []
     assert site.imports("alpha", "beta", "gamma") == site.imports("gamma", "beta", "alpha") == ""
     assert run(["doctor", str(site.root)]) == 0
-    assert ": nothing wrong; 3 distributions, 6 objects" in capsys.readouterr().out
+    assert ": no findings; 3 distributions, 6 objects" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_the_active_environment_is_the_default(
     site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
     monkeypatch.setenv("VIRTUAL_ENV", str(site.root))
     assert run(["doctor"]) == 0
-    assert capsys.readouterr().out.startswith(f"{site.root}: nothing wrong; 1 distribution, ")
+    assert capsys.readouterr().out.startswith(f"{site.root}: no findings; 1 distribution, ")
     monkeypatch.delenv("VIRTUAL_ENV")
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     monkeypatch.setenv("PATH", str(site.root / "bin"))

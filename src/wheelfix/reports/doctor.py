@@ -48,7 +48,7 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     )
     name = paint(printable(diagnosis.environment), Color.BOLD, on=style.color)
     more = " (-v)" if numbers[Severity.NOTE] and not style.verbose else ""
-    return f"{name}: {', '.join(found) or 'nothing wrong'}{more}; {read}"
+    return f"{name}: {', '.join(found) or 'no findings'}{more}; {read}"
 
 
 def _finding(finding: Finding, style: Style) -> Iterator[str]:
