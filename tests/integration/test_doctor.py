@@ -334,10 +334,14 @@ def test_the_active_environment_is_the_default(
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     monkeypatch.setenv("PATH", str(site.root / "bin"))
     assert run(["doctor"]) == 0
-    monkeypatch.setenv("PATH", str(tmp_path))
-    capsys.readouterr()
-    assert run(["doctor"]) == 2
-    assert "hint: name one: `wheelfix doctor .venv`" in capsys.readouterr().err
+    shims = tmp_path / "pyenv" / "shims"
+    shims.mkdir(parents=True)
+    (shims / "python3").touch(0o755)
+    for folder in (tmp_path, shims):
+        monkeypatch.setenv("PATH", str(folder))
+        capsys.readouterr()
+        assert run(["doctor"]) == 2
+        assert "hint: name one: `wheelfix doctor .venv`" in capsys.readouterr().err
     (tmp_path / ".venv").symlink_to(site.root)
     monkeypatch.chdir(tmp_path)
     assert run(["doctor", ".venv"]) == 0

@@ -16,6 +16,7 @@ from wheelfix.cli.options import TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text
@@ -85,14 +86,18 @@ def doctor(
 
 
 def _active(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the active environment. Raises `SettingsError` if there is none."""
+    """Return the folder of the active environment, or that of python3.
+
+    Raises `SettingsError` if python3 is not in one: a shim of pyenv or asdf is not.
+    """
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             return Path(environ[name])
     python = shutil.which("python3")
-    if python is None:
+    prefix = Path(python).parent.parent if python else None
+    if prefix is None or not any(dist_info_folders(prefix)):
         raise SettingsError(
-            "no environment is active, and there is no python3 on PATH",
+            "no environment is active, and PATH does not have the python3 of one",
             hint="name one: `wheelfix doctor .venv`",
         )
-    return Path(python).parent.parent
+    return prefix
