@@ -278,6 +278,18 @@ def test_a_source_is_never_run() -> None:
     assert names(source) in ([], [("libx.so", LookupPlace.SEARCH)])
 
 
+def test_a_source_may_have_more_lines_than_its_bytes() -> None:
+    source = (
+        b"# coding: utf-7\nimport ctypes+AAoACg-def f(): ctypes.CDLL('libx.so')\n"
+        b"+AAoACg-def g():+AAoACgAK- ctypes.CDLL('liby.so')\n"
+    )
+    openings = visit_source(source, "a.py", {}).openings
+    assert [(opening.line, opening.name) for opening in openings] == [
+        (4, "libx.so"),
+        (10, "liby.so"),
+    ]
+
+
 # --- Within bounds --------------------------------------------------------------------------------
 
 
