@@ -321,6 +321,7 @@ class _Trial:
                     if providers in moved:
                         key = Reference(path, symbol.name, symbol.version, symbol.weak)
                         bindings[key] = moved[providers]
+        loaded.budget.spend(2 * len(bindings), _BINDINGS, load.root)  # they are judged as well
         # The version of a weak reference goes with the entry of its library (Verneed), and without
         # a version it may bind elsewhere: so these are looked up by both of their forms.
         for path in load.objects:
@@ -370,15 +371,21 @@ class _Trial:
         """Return for each drop the first of the moved references for which it is responsible."""
         reasons: _Reasons = {}
         for change, moved in changes:
-            others = {ref: files for ref, files in moved.items() if not _is_same_effect(*files)}
+            differ = {files for files in set(moved.values()) if not _is_same_effect(*files)}
+            others = {ref: files for ref, files in moved.items() if files in differ}
+            explained: set[str] = set()
             for reference, drops in self._responsible(change, others):
+                provider, after = others[reference]
+                if provider in explained:
+                    continue
                 self._loaded.budget.spend(1 + len(drops) // 5, _BINDINGS, change.before.root)
+                why = _describe_rebinding(reference, provider, after)
                 for drop in drops:
                     some = reasons.setdefault(drop, [])
-                    # A heavy library moves thousands of references: a few of them say enough.
-                    if len(some) < _MOST_REASONS:
-                        why = _describe_rebinding(reference, *others[reference])
-                        some += [why] if why not in some else []
+                    some += [why] if len(some) < _MOST_REASONS and why not in some else []
+                # A heavy library moves thousands of references: a few of them say enough.
+                if all(len(reasons[drop]) == _MOST_REASONS for drop in drops):
+                    explained.add(provider)
         return reasons
 
     @cached_property
