@@ -11,7 +11,16 @@ from wheelfix.cli import console
 from wheelfix.cli.app import run
 from wheelfix.cli.console import SlowProgress, Terminal
 from wheelfix.reports.check_content import shorten_finding
-from wheelfix.reports.printable import LONGEST, Color, fit, link, paint, shorten
+from wheelfix.reports.printable import (
+    LONGEST,
+    Color,
+    Style,
+    fit,
+    hint_lines,
+    link,
+    paint,
+    shorten,
+)
 from wheelfix.rules.findings import Finding, Severity
 
 LONG = "x" * 50_000
@@ -45,6 +54,18 @@ def test_a_command_stays_whole() -> None:
     command = "hint: `wheelfix repair " + "/folder" * 60 + "/x.whl`"
     assert fit(command, verbose=False) == command
     assert fit(LONG, verbose=True) == LONG
+
+
+@pytest.mark.parametrize("width", [0, 80])
+def test_a_hint_is_broken_around_its_commands(width: int) -> None:
+    commands = [f"`wheelfix check --target {name}:12 a.whl`" for name in ("debian", "x" * 250)]
+    words = "where the libraries of the system are of another release than these, "
+    hint = words * 3 + f"{commands[0]} or {commands[1]} says so. " + words * 3
+    lines = "\n".join(hint_lines(hint, Style(width=width))).splitlines()
+    assert " ".join(line.removeprefix("hint:").strip() for line in lines) == hint.strip()
+    most = width or LONGEST
+    assert [commands[1] in line for line in lines if len(line) > most] == [True]
+    assert any(commands[0] in line for line in lines)
 
 
 def test_a_hint_that_is_too_long_is_replaced_by_one_that_works() -> None:

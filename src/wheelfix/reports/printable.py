@@ -44,6 +44,9 @@ _LONGEST_COMMAND = 2000
 """Characters of a line with a command, which is there to be pasted."""
 _LONGEST_LITERAL = 60
 _CUT = " […: -v] "
+_LITERAL = re.compile(r"`[^`]*`")
+_NO_BREAK = "\0"
+"""Stands for a space at which no line is broken; a printable text has none."""
 _ESCAPE = re.compile(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
 
 
@@ -158,13 +161,18 @@ def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
     """
     if hint is None:
         return []
-    width = 0 if "`wheelfix " in hint else style.width
-    first, *more = hint.splitlines() or [""]
+    width = style.width or LONGEST
+    first, *more = (_LITERAL.sub(_unbroken, printable(line)) for line in hint.splitlines() or [""])
     label = paint("hint", Color.BLUE, on=style.color)
-    return [
-        wrap("hint: ", printable(first), width).replace("hint", label, 1),
-        *(wrap("      ", printable(line), width) for line in more),
+    lines = [
+        wrap("hint: ", first, width).replace("hint", label, 1),
+        *(wrap("      ", line, width) for line in more),
     ]
+    return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+def _unbroken(literal: re.Match[str]) -> str:
+    return literal[0].replace(" ", _NO_BREAK)
 
 
 def wrap(label: str, text: str, width: int, hanging: int = 0) -> str:
