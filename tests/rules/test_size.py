@@ -73,7 +73,7 @@ def test_symbol_tables_are_told_where_they_weigh() -> None:
 
 def test_duplicates_are_found_by_their_bytes(tmp_path: Path) -> None:
     data = os.urandom(200_000)  # nothing that a zip could make smaller
-    files = {"a/x.bin": data, "b/y.bin": data, "c/z.bin": data[:-1] + b"\0"}
+    files = {"a/x.bin": data, "b/y.bin": data, "c/z.bin": data[:-1] + bytes([data[-1] ^ 1])}
     with open_wheel(make_wheel(tmp_path, files=files)) as archive:
         context = Context(wheel=archive.wheel, settings=Settings())
         [finding] = run_rules(context, [size.duplicate_files])
