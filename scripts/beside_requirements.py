@@ -6,7 +6,8 @@ Each wheel is checked alone and with `--deps`, and installed by `wheelfix verify
 fresh environment, where everything is loaded, imported and run. Three kinds of differences count:
 an error of `check` alone that is gone with `--deps`; an error with `--deps` about an object that
 loads; and an object that does not load without an error or a warning about it. What this machine
-has, and the platform tag does not promise, explains the second kind.
+has, and the platform tag does not promise, explains the second kind. An error about an object that
+could not be tried, since its package does not import for another reason, is listed as untried.
 
 A line of JSON for each wheel is appended to the results; wheels that have one are skipped, so that
 a run goes on where it was interrupted. Only wheels for this Python and machine are taken. This runs
@@ -49,7 +50,7 @@ def main() -> None:
             file.write(json.dumps(result) + "\n")
     found = _known(arguments.results).values()
     for result in found:
-        for kind in ("error", "alone", "untrue", "missed"):
+        for kind in ("error", "alone", "untrue", "untried", "missed"):
             for line in result.get(kind, ()):
                 print(f"{result['wheel']}: {kind}: {line}")
     print(f"{len(found)} wheels")
@@ -73,10 +74,13 @@ def _compare(wheel: Path) -> dict[str, Any]:
         return {"error": [str(error)[-500:]]}
     checks = [check for found in verified["results"] for check in found["checks"]]
     failed = [check for check in checks if check["status"] in _FAILED]
+    tried = {check["member"] for check in checks if check["status"] != "not tried"}
+    unseen = [finding for finding in _loading(beside) if not _is_true(finding, failed)]
     return {
         "notes": [f["message"] for f in alone if f["code"] == "WF827"],
         "alone": [_line(f) for f in _loading(alone) if _key(f) not in set(map(_key, beside))],
-        "untrue": [_line(f) for f in _loading(beside) if not _is_true(f, failed)],
+        "untrue": [_line(f) for f in unseen if f.get("member") in tried],
+        "untried": [_line(f) for f in unseen if f.get("member") not in tried],
         "missed": [
             f"{check['member']}: {check['message']}"
             for check in failed

@@ -41,6 +41,7 @@ def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") 
         ("libz3.so.5.3", "$ORIGIN/../z3/lib", ["pyvex", "z3-solver"], "z3-solver"),
         ("libany.so", "$ORIGIN/../far/lib", ["one"], "one"),
         ("libonnxruntime.so", "$ORIGIN", ["demo-core==1.0"], "demo-core"),
+        ("libonedal.so.2", "$ORIGIN/../../..", ["dem==1.0"], "dem"),
         ("libpyvex.so", None, ["pyvex"], "pyvex"),
         ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
     ],

@@ -132,20 +132,25 @@ def _well_known(library: str, names: Collection[str]) -> str:
 def _companion(wheel: Wheel, elf: Elf, unknown: Iterable[Requirement]) -> str:
     """Return the requirement that is released with the wheel, and may fill the same folders.
 
-    It is pinned to the version of the wheel, and its name begins with the same word.
+    It is pinned to the version of the wheel, and its first word begins as the wheel's, such as
+    `daal` of `daal4py`.
     """
     if not any(entry.startswith(("$ORIGIN", "${ORIGIN}")) for entry in elf.entries):
         return ""
-    own = _words(wheel.name.distribution)[:1]
+    own = "".join(_words(wheel.name.distribution)[:1])
     return next(
         (
             requirement.name
             for requirement in unknown
             if str(requirement.specifier) == f"=={wheel.name.version}"
-            and _words(requirement.name)[:1] == own
+            and _begin_alike(own, "".join(_words(requirement.name)[:1]))
         ),
         "",
     )
+
+
+def _begin_alike(first: str, second: str) -> bool:
+    return first.startswith(second) or second.startswith(first)
 
 
 def _most_alike(names: Iterable[str], places: Iterable[str]) -> str:
