@@ -403,6 +403,17 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
     assert "for `p/b.so`" in text
 
 
+def test_objects_that_find_a_library_by_the_same_entry_are_one_result() -> None:
+    files = {f"p/m{number}.so": elf("libx.so", runpath="$ORIGIN/../x.libs") for number in range(5)}
+    files["p/other.so"] = elf("libx.so", runpath="$ORIGIN/libs")
+    files |= {"x.libs/libx.so": elf(soname="libx.so"), "p/libs/libx.so": elf(soname="libx.so")}
+    world = world_on(wheel(files))
+    asked = resolutions(world, "libx.so")
+    assert [len(resolution.requesters) for resolution in asked] == [5, 1]
+    text = resolutions_text(world, "libx.so", asked, color=False)
+    assert text.count("x.libs/libx.so  [runpath $ORIGIN/../x.libs]") == 1
+
+
 def all_in_a_circle(count: int) -> Wheel:
     """Return a wheel of libraries that all need each other."""
     names = [f"lib{number}.so" for number in range(count)]

@@ -429,6 +429,21 @@ def test_wrong_usage_is_refused_before_anything_is_done(
     assert not Path("wheelhouse").exists()
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["check", "repair", "show", "diff", "verify"])
+def test_a_wheel_that_is_called_otherwise_is_suggested(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    Path("dist").mkdir()
+    Path("dist/demo-1.0-py3-none-any.whl").touch()
+    Path("dist/other-1.0-py3-none-any.whl").touch()
+    named = "dist/demo-1.1-py3-none-any.whl"
+    assert run([command, named, *([named] if command == "diff" else [])]) == 2
+    assert "did you mean `dist/demo-1.0-py3-none-any.whl`?" in capsys.readouterr().err
+    assert run([command, "none/x.whl", *(["none/x.whl"] if command == "diff" else [])]) == 2
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_auditwheels_patcher_variable_is_obeyed(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -700,6 +700,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "give its wheel: `--provider FILE.whl`",
         "name another",
         "install one of these Pythons",
+        "verify it on a machine that they allow, or with `--image` in a container",
         "name each Python of the image",
         "--python names a Python that the image has",
         "name the platform, such as --plat",

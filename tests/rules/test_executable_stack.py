@@ -87,3 +87,5 @@ def test_the_flag_is_not_cleared_where_the_code_may_need_it(
     assert reason in note
     assert found.hint is not None
     assert "wheelfix repair --clear-execstack" not in found.hint
+    is_needed = bool(change.get("trampolines"))
+    assert ("GLIBC_TUNABLES=glibc.rtld.execstack=2" in found.hint) == is_needed

@@ -132,8 +132,7 @@ def resolutions(world: World, name: str, after: Sequence[str] = ()) -> tuple[Res
             request = step.request
             if request.name != name or step.depth == 0:
                 continue
-            way = step.via and (step.via.how, step.via.owner, step.via.entry)
-            key = (request.result, way, request.candidates if request.result is None else None)
+            key = (request.result, _way(step), request.candidates if not request.result else None)
             _, roots, requesters = groups.setdefault(key, (step, {}, {}))
             roots[world.label(root)] = None
             requesters[world.label(request.requester)] = None
@@ -141,6 +140,12 @@ def resolutions(world: World, name: str, after: Sequence[str] = ()) -> tuple[Res
         Resolution(step=step, roots=tuple(roots), requesters=tuple(requesters))
         for step, roots, requesters in groups.values()
     )
+
+
+def _way(step: Step) -> tuple[object, ...] | None:
+    """Return the entry of a search path that led to a file, with its owner if it is inherited."""
+    via = step.via
+    return via and (via.how, via.entry, via.owner if via.how is How.INHERITED else None)
 
 
 def needed_names(world: World, word: str) -> tuple[str, ...]:

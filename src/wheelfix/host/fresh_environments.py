@@ -175,7 +175,7 @@ def install(
             raise ToolError(
                 f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
                 "this machine",
-                hint="verify it on a machine, or in a container, that they allow",
+                hint="verify it on a machine that they allow, or with `--image` in a container",
             ) from error
         raise
 

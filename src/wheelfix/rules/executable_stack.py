@@ -97,8 +97,9 @@ def _is_asked(member: str, elf: Elf, settings: Settings) -> bool:
 def _stack_hint(member: str, elf: Elf, reason: str) -> str:
     if elf.trampolines:
         return (
-            "avoid nested functions, or compile with `-ftrampoline-impl=heap` (GCC 14): "
-            "the code writes trampolines to the stack"
+            "avoid nested functions, or compile with `-ftrampoline-impl=heap` (GCC 14): the code "
+            "writes trampolines to the stack; on the user's machine, glibc 2.42 and later allow it "
+            "with `GLIBC_TUNABLES=glibc.rtld.execstack=2`"
         )
     link = "link it with `-Wl,-z,noexecstack`"
     if not reason:

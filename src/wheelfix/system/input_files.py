@@ -1,5 +1,6 @@
 """Files that a user names."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
@@ -19,4 +20,9 @@ def require_file(path: Path, folder: Path = Path()) -> None:
             f"no file matches `{path}`",
             hint="the shell found no match for the pattern; build the wheel first",
         )
-    raise SettingsError(f"`{path}` cannot be read: No such file")
+    wheels = sorted(wheel.name for wheel in file.parent.glob("*.whl"))
+    near = get_close_matches(file.name, wheels, 1)
+    raise SettingsError(
+        f"`{path}` cannot be read: No such file",
+        hint=f"did you mean `{path.with_name(near[0])}`?" if near else None,
+    )
