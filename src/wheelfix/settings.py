@@ -560,7 +560,7 @@ class Settings:
         group=Group.PROVIDERS,
         flag="--with",
         metavar="WHEEL|DIR|REQUIREMENT",
-        commands=_OF_NEIGHBORS,
+        commands=(*_OF_NEIGHBORS, "doctor"),
         paths=Paths.EXISTING,
     ).default(())
     deps: bool = Setting(

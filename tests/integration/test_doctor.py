@@ -1,5 +1,6 @@
 """`wheelfix doctor`: what it predicts of environments is what their imports do."""
 
+import contextlib
 import json
 import os
 import re
@@ -365,6 +366,103 @@ def test_hostile_environments_are_read_within_limits(
     (finding,) = site.says(capsys, 0)
     assert finding["code"] == "WF951"
     assert finding["file"] == "alpha/libfoo.so.1"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of wheels in which pip looks, with a cache of its own."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "index"
+
+
+def wheel_with(
+    folder: Path, name: str, files: dict[str, Any], requires: str = "", version: str = "1.0"
+) -> Path:
+    """Return a wheel; `__` in the name of a file is a slash."""
+    named = {key.replace("__", "/", 1): content for key, content in files.items()}
+    lines = f"Requires-Dist: {requires}\n" if requires else ""
+    return make_wheel(folder, name=name, tag=TAG, files=named, metadata=lines, version=version)
+
+
+def test_a_wheel_is_judged_with_what_it_requires_and_what_is_named(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    alpha = package(tmp_path, "alpha", old, "one")
+    wheel_with(index, "alpha", alpha, requires="beta")  # an older one of what is judged
+    newer = wheel_with(tmp_path / "dist", "alpha", alpha, requires="beta", version="2.0")
+    wheel_with(index, "beta", package(tmp_path, "beta", new, "one", "foo_new"), requires="alpha")
+    assert run(["doctor", str(newer), "--output-format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert errors("doctor", report) == []
+    assert report["distributions"] == 2
+    (finding,) = report["findings"]
+    assert finding["code"] == "WF953"
+    assert "of alpha 2.0 loads `alpha/libfoo.so.1` first" in finding["notes"][0]
+
+    newest = lib(tmp_path / "newest", "one", "foo_new", "foo_3")
+    gamma = package(tmp_path, "gamma", newest, "one", "foo_3")
+    beside = wheel_with(tmp_path / "dist", "gamma", gamma)
+    for other in (beside, tmp_path / "dist"):
+        assert run(["doctor", "-v", str(newer), "--with", str(other)]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"{newer} with {other}: ")
+        assert "3 distributions, 6 objects" in out
+        assert f"`gamma/_core{SUFFIX}` refers to `foo_3`" in out
+    beside.rename(index / beside.name)
+    assert run(["doctor", str(newer), "--with", "gamma", "--fail-on", "warning"]) == 1
+    assert f"{newer} with gamma: " in capsys.readouterr().out
+
+
+def test_what_cannot_be_put_beside_a_wheel(
+    site: Environment, index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = wheel_with(tmp_path, "demo", {"demo____init__.py": ""})
+    index.mkdir()
+    assert run(["doctor", str(wheel)]) == 0
+    assert "no findings; 1 distribution, 0 objects" in capsys.readouterr().out
+    for words, message in (
+        ([str(wheel), "--with", "a b"], "`--with a b` is neither a wheel, nor a directory, nor"),
+        ([str(wheel), "--with", str(index)], f"there is no wheel in `{index}`"),
+        ([str(wheel), "--with", "absent"], "cannot be fetched"),
+        ([str(wheel), "--with", "core==1.0,1.1"], "hint: choose one: `--with core==1.0`"),
+        ([str(wheel), "--with", "absent.whl"], "`absent.whl` cannot be read: No such file"),
+        ([str(site.root), "--with", str(wheel)], "--with is for wheels"),
+        ([str(tmp_path / "absent.whl")], "absent.whl` cannot be read: No such file"),
+    ):
+        assert run(["doctor", *words]) == 2
+        out, err = capsys.readouterr()
+        assert message in err
+        assert out == ""
+
+
+def test_an_environment_without_objects_has_no_findings(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install(tmp_path, "alpha", alpha____init__="")
+    assert run(["doctor", str(site.root)]) == 0
+    assert "no findings; 1 distribution, 0 objects, 0 extension" in capsys.readouterr().out
+    assert run(["explain", "--site", str(site.root)]) == 0
+    assert run(["tree", "--site", str(site.root)]) == 0
+
+
+def test_packages_in_each_other_more_deeply_than_python_calls(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    with contextlib.chdir(site.site / "alpha"):
+        for _ in range(1_200):
+            os.mkdir("a")  # noqa: PTH102 - the whole path is too long
+            os.chdir("a")
+    for words in (["doctor", str(site.root)], ["explain", "--site", str(site.root)]):
+        assert run(words) == 0
+    assert "Recursion" not in capsys.readouterr().err
+    subprocess.run(["rm", "-rf", site.root], check=True)  # shutil.rmtree calls itself
 
 
 def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

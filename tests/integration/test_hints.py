@@ -581,6 +581,14 @@ HELD: dict[Message, str] = {
         "`wheelfix repair{}` fixes it: {}",
     ): "pipelines/test_check_plan.py::test_a_graft_is_promised_with_the_folder_that_has_the_library",
     (
+        "host/wheel_environment.py",
+        "`--with {}` lists versions, and an environment has one of them",
+    ): "integration/test_doctor.py::test_what_cannot_be_put_beside_a_wheel",
+    (
+        "host/wheel_environment.py",
+        "choose one: `--with {}`",
+    ): "integration/test_doctor.py::test_what_cannot_be_put_beside_a_wheel",
+    (
         "rules/executable_stack.py",
         "{}; a third-party object: `wheelfix repair --clear-execstack {}`",
     ): "pipelines/test_clear_execstack.py::test_the_wheel_loads_where_no_stack_becomes_executable",
@@ -700,7 +708,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "give its wheel: `--provider FILE.whl`",
         "name another",
         "install one of these Pythons",
-        "verify it on a machine that they allow, or with `--image` in a container",
+        "use a machine that they allow; `wheelfix verify --image` uses a container",
         "name each Python of the image",
         "--python names a Python that the image has",
         "name the platform, such as --plat",

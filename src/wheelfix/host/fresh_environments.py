@@ -19,6 +19,7 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.installers import find_uv, pip_for
+from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pythons import Interpreter
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
@@ -175,7 +176,7 @@ def install(
             raise ToolError(
                 f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
                 "this machine",
-                hint="verify it on a machine that they allow, or with `--image` in a container",
+                hint="use a machine that they allow; `wheelfix verify --image` uses a container",
             ) from error
         raise
 
@@ -281,16 +282,17 @@ def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, 
     may be wrong. Raises `ToolError` if there is no dist-info folder below `root`.
     """
     members = [member.name for member in wheel.members]
-    for folder, names, _ in os.walk(root):
-        if any(name.endswith(".dist-info") for name in names):
-            found = find_dist_info(Path(folder), wheel.dist_info)
+    for folder, _ in folders_below(root):
+        if folder.endswith(".dist-info"):
+            site = Path(folder).parent
+            found = find_dist_info(site, wheel.dist_info)
             if found is not None:
                 by_scheme = {
                     member: f"{root}{place.removeprefix(ENV)}"
                     for member in members
                     if scheme and (place := installed_path(member, wheel, scheme))
                 }
-                return Path(folder), find_files(by_scheme) | by_record(found, members)
+                return site, find_files(by_scheme) | by_record(found, members)
     raise ToolError(
         f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
         hint="please report this, with the installer's version",

@@ -20,7 +20,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
 from wheelfix.host.library_definitions import read_exports, read_unique_sizes
-from wheelfix.host.machine_files import folders_below, read_regular
+from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
@@ -51,14 +51,16 @@ def read_site(
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
-    Raises `SettingsError` if there is no such directory, or no ELF object in it.
+    Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
+    object, and neither a Python with distributions.
     """
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
     disk = Disk(root)
     members = dict(_members(root, disk))
-    if not any(path in disk.files for path in members):
+    has_objects = any(path in disk.files for path in members)
+    if not has_objects and not (target is None and _is_pure(directory, disk)):
         raise SettingsError(
             f"there is no ELF object below `{directory}`",
             hint="name a virtual environment, a prefix, or a site-packages folder",
@@ -114,7 +116,7 @@ def _read_packages(world: World, top: str) -> dict[str, bytes]:
     }
     found: dict[str, bytes] = {}
     for folder in sorted(folders):
-        for path in sorted(Path(folder, top).rglob("__init__.py")):
+        for path in files_below(Path(folder, top), "__init__.py"):
             with suppress(OSError):
                 name = path.parent.relative_to(folder).as_posix().replace("/", ".")
                 found[name] = read_regular(path, MAX_SOURCE)
@@ -129,7 +131,7 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
     found: list[LibrarySearches] = []
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
     for folder, package in folders:
-        for path in sorted((folder / package).rglob("*.py")):
+        for path in files_below(folder / package, "*.py"):
             name = str(path.relative_to(folder))
             with suppress(OSError):
                 if path.stat().st_size > MAX_SOURCE:
@@ -143,7 +145,7 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
     """Yield the Python sources of site-packages folders that open `library` by name, with lines."""
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
     for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
+        for path in files_below(folder, "*.py"):
             name, source = str(path.relative_to(folder)), b""
             with suppress(OSError):
                 source = read_regular(path, MAX_SOURCE)
@@ -214,6 +216,12 @@ def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
                     yield real, re.sub(r"^.*?/(site|dist)-packages/", "", relative)
 
 
+def _is_pure(directory: Path, disk: Disk) -> bool:
+    """Return whether distributions are installed there, for a Python that can be read."""
+    program = _interpreter(os.path.realpath(directory)) if any(dist_info_folders(directory)) else ""
+    return disk.add(program) in disk.files if program else False
+
+
 def _interpreter(root: str) -> str | None:
     """Return the Python of the environment that `root` is, or is in."""
     for prefix in (Path(root), *Path(root).parents[:5]):
@@ -225,7 +233,8 @@ def _interpreter(root: str) -> str | None:
 
 def _world(root: str, members: dict[str, str], environment: Environment) -> World:
     """Return the world of the environment at `root`, where every file stays."""
-    python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([f"{root}/", *environment.files]))
+    files = environment.files
+    python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([f"{root}/", *files]))
     scheme = Scheme(
         "site", python[1] if python else "python3",
         root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
@@ -233,7 +242,7 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
     return World(
         environment=environment,
         budget=Budget.of_files(),
-        abi=next(environment.files[path] for path in members if path in environment.files).abi,
+        abi=next(elf for path in (*members, *files) if (elf := files.get(path))).abi,
         schemes=(scheme,),
         members=members,
         where=root,

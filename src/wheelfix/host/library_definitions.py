@@ -25,7 +25,7 @@ from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
-from wheelfix.host.machine_files import map_regular, open_regular
+from wheelfix.host.machine_files import files_below, map_regular, open_regular
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
@@ -447,7 +447,7 @@ def search_folders(library_path: Iterable[str], environ: Mapping[str, str]) -> t
     Of a folder, those below it that hold libraries count, too.
     """
     given = [Path(entry) for entry in library_path if os.path.isdir(entry)]  # noqa: PTH112 - see _libraries_in
-    below = (file.parent for folder in given for file in sorted(folder.rglob("*.so*")))
+    below = (file.parent for folder in given for file in files_below(folder, "*.so*"))
     variables = (environ.get(name, "").split(":") for name in LIBRARY_PATHS)
     entries = (*map(str, given), *map(str, below), *chain.from_iterable(variables))
     absolute = (entry.rstrip("/") for entry in entries if entry.startswith("/"))
@@ -529,7 +529,7 @@ def canonical(path: Path) -> Path:
 def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
     """Yield the libraries in a directory or in a wheel; raises `SettingsError`."""
     if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
-        for file in sorted(path.rglob("*.so*")):
+        for file in files_below(path, "*.so*"):
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return
     try:

@@ -10,6 +10,7 @@ may have no permissions, as those of Windows have none in a container: only owne
 """
 
 import errno
+import fnmatch
 import grp
 import os
 import pwd
@@ -133,6 +134,15 @@ def folders_below(top: str | Path) -> Iterator[tuple[str, list[str]]]:
                 else:
                     names.append(entry.name)
         yield folder, names
+
+
+def files_below(top: Path, pattern: str) -> list[Path]:
+    """Return the files below `top` whose names match a glob, sorted, as `Path.rglob` would."""
+    return sorted(
+        Path(folder, name)
+        for folder, names in folders_below(top)
+        for name in fnmatch.filter(names, pattern)
+    )
 
 
 def trusted_files(top: Path, limit: int) -> Iterator[tuple[str, Path]]:

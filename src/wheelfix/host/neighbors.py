@@ -77,12 +77,13 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
             yield in_directory(path)
     else:
         for requirement in each_version(text):
-            _refuse_other_text(requirement)
+            refuse_other_text(requirement)
             fetched = fetch([requirement], dependent, environ)
             yield from (in_wheel(wheel, OBJECT) for wheel in fetched)
 
 
-def _refuse_other_text(text: str) -> None:
+def refuse_other_text(text: str) -> None:
+    """Raise `SettingsError` for a text of `--with` that is not a requirement."""
     try:
         read_requirement(text)
     except ValueError as error:

@@ -66,7 +66,7 @@ def verify(
         site = [Path(os.path.realpath(options.site))] if options.site is not None else []
         read = options.image.reading(path, *options.beside, _PROBE, *site)
         options = replace(options, image=read)
-    for python in _pythons(wheel.name, options, environ):
+    for python in usable_pythons(wheel.name, options, environ):
         allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
         for scheme in _chosen(options, allowed, wheel.name, python):
             layout = allowed.get(scheme)
@@ -173,7 +173,7 @@ def _chosen(
     return tuple(dict.fromkeys(scheme for some in chosen for scheme in some))
 
 
-def _pythons(
+def usable_pythons(
     name: WheelName, options: Options, environ: Mapping[str, str]
 ) -> tuple[Interpreter, ...]:
     """Return the Pythons to use; raises `SettingsError` if the tags of `name` allow none."""

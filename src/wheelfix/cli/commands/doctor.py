@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,18 +18,20 @@ from wheelfix.cli.time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_environment import read_modules, site_of
 from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.wheel_environment import environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
-from wheelfix.reports.printable import Style, json_text
+from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Group, Option
 
 _Environment = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[ENVIRONMENT]",
+        metavar="[ENVIRONMENT|WHEEL]",
         help="A virtual environment, a prefix, or a site-packages folder; by default the active "
-        "environment, or that of python3 on PATH.",
+        "environment, or that of python3 on PATH. A wheel is installed into a new environment, "
+        "with what it requires.",
     ),
 ]
 
@@ -57,24 +60,33 @@ def doctor(
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
-    other imports. The files of the environment are read; nothing is executed.
+    other imports. The files of the environment are read; nothing of it is executed.
+
+    A wheel is judged in a new environment, with what it requires and what `--with` names.
 
     Exit code 1 for errors.
     """
     library_path = parse_library_path(request.env)
     settings = options.configuration_of(context, given, config).settings
-    directory = environment or _active(os.environ)
-    with time_limit(settings.timeout, str(directory)):
-        modules = read_modules(site_of(directory), library_path)
+    subject = environment or _active(os.environ)
+    others = settings.neighbors if subject.suffix == ".whl" else ()
+    if given["neighbors"] and not others and not options.by_environment(context, "neighbors"):
+        raise SettingsError(
+            f"--with is for wheels: `{subject}` is an environment",
+            hint="name a wheel, or leave it out",
+        )
+    terminal = Terminal(verbosity=verbose)
+    terminal.show_progress(printable(subject.name))
+    with _installed(subject, others) as folder, time_limit(settings.timeout, str(subject)):
+        modules = read_modules(site_of(folder), library_path)
         findings = find_in_environment(modules, settings)
     diagnosis = reports.Diagnosis(
-        environment=str(directory),
+        environment=f"{subject} with {', '.join(others)}" if others else str(subject),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
         objects=sum(path in modules.libraries for path in modules.world.members),
         modules=len(modules.modules),
         findings=findings,
     )
-    terminal = Terminal(verbosity=verbose)
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.value(diagnosis)))
     else:
@@ -83,6 +95,16 @@ def doctor(
     limit = lowest_failing(settings.fail_on)
     fails = limit is not None and any(finding.severity >= limit for finding in findings)
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
+
+
+@contextmanager
+def _installed(subject: Path, others: Sequence[str]) -> Iterator[Path]:
+    """Yield the folder of the environment: `subject`, or a new one if it is a wheel."""
+    if subject.suffix != ".whl":
+        yield subject
+        return
+    with environment_with(subject, others, os.environ) as folder:
+        yield folder
 
 
 def _active(environ: Mapping[str, str]) -> Path:

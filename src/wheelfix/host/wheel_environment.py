@@ -1,0 +1,94 @@
+"""A new environment for a wheel: with what it requires, and with others beside it."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from wheelfix.errors import SettingsError
+from wheelfix.host.fresh_environments import install, make
+from wheelfix.host.neighbors import refuse_other_text
+from wheelfix.host.required_wheels import fetch
+from wheelfix.host.verify import usable_pythons
+from wheelfix.host.verify_values import Options
+from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.system.input_files import require_file
+from wheelfix.system.tempfiles import scratch
+from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.requirements import each_version, name_of
+
+
+@contextmanager
+def environment_with(
+    path: Path, others: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[Path]:
+    """Yield the folder of a new virtual environment, which is removed at the end.
+
+    The wheel at `path` is installed in it, `others` (wheels, folders of wheels, requirements), and
+    what all of them require: pip resolves it in one step, and fetches it to the cache. `environ`
+    is that of the user. Raises `SettingsError` for a text that names nothing, `ToolError` for what
+    cannot be fetched or installed.
+    """
+    require_file(path)
+    own = _distribution(path)
+    files = [file for file in _files(others) if _distribution(file) != own]
+    wheel = _read(path)
+    requirements = _requirements([wheel, *map(_read, files)])
+    requirements += (_one_version(text) for text in others if not _is_file(text))
+    given = {own, *map(_distribution, files)}
+    fetched = fetch(
+        [text for text in requirements if name_of(text) not in given], wheel.name, environ
+    )
+    beside = [*files, *(file for file in fetched if _distribution(file) not in given)]
+    python, *_ = usable_pythons(wheel.name, Options(), environ)
+    with scratch() as folder:
+        place = make("venv", python, Path(os.path.realpath(folder)), environ)
+        install(path.absolute(), wheel, place, beside=[file.absolute() for file in beside])
+        yield place.root
+
+
+def _read(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def _distribution(path: Path) -> str:
+    return name_of(WheelName.parse(path.name).distribution)
+
+
+def _requirements(wheels: Sequence[Wheel]) -> list[str]:
+    parts = (Part(wheel.name, wheel.metadata.requires_dist) for wheel in wheels)
+    return [str(requirement) for part in parts for requirement in applicable_requirements(part)]
+
+
+def _one_version(text: str) -> str:
+    first, *others = each_version(text)
+    refuse_other_text(first)
+    if others:
+        raise SettingsError(
+            f"`--with {text}` lists versions, and an environment has one of them",
+            hint=f"choose one: `--with {first}`",
+        )
+    return first
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".whl") or Path(text).is_dir()
+
+
+def _files(others: Sequence[str]) -> Iterator[Path]:
+    """Yield the wheels that `others` name.
+
+    Raises `SettingsError` for a file that is not there, and for a folder without a wheel.
+    """
+    for text in filter(_is_file, others):
+        path = Path(text)
+        if not path.is_dir():
+            require_file(path)
+            yield path
+            continue
+        wheels = sorted(path.glob("*.whl"))
+        if not wheels:
+            raise SettingsError(f"there is no wheel in `{text}`", hint="build one, or name a file")
+        yield from wheels
