@@ -1,7 +1,7 @@
 """A new environment for a wheel: with what it requires, and with others beside it."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from wheelfix.wheel.requirements import each_version, name_of
 @contextmanager
 def environment_with(
     path: Path, others: Sequence[str], environ: Mapping[str, str]
-) -> Iterator[Path]:
+) -> Generator[Path]:
     """Yield the folder of a new virtual environment, which is removed at the end.
 
     The wheel at `path` is installed in it, `others` (wheels, folders of wheels, requirements), and

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +98,7 @@ def doctor(
 
 
 @contextmanager
-def _installed(subject: Path, others: Sequence[str]) -> Iterator[Path]:
+def _installed(subject: Path, others: Sequence[str]) -> Generator[Path]:
     """Yield the folder of the environment: `subject`, or a new one if it is a wheel."""
     if subject.suffix != ".whl":
         yield subject
