@@ -16,6 +16,7 @@ from tests.support.naming import (
     run,
     severities,
 )
+from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
@@ -49,6 +50,17 @@ def test_a_library_that_code_preloads_by_path_is_a_warning() -> None:
     found = opening("libin.so", LookupPlace.SOURCE)
     subject = wheel(differing().elfs, "pkg/__init__.py", openings={"pkg/__init__.py": (found,)})
     assert severities(sonames.soname_differs, subject) == [Severity.WARNING]
+
+
+def test_a_library_that_a_requirement_may_load_before_is_a_warning() -> None:
+    """As torchvision finds libcudart, which torch has loaded before."""
+    objects = {
+        "pkg/m.so": elf("libtorch.so", "libcudart.so.13"),
+        "pkg.libs/libcudart.3eda8113.so.13": elf(soname="libcudart.so.13"),
+    }
+    for requires, severity in (("torch", Severity.WARNING), ("six", Severity.ERROR)):
+        subject = wheel(objects, metadata=asked(requires))
+        assert severities(sonames.soname_differs, subject) == [severity]
 
 
 def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:

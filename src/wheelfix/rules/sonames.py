@@ -1,11 +1,12 @@
 """Whether SONAMEs, file names and DT_NEEDED agree."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -22,7 +23,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
-    library.
+    library. It is a warning where a library of that SONAME may be loaded before: Python code opens
+    it by its path, or a requirement has it, or the objects need other libraries of requirements.
 
     ## Why is this bad?
     The loader searches for *file names*; it compares SONAMEs only with libraries that are already
@@ -54,7 +56,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             for dependent in dependents
             if dependent != library
         )
-        is_known = context.named_libraries.is_opened_by_path(library)
+        is_loaded_before = context.named_libraries.is_opened_by_path(library)
+        is_loaded_before |= _comes_with_a_requirement(name, dependents, context)
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
             "SONAME do not find the file",
@@ -63,8 +66,16 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             notes=(f"needed by {join_some(dependents, 3)}",),
             hint="`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
-            severity=Severity.WARNING if is_known else None,
+            severity=Severity.WARNING if is_loaded_before else None,
         )
+
+
+def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Context) -> bool:
+    """Return whether what loads before the dependents, such as torch, may load the name."""
+    left = context.left.libraries.keys()
+    return provider_of(name, context.providers) is not None or not any(
+        left.isdisjoint(context.wheel.elfs[dependent].needed) for dependent in dependents
+    )
 
 
 def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
