@@ -194,6 +194,21 @@ def test_a_provider_is_any_distribution_that_is_found(tmp_path: Path) -> None:
     assert "--with NAME" in (report.error.hint or "")
 
 
+@pytest.mark.parametrize("asks", ["kit[lib, other]==1.0", "kit[LIB]", "kit[all]"])
+def test_what_an_extra_of_a_requirement_adds_is_required(tmp_path: Path, asks: str) -> None:
+    """As torch requires the runtime of CUDA: `cuda-toolkit[cudart]`."""
+    path, other = demo(tmp_path, requires="near"), pro(tmp_path)
+    near = make_wheel(tmp_path / "index", "near", "1.0", PURE, metadata=f"Requires-Dist: {asks}\n")
+    extras = "Requires-Dist: pro>=1; extra == 'lib'\nRequires-Dist: kit[lib]; extra == 'all'\n"
+    kit = make_wheel(tmp_path / "index", "kit", "1.0", PURE, metadata=extras)
+    beside = tuple(map(str, (other, near, kit)))
+    assert "WF821" not in {found.code for found in findings(path, neighbors=beside)}
+    alone = make_wheel(tmp_path / "other", "near", "1.0", PURE, metadata="Requires-Dist: kit\n")
+    unasked = tuple(map(str, (other, alone, kit)))
+    errors = {f.code: f.severity for f in findings(path, neighbors=unasked)}
+    assert errors["WF821"] is Severity.ERROR
+
+
 def test_a_repair_beside_neighbors_grafts_nothing(tmp_path: Path, index: Path) -> None:
     pro(tmp_path)
     path = demo(tmp_path, tag=TAG)

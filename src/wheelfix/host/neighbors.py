@@ -4,10 +4,13 @@ Only the names of their files are read, and their METADATA.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders
@@ -25,6 +28,9 @@ from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, name_of, read_requirement
+
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+"""The extras that a marker names, as `packaging` writes it."""
 
 
 def providers_of(
@@ -115,14 +121,35 @@ def _closure(requirements: Iterable[str], there: Mapping[str, Provided]) -> dict
     one with "".
     """
     found: dict[str, str] = {}
-    waiting = [(name_of(text), "") for text in requirements]
-    for name, through in waiting:  # grows during the loop
-        if name in found:
-            continue
-        found[name] = through
-        for text in there[name].metadata.requires_dist if name in there else ():
-            with suppress(ValueError):
-                marker = read_requirement(text).marker
-                if marker is None or marker.evaluate({"extra": ""}):
-                    waiting.append((name_of(text), through or name))
+    by_extra: dict[str, dict[str, list[str]]] = {}
+    waiting = [(text, "") for text in requirements]
+    for text, through in waiting:  # grows during the loop
+        name = name_of(text)
+        found.setdefault(name, through)
+        if name in there and name not in by_extra:
+            by_extra[name] = _by_extra(there[name].metadata.requires_dist)
+        for extra in ("", *_extras(text)):
+            added = by_extra.get(name, {}).pop(extra, ())
+            waiting += ((other, through or name) for other in added)
+    return found
+
+
+def _extras(requirement: str) -> tuple[str, ...]:
+    with suppress(ValueError):
+        return tuple(map(canonicalize_name, read_requirement(requirement).extras))
+    return ()
+
+
+def _by_extra(requirements: Iterable[str]) -> dict[str, list[str]]:
+    """Return those that apply in any case, as "", and those that an extra adds, by its name."""
+    found: dict[str, list[str]] = {}
+    for text in requirements:
+        with suppress(ValueError):
+            marker = read_requirement(text).marker
+            named = dict.fromkeys(map(canonicalize_name, _EXTRA.findall(str(marker))))
+            for extra in ("", *named):
+                if marker is None or marker.evaluate({"extra": extra}):
+                    found.setdefault(extra, []).append(text)
+                    if not extra:
+                        break
     return found
