@@ -41,7 +41,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: DT_NEEDED of the dependents changes to the file name, with the corresponding Verneed
     records. Path and SONAME of the library stay: code that opens it by path, or relies on its being
-    loaded, still finds it.
+    loaded, still finds it. Not fixed where a requirement may load a library of that SONAME before:
+    the process would have two.
     """
     wheel = context.wheel
     for name, dependents in context.dependents.items():
@@ -56,17 +57,21 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             for dependent in dependents
             if dependent != library
         )
-        is_loaded_before = context.named_libraries.is_opened_by_path(library)
-        is_loaded_before |= _comes_with_a_requirement(name, dependents, context)
+        is_elsewhere = _comes_with_a_requirement(name, dependents, context)
+        is_known = is_elsewhere or context.named_libraries.is_opened_by_path(library)
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
             "SONAME do not find the file",
             member=library,
             entry=name,
             notes=(f"needed by {join_some(dependents, 3)}",),
-            hint="`wheelfix repair` changes their DT_NEEDED to the file name",
-            fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
-            severity=Severity.WARNING if is_loaded_before else None,
+            hint="leave it out of the wheel, if a requirement loads its own copy before"
+            if is_elsewhere
+            else "`wheelfix repair` changes their DT_NEEDED to the file name",
+            fix=Fix(title="use the file name in DT_NEEDED", edits=edits)
+            if edits and not is_elsewhere
+            else None,
+            severity=Severity.WARNING if is_known else None,
         )
 
 
