@@ -36,6 +36,8 @@ class Environment:
         venv.create(folder / "venv", symlinks=True)
         self.root = folder / "venv"
         (self.site,) = self.root.glob("lib/python*/site-packages")
+        self.asked: Any = []
+        """The orders of imports of the last report."""
 
     def install(self, folder: Path, name: str, **files: Path | str | bytes) -> None:
         """Install a wheel; `__` in the name of a file is a slash."""
@@ -47,6 +49,7 @@ class Environment:
         assert run(["doctor", str(self.root), "--output-format", "json", *words]) == code
         report = json.loads(capsys.readouterr().out)
         assert errors("doctor", report) == []
+        self.asked = report["orders"]
         return report["findings"]
 
     def imports(self, *modules: str) -> str:
@@ -119,6 +122,64 @@ def test_the_first_library_of_a_soname_serves_both(
     assert run(["doctor", str(site.root)]) == 0
     out = capsys.readouterr().out
     assert "1 warning; 2 distributions, 4 objects, 2 extension modules\n\nwarning[WF953]: " in out
+
+
+def test_orders_of_imports(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", old, "one"))
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", new, "one", "foo_new"))
+    other = package(tmp_path, "gamma", lib(tmp_path / "own", "one"), "one")
+    site.install(tmp_path, "gamma_wheel", **other)
+    (site.site / "pure.py").write_text("import beta, alpha\n")
+    assert site.says(capsys, 0, "--order", "beta,alpha") == []
+    assert site.asked[0] == {
+        "imports": ["beta", "alpha"],
+        "fails": [],
+        "copies": [
+            {
+                "soname": "libfoo.so.1",
+                "file": "beta/libfoo.so.1",
+                "distribution": "beta 1.0",
+                "module": "beta._core",
+                "others": ["alpha/libfoo.so.1", "gamma/libfoo.so.1"],
+                "served": [
+                    {
+                        "distribution": "alpha 1.0",
+                        "files": [f"alpha/_core{SUFFIX}"],
+                        "usual": "alpha/libfoo.so.1",
+                    }
+                ],
+            }
+        ],
+    }
+    assert ("one", "alpha", "beta") in site.bindings("beta", "alpha")
+    assert site.says(capsys, 0, "--order", "pure") == []
+    assert site.asked[0]["copies"][0]["module"] == "beta._core"
+    (finding,) = site.says(capsys, 1, "--order", "gamma,alpha,beta")
+    assert (finding["code"], finding["severity"]) == ("WF953", "error")
+    assert finding["message"].startswith("after `import gamma._core`, `import beta._core` fails: ")
+    assert site.asked[0]["fails"] == ["beta._core"]
+    assert site.imports("gamma", "alpha", "beta").endswith("undefined symbol: foo_new")
+    assert {finding["severity"] for finding in site.says(capsys, 1, "--every-order")} == {"error"}
+    fails = {",".join(order["imports"]): order["fails"] for order in site.asked}
+    assert len(fails) == 6
+    assert {name for name in fails if fails[name]} == {"alpha,beta", "gamma,beta"}
+    assert run(["doctor", str(site.root), "--order", "beta,alpha"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "no findings; 3 distributions, 6 objects, 3 extension modules\n\n"
+        "import beta, alpha\n"
+        "  libfoo.so.1: `beta/libfoo.so.1` of beta 1.0 comes first, by `beta._core`\n"
+        f"    it serves `alpha/_core{SUFFIX}` of alpha 1.0, which alone gets `alpha/libfoo.so.1`\n"
+    )
+    for words, said in (
+        (["--order", "alpha,gamma-wheel"], "did you mean `gamma`?"),
+        (["--order", "absent.core"], "is imported as `absent.core`"),
+        (["--order", "alpha", "--every-order"], "leave one out"),
+    ):
+        assert run(["doctor", str(site.root), *words]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_pair_that_fails_in_both_orders_is_an_error(

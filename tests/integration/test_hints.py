@@ -638,6 +638,10 @@ HELD: dict[Message, str] = {
     ): "integration/test_doctor.py::test_a_library_that_is_nowhere",
     (
         "cli/commands/doctor.py",
+        "--order is one of the orders of --every-order",
+    ): "integration/test_doctor.py::test_orders_of_imports",
+    (
+        "cli/commands/doctor.py",
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (

@@ -10,9 +10,12 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Exports, Libc, Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library, is_python_api
-from wheelfix.loader.load_values import Load
+from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
 from wheelfix.wheel.sure_imports import sure_imports
+
+_MOST_LACKING = 20
+"""So many modules that fail in an order are left out of it; each takes a new process."""
 
 
 class Owner(NamedTuple):
@@ -73,6 +76,8 @@ class InstalledModules:
     """The STB_GNU_UNIQUE data that an object defines: the bytes of each symbol."""
     read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
     """The `__init__.py` of a top-level package and of those in it, by dotted name."""
+    order: tuple[str, ...] = ()
+    """The modules that are imported, by path, in turn; none if any may be, in any order."""
 
     def distribution(self, path: str) -> str:
         """Return the distribution of a file; empty for one of none."""
@@ -80,19 +85,38 @@ class InstalledModules:
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
-        """Path -> dotted name, for the extension modules."""
+        """Path -> dotted name, for the extension modules, or those of `order`."""
         files, members = self.world.environment.files, self.world.members
+        if self.order:
+            return {path: module_name(members[path]) for path in self.order}
         return {
             path: module_name(member)
             for path, member in sorted(members.items())
             if path in files and any(hook.startswith("Py") for hook in files[path].module_hooks)
         }
 
+    @cached_property
+    def imports(self) -> Mapping[str, Sequence[str]]:
+        """Top-level name -> the extension modules below it, by path."""
+        return values_by_key(
+            (module.partition(".")[0], path) for path, module in self.modules.items()
+        )
+
     def is_surely_imported(self, path: str) -> bool:
         """Return whether the import of the top-level package imports the module at `path`."""
         module = self.modules[path]
         top, dot, _ = module.partition(".")
-        return module in sure_imports(self.read_packages(top)) if dot else top[:1] != "_"
+        return module in self.sure_imports(top) if dot else top[:1] != "_"
+
+    def sure_imports(self, top: str) -> Collection[str]:
+        """Return the modules that importing the top-level package `top` surely imports."""
+        if top not in self._sure_imports:
+            self._sure_imports[top] = sure_imports(self.read_packages(top))
+        return self._sure_imports[top]
+
+    @cached_property
+    def _sure_imports(self) -> dict[str, Collection[str]]:
+        return {}
 
     @cached_property
     def libraries(self) -> Mapping[str, Library]:
@@ -165,6 +189,16 @@ class InstalledModules:
                 unbound[path] = tuple(names)
         return unbound
 
+    def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
+        """Yield what an object of `load` refers to, with the file that defines it there.
+
+        Only references that files of wheels are to define (`_references`) are yielded.
+        """
+        scope = Scope(dict.fromkeys((*self._start, *load.objects)), self._index)
+        for providers, names in self._providers.get(path, {}).items():
+            definer = scope.first(providers)
+            yield from ((name, definer) for name in names)
+
     @cached_property
     def _start(self) -> tuple[str, ...]:
         """The objects of the main program, which all scopes begin with."""
@@ -197,13 +231,13 @@ class InstalledModules:
         if path in self.world.members and path in self.libraries:
             for one in self.libraries[path].elf.undefined:
                 is_own = one.version is None and not is_python_api(one.name)
-                if not one.weak and (is_own or one.file in self._contested):
+                if not one.weak and (is_own or one.file in self.contested):
                     yield one
 
     # --- What an order of imports changes ---
 
     @cached_property
-    def _contested(self) -> Mapping[str, Collection[str]]:
+    def contested(self) -> Mapping[str, Collection[str]]:
         """SONAMEs that several different files have, with these."""
         hard_links = self.world.environment.hard_links
         several = {
@@ -218,13 +252,16 @@ class InstalledModules:
 
         The loader searches for a SONAME once in a process: the first file serves all that need
         the name. Yielded is whoever needs a version or symbol that the other copy lacks, once for
-        each object and copy.
+        each object and copy; where the order is known, once for each module that fails in it.
         """
+        if self.order:
+            yield from self._meetings_in_turn()
+            return
         importers = values_by_key(
             (result, path)
             for path in self.modules
             for result in self.world.load(path).objects
-            if self.world.environment.files[result].soname in self._contested
+            if self.world.environment.files[result].soname in self.contested
         )
         asked: set[tuple[str, str, str]] = set()
         for path in self.modules:
@@ -232,7 +269,7 @@ class InstalledModules:
             if load.missing:
                 continue
             for request in load.requests[1:]:
-                for other in self._contested.get(request.name, ()):
+                for other in self.contested.get(request.name, ()):
                     key = request.requester or "", request.name, other
                     if request.result in {None, other} or key in asked:
                         continue
@@ -257,19 +294,71 @@ class InstalledModules:
                 first, second, lack, other, usual, self.lack_after((second,), first) is not None
             )
 
+    def _meetings_in_turn(self) -> Iterator[Meeting]:
+        """Yield the modules that fail in `order`, with the one that has loaded the other file."""
+        loads, lacks = self.in_turn
+        first_with: dict[str, str] = {}
+        for path, load in loads.items():
+            for result in load.objects:
+                first_with.setdefault(result, path)
+        for path, (load, lack) in lacks.items():
+            for request, usual in self.otherwise(load):
+                other, requester = request.result or "", request.requester or ""
+                if not self._may_lack(requester, request.name, usual, other):
+                    continue
+                first = first_with.get(other, path)
+                both = first != path and self.lack_after((path,), first) is not None
+                yield Meeting(first, path, lack, other, usual, both)
+                break
+
+    @cached_property
+    def in_turn(self) -> tuple[Mapping[str, Load], Mapping[str, tuple[Load, Lack]]]:
+        """The loads of the modules in `order` in one process, and of those that fail in it.
+
+        A module that fails leaves nothing loaded: the others are loaded again without it.
+        """
+        left = [path for path in self.order if not self.world.load(path).missing]
+        lacks: dict[str, tuple[Load, Lack]] = {}
+        while left:
+            process = self.world.process(left[-1], left[:-1])
+            loads = dict(zip(left, process[-len(left) :], strict=True))
+            failing = ((path, load, self.lack_in(load)) for path, load in loads.items())
+            found = next(((path, load, lack) for path, load, lack in failing if lack), None)
+            if found is None or len(lacks) == _MOST_LACKING:
+                return loads, lacks
+            path, load, lack = found
+            lacks[path] = load, lack
+            left.remove(path)
+        return {}, lacks
+
+    def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
+        """Yield the requests that get another file than in a load of the same module alone."""
+        alone = {
+            (one.requester, one.name): one.result for one in self.world.load(load.root).requests
+        }
+        for request in load.requests:
+            usual = alone.get((request.requester, request.name))
+            if usual and request.result and usual != request.result:
+                yield request, usual
+
     def lack_after(self, before: Sequence[str], path: str) -> Lack | None:
         """Return what the module at `path` lacks once the modules `before` are imported.
 
         None if it loads, or does not for another reason.
         """
-        loads = self.world.process(path, before)
-        load = loads[-1]
+        return self.lack_in(self.world.process(path, before)[-1])
+
+    def lack_in(self, load: Load) -> Lack | None:
+        """Return what `load` lacks, and a load of the same module alone does not.
+
+        None if it loads, or if a library is not found.
+        """
         if load.missing:
             return None
         versions = next(self._lacking_versions(load), None)
         if versions is not None:
             return versions
-        alone = self._unbound(self.world.load(path))
+        alone = self._unbound(self.world.load(load.root))
         for loaded, names in self._unbound(load).items():
             known = frozenset(alone.get(loaded, ()))
             if left := tuple(name for name in names if name not in known):

@@ -108,17 +108,17 @@ def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> Install
 
 
 def _read_packages(world: World, top: str) -> dict[str, bytes]:
-    """Return the `__init__.py` of the package `top` and of those in it, by dotted name."""
-    folders = {
-        path.removesuffix(member)
-        for path, member in world.members.items()
-        if member.startswith(f"{top}/")
-    }
+    """Return the `__init__.py` of the package `top` and of those in it, by dotted name.
+
+    A module without a package is read, too.
+    """
     found: dict[str, bytes] = {}
-    for folder in sorted(folders):
-        for path in files_below(Path(folder, top), "__init__.py"):
+    members = world.members.items()
+    for folder in sorted({path.removesuffix(f"/{member}") for path, member in members}):
+        for path in (Path(folder, f"{top}.py"), *files_below(Path(folder, top), "__init__.py")):
+            place = path.with_suffix("") if path.parent == Path(folder) else path.parent
             with suppress(OSError):
-                name = path.parent.relative_to(folder).as_posix().replace("/", ".")
+                name = place.relative_to(folder).as_posix().replace("/", ".")
                 found[name] = read_regular(path, MAX_SOURCE)
     return found
 

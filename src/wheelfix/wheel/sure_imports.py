@@ -1,12 +1,12 @@
 """Modules that are always imported with a package, by the `__init__.py` of the package."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 
 from wheelfix.wheel.python_source import import_origin, parse_source
 
 
-def sure_imports(packages: Mapping[str, bytes]) -> frozenset[str]:
+def sure_imports(packages: Mapping[str, bytes]) -> KeysView[str]:
     """Return the modules that importing a top-level package of `packages` surely imports.
 
     `packages` has the `__init__.py` of each package, by its dotted name. Only statements of the
@@ -22,7 +22,7 @@ def sure_imports(packages: Mapping[str, bytes]) -> frozenset[str]:
                 if module not in modules:
                     modules[module] = None
                     waiting.append(module)
-    return frozenset(modules)
+    return modules.keys()
 
 
 def _imports(package: str, source: bytes) -> Iterator[str]:

@@ -4,12 +4,13 @@ import os
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wheelfix.analysis.import_orders import in_order, judge, meeting_pairs
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import parse_library_path
@@ -23,8 +24,10 @@ from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.run_rules import find_in_environment
-from wheelfix.settings import Group, Option
+from wheelfix.settings import Group, Option, Settings
 
+_BY_ORDER = "WF953"
+"""The rule about imports that fail in some orders."""
 _Environment = Annotated[
     Path | None,
     typer.Argument(
@@ -40,6 +43,16 @@ _Environment = Annotated[
 class _Options:
     """The options that are not settings."""
 
+    order: str | None = Option(
+        "What is imported, in turn: which copy of a library serves whom, and what fails. A failure "
+        "in this order is an error.",
+        group=Group.MACHINES,
+        metavar="NAME,NAME...",
+    ).default(None)
+    every_order: bool = Option(
+        "Judge all orders of imports: a failure in any of them is an error.",
+        group=Group.MACHINES,
+    ).default(False)
     env: list[str] = Option(
         "LD_LIBRARY_PATH of the process; its directories are read on this machine.",
         group=Group.MACHINES,
@@ -69,6 +82,8 @@ def doctor(
     library_path = parse_library_path(request.env)
     settings = options.configuration_of(context, given, config).settings
     subject = environment or _active(os.environ)
+    if request.order is not None and request.every_order:
+        raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")
     others = settings.neighbors if subject.suffix == ".whl" else ()
     if given["neighbors"] and not others and not options.by_environment(context, "neighbors"):
         raise SettingsError(
@@ -79,13 +94,19 @@ def doctor(
     terminal.show_progress(printable(subject.name))
     with _installed(subject, others) as folder, time_limit(settings.timeout, str(subject)):
         modules = read_modules(site_of(folder), library_path)
-        findings = find_in_environment(modules, settings)
+        names = [name.strip() for name in (request.order or "").split(",") if name.strip()]
+        ordered = in_order(modules, names) if names else modules
+        is_asked = bool(names) or request.every_order
+        findings = find_in_environment(ordered, _failing_orders(settings) if is_asked else settings)
+        asked = meeting_pairs(modules) if request.every_order else [names] if names else ()
+        orders = [judge(in_order(modules, some), some) for some in asked]
     diagnosis = reports.Diagnosis(
         environment=f"{subject} with {', '.join(others)}" if others else str(subject),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
         objects=sum(path in modules.libraries for path in modules.world.members),
         modules=len(modules.modules),
         findings=findings,
+        orders=[reports.order(modules, some) for some in orders],
     )
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.value(diagnosis)))
@@ -95,6 +116,11 @@ def doctor(
     limit = lowest_failing(settings.fail_on)
     fails = limit is not None and any(finding.severity >= limit for finding in findings)
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
+
+
+def _failing_orders(settings: Settings) -> Settings:
+    """Return the settings for orders that are asked for: what fails in one is an error."""
+    return replace(settings, severity={_BY_ORDER: "error", **settings.severity})
 
 
 @contextmanager

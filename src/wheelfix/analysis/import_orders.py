@@ -1,0 +1,174 @@
+"""Orders of imports in an installed environment: what each opens, and which copy serves whom."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import islice, permutations, product
+from typing import NamedTuple
+
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.errors import SettingsError
+from wheelfix.loader.load_values import Load
+from wheelfix.text import FEW, join_some
+
+_MOST_SYMBOLS = 3
+"""Symbols by which a run shows that a copy serves an object."""
+
+
+class Binding(NamedTuple):
+    """A symbol that an object takes from a file; both are paths."""
+
+    symbol: str
+    user: str
+    provider: str
+
+
+class Served(NamedTuple):
+    """An object that gets another file for a SONAME than if its module is imported alone."""
+
+    path: str
+    usual: str
+    """The file that it gets alone."""
+    shown_by: tuple[Binding, ...]
+    """What the loader binds then; empty if no symbol tells the files apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """The one of several files of a SONAME that is loaded in an order of imports."""
+
+    soname: str
+    path: str
+    first: str
+    """The module that loads it, by path."""
+    others: tuple[str, ...]
+    """The other files of the SONAME, which are not loaded for it."""
+    served: tuple[Served, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is loaded where some names are imported in turn."""
+
+    names: tuple[str, ...]
+    """As `import` takes them."""
+    copies: tuple[Copy, ...]
+    """Those of the SONAMEs that several files of the environment have."""
+    failing: tuple[str, ...]
+    """The modules that fail in it, and not alone, by path."""
+
+    @property
+    def shared(self) -> tuple[Copy, ...]:
+        """The copies that serve objects which get another one alone."""
+        return tuple(copy for copy in self.copies if copy.served)
+
+
+def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModules:
+    """Return the modules that importing `names` opens, in this order.
+
+    A package is taken to open all of its extension modules, those first that it surely imports,
+    after those of the packages that it surely imports.
+    Raises `SettingsError` for a name that nothing there has.
+    """
+    for name in names:
+        top, *others = name.split(".")
+        is_name = all(part.isidentifier() for part in (top, *others))
+        if not is_name or (top not in modules.imports and not modules.sure_imports(top)):
+            raise SettingsError(
+                f"nothing in `{modules.world.where}` is imported as `{name}`",
+                hint=_suggestion(modules, name),
+            )
+    opened: dict[str, None] = {}
+    seen: set[str] = set()
+    for name in names:
+        opened |= dict.fromkeys(_opened_by(modules, name, seen))
+    return replace(modules, order=tuple(opened))
+
+
+def _suggestion(modules: InstalledModules, name: str) -> str | None:
+    """Return what the distribution `name` is imported as, or the names that are alike."""
+    wanted = canonicalize_name(name)
+    of_it = [
+        top
+        for top, paths in modules.imports.items()
+        if canonicalize_name(modules.distribution(paths[0]).partition(" ")[0]) == wanted
+    ]
+    near = of_it or get_close_matches(name, modules.imports, FEW)
+    return f"did you mean {join_some(near, FEW)}?" if near else None
+
+
+def _opened_by(modules: InstalledModules, name: str, seen: set[str]) -> Iterator[str]:
+    if name in seen:
+        return
+    seen.add(name)
+    top = name.partition(".")[0]
+    sure = modules.sure_imports(top) if name == top else ()
+    for other in dict.fromkeys(one.partition(".")[0] for one in sure):
+        if other != top:
+            yield from _opened_by(modules, other, seen)
+    own = [
+        path
+        for path in modules.imports.get(top, ())
+        if f"{modules.modules[path]}.".startswith(f"{name}.")
+    ]
+    yield from sorted(own, key=lambda path: modules.modules[path] not in sure)
+
+
+def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of names, in both orders, that load different files of one SONAME."""
+    sonames = modules.contested
+    loaders: dict[str, dict[str, set[str]]] = {name: {} for name in sonames}
+    for top, paths in modules.imports.items():
+        for path in paths:
+            for request in modules.world.load(path).requests:
+                if request.result and request.name in loaders:
+                    loaders[request.name].setdefault(request.result, set()).add(top)
+    pairs = (
+        pair
+        for files in loaders.values()
+        for one, other in permutations(files.values(), 2)
+        for pair in product(sorted(one), sorted(other))
+        if pair[0] != pair[1]
+    )
+    return tuple(dict.fromkeys(pairs))
+
+
+def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
+    """Return what is loaded in the order of `modules`, which is that of importing `names`."""
+    loads, lacks = modules.in_turn
+    first_with: dict[str, str] = {}
+    served: dict[str, dict[tuple[str, str], Served]] = {}
+    for path, load in loads.items():
+        for result in load.objects:
+            first_with.setdefault(result, path)
+        for request, usual in modules.otherwise(load):
+            user, result = request.requester or "", request.result or ""
+            shown = _shown_by(modules, load, user, result)
+            served.setdefault(result, {}).setdefault((user, usual), Served(user, usual, shown))
+    sonames = {path: name for name, paths in modules.contested.items() for path in paths}
+    copies = (
+        Copy(
+            soname=sonames[path],
+            path=path,
+            first=first,
+            others=tuple(one for one in modules.contested[sonames[path]] if one != path),
+            served=tuple(served.get(path, {}).values()),
+        )
+        for path, first in first_with.items()
+        if path in sonames
+    )
+    return Order(names=tuple(names), copies=tuple(copies), failing=tuple(lacks))
+
+
+def _shown_by(
+    modules: InstalledModules, load: Load, user: str, provider: str
+) -> tuple[Binding, ...]:
+    """Return bindings of `user` to `provider`, of symbols that no other object defines for it."""
+    found = (
+        Binding(name, user, provider)
+        for name, definer in modules.bindings(load, user)
+        if definer == provider
+    )
+    return tuple(islice(found, _MOST_SYMBOLS))
