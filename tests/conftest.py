@@ -9,10 +9,18 @@ from importlib import import_module
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.compiled import forget_unused
 from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
+
+# The same examples each time, however long each takes: campaigns try others (tests/oracles).
+settings.register_profile(
+    "tests", database=None, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

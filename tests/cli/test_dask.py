@@ -16,7 +16,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.cli import dask_workers
 from wheelfix.cli.app import run
 from wheelfix.pipelines.check import CheckTask, check
@@ -33,7 +33,13 @@ WHEELS = 80
 def address() -> Iterator[str]:
     """The scheduler of two worker processes, which gives up a task that has killed two."""
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 1,
+                "distributed.comm.timeouts.connect": HANGS,
+                "distributed.comm.timeouts.tcp": HANGS,
+            }
+        ),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -43,6 +49,13 @@ def address() -> Iterator[str]:
         ) as local,
     ):
         yield local.scheduler_address
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", HANGS)
+        yield
 
 
 @pytest.fixture
@@ -189,12 +202,16 @@ def test_a_scheduler_that_does_not_answer_is_an_error(
 def test_a_cluster_without_workers_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", 1.0)
     with distributed.LocalCluster(
         n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL
     ) as local:
-        assert run([*STREAM, "dist", "--dask", local.scheduler_address]) == 2
-    assert "has no workers" in capsys.readouterr().err
+
+        def attempt(seconds: int) -> None:
+            monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", seconds)
+            assert run([*STREAM, "dist", "--dask", local.scheduler_address]) == 2
+            assert "has no workers" in capsys.readouterr().err
+
+        with_more_time(attempt, (1, 8, 30))
 
 
 def test_workers_with_another_version_or_without_the_wheels_are_an_error(

@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.build import make_wheel
 from tests.support.forged import forged
+from tests.support.waiting import HANGS
 
-HANGS = """
+PROGRAM = """
 import sys, time
 from wheelfix.__main__ import main
 from wheelfix.system.tempfiles import scratch
@@ -53,13 +54,13 @@ def test_a_wheel_that_takes_too_long_ends_the_command(words: list[str], tmp_path
         "repair": [second] if "-j2" in words else [],
     }
     done = subprocess.run(
-        [sys.executable, "-c", HANGS, *words, first, *more.get(words[0], [])],
+        [sys.executable, "-c", PROGRAM, *words, first, *more.get(words[0], [])],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS,
     )
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

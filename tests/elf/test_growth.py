@@ -16,6 +16,7 @@ import pytest
 from tests.support.bionic import refusals
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from tests.support.compiled import require_linking
+from tests.support.effort import slowness
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt, Sht
@@ -293,7 +294,8 @@ def test_scattered_writes_take_time_in_proportion() -> None:
             patch.write(at, b"z")
         started = time.process_time()
         finished = patch.finish()
-        assert time.process_time() - started < 20  # minutes, if each were held against all others
+        spent = time.process_time() - started
+        assert spent < 20 * slowness()  # minutes, if each were held against all others
         assert finished.content(view)[:12] == b"zxy\0\0\0\0\0\0\0zx"
 
 

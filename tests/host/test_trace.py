@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
-from tests.support.waiting import HANGS, wait_until
+from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import keep_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies
@@ -22,6 +22,14 @@ from wheelfix.loader.machines import MACHINES
 
 PYTHON = sys.executable
 OPEN = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"
+SLEEPS = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) { sleep(atoi(words[count - 1])); return 3; }
+"""
+"""Sleeps for as many seconds as it is told."""
+LIVES = (1, 4, 16)
+"""Seconds for which a process lives until its memory maps were seen."""
 
 
 ON_A_TERMINAL = """
@@ -80,16 +88,20 @@ def test_a_loaded_library_is_reported_with_file_rule_and_requester(tmp_path: Pat
     outer = shared_object(
         tmp_path / "libouter.so", "int g;", needed=[inner], runpath="$ORIGIN/deep"
     )
-    seen = watched(PYTHON, "-c", OPEN + "; import time; time.sleep(1)", outer)
-    found, opened = find(seen, "libinner.so"), find(seen, "libouter.so")
-    assert found.file is not None
-    assert (found.file.path, found.file.inode) == (real(inner), inner.stat().st_ino)
-    assert found.file.mapped
-    assert (found.how, found.owner, found.requester) == (How.RUNPATH, str(outer), str(outer))
-    assert not found.dlopen
-    assert opened.dlopen
-    assert opened.how is How.PATH
-    assert "_ctypes" in opened.requester
+
+    def attempt(seconds: int) -> None:
+        seen = watched(PYTHON, "-c", OPEN + f"; import time; time.sleep({seconds})", outer)
+        found, opened = find(seen, "libinner.so"), find(seen, "libouter.so")
+        assert found.file is not None
+        assert (found.file.path, found.file.inode) == (real(inner), inner.stat().st_ino)
+        assert found.file.mapped
+        assert (found.how, found.owner, found.requester) == (How.RUNPATH, str(outer), str(outer))
+        assert not found.dlopen
+        assert opened.dlopen
+        assert opened.how is How.PATH
+        assert "_ctypes" in opened.requester
+
+    with_more_time(attempt, LIVES)
 
 
 def test_the_owner_of_a_search_path_is_right_where_glibc_logs_another(tmp_path: Path) -> None:
@@ -221,50 +233,56 @@ def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> No
 
 
 def test_a_static_program_is_reported_without_a_log(tmp_path: Path) -> None:
-    program = executable(
-        tmp_path / "static",
-        "#include <unistd.h>\nint main(void) { sleep(1); return 3; }",
-        flags=["-static", "-no-pie", "-fno-pie"],
-    )
-    seen = watched(program)
-    (process,) = seen.processes
-    assert process.silent is not None
-    assert "static" in process.silent
-    assert seen.exit_code == 3
+    program = executable(tmp_path / "static", SLEEPS, flags=["-static", "-no-pie", "-fno-pie"])
+
+    def attempt(seconds: int) -> None:
+        seen = watched(program, str(seconds))
+        (process,) = seen.processes
+        assert process.silent is not None
+        assert "static" in process.silent
+        assert seen.exit_code == 3
+
+    with_more_time(attempt, LIVES)
 
 
 def test_a_program_that_executes_a_static_one_keeps_its_own_log(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libbefore.so")
-    program = executable(
-        tmp_path / "static",
-        "#include <unistd.h>\nint main(void) { sleep(1); return 3; }",
-        flags=["-static", "-no-pie", "-fno-pie"],
-    )
-    code = f"{OPEN}; import os; os.execv({str(program)!r}, ['static'])"
-    seen = watched(PYTHON, "-c", code, library)
-    assert seen.exit_code == 3
-    before, after = seen.processes
-    assert before.pid == after.pid
-    assert find(seen, "libbefore.so").file is not None
-    assert after.executable == str(program)
-    assert after.silent == "it is static: no loader runs in it"
+    program = executable(tmp_path / "static", SLEEPS, flags=["-static", "-no-pie", "-fno-pie"])
+
+    def attempt(seconds: int) -> None:
+        code = f"{OPEN}; import os; os.execv({str(program)!r}, ['static', '{seconds}'])"
+        seen = watched(PYTHON, "-c", code, library)
+        assert seen.exit_code == 3
+        before, after = seen.processes
+        assert before.pid == after.pid
+        assert find(seen, "libbefore.so").file is not None
+        assert after.executable == str(program)
+        assert after.silent == "it is static: no loader runs in it"
+
+    with_more_time(attempt, LIVES)
 
 
 def test_a_program_started_without_ld_debug_is_reported() -> None:
-    command = f"{PYTHON} -c 'import time; time.sleep(1)'"
-    silent = [process.silent for process in watched("env", "-i", "sh", "-c", command).processes]
-    assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
+    def attempt(seconds: int) -> None:
+        command = f"{PYTHON} -c 'import time; time.sleep({seconds})'"
+        silent = [process.silent for process in watched("env", "-i", "sh", "-c", command).processes]
+        assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
+
+    with_more_time(attempt, LIVES)
 
 
 @pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
 def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
     program = tmp_path / "musl"
-    source = "#include <unistd.h>\nint main(void) { sleep(1); return 0; }"
-    subprocess.run(["musl-gcc", "-xc", "-", "-o", program], input=source.encode(), check=True)
-    (process,) = watched(program).processes
-    assert process.silent is not None
-    assert "musl" in process.silent
-    assert any("musl" in file.path for file in process.mapped)
+    subprocess.run(["musl-gcc", "-xc", "-", "-o", program], input=SLEEPS.encode(), check=True)
+
+    def attempt(seconds: int) -> None:
+        (process,) = watched(program, str(seconds)).processes
+        assert process.silent is not None
+        assert "musl" in process.silent
+        assert any("musl" in file.path for file in process.mapped)
+
+    with_more_time(attempt, LIVES)
 
 
 # --- The command is left alone --------------------------------------------------------------------
@@ -363,7 +381,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
         "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
         f"ctypes.CDLL({str(library)!r})\n"
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
-        "time.sleep(99)"
+        "time.sleep(999)"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
@@ -417,7 +435,7 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
-        "time.sleep(99)"
+        "time.sleep(999)"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
@@ -486,7 +504,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 def test_a_process_that_goes_on_keeps_its_log_and_is_named(tmp_path: Path) -> None:
     # Without its folder the loader would write to the stdout of what that process executes.
-    code = f"sleep 3 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"
+    code = f"sleep 999 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"
     done = run("--", "sh", "-c", code, TMPDIR=str(tmp_path))
     pid = int((tmp_path / "pid").read_text())
     os.kill(pid, signal.SIGKILL)
@@ -529,11 +547,15 @@ def test_the_log_of_a_command_of_another_user_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/tmp")  # noqa: S108 - other users may enter it
-    script = "os.fork() or (os.setuid(65534), os.execl('/bin/sleep', 'sleep', '1'))"
-    seen = watched(PYTHON, "-c", f"import os; {script}; os.wait()")
-    assert seen.notes == ()
-    names = [library.name for process in seen.processes for library in process.loaded]
-    assert names.count("libc.so.6") == 2
+
+    def attempt(seconds: int) -> None:
+        script = f"os.fork() or (os.setuid(65534), os.execl('/bin/sleep', 'sleep', '{seconds}'))"
+        seen = watched(PYTHON, "-c", f"import os; {script}; os.wait()")
+        assert seen.notes == ()
+        names = [library.name for process in seen.processes for library in process.loaded]
+        assert names.count("libc.so.6") == 2
+
+    with_more_time(attempt, LIVES)
 
 
 def cmdline(pid: int) -> bytes:
@@ -544,7 +566,7 @@ def test_the_folder_of_a_killed_trace_is_removed_when_its_command_has_ended(
     tmp_path: Path,
 ) -> None:
     begun = tmp_path / "begun"
-    command = ["--", "sh", "-c", f"echo $$ > {begun}; exec sleep 100"]
+    command = ["--", "sh", "-c", f"echo $$ > {begun}; exec sleep 999"]
     environ = environment(PYTHONPATH=os.pathsep.join(sys.path), TMPDIR=str(tmp_path))
     with subprocess.Popen([PYTHON, "-m", "wheelfix", "trace", *command], env=environ) as process:
         wait_until(lambda: begun.exists() and begun.read_text(), process)
@@ -560,11 +582,16 @@ def test_the_folder_of_a_killed_trace_is_removed_when_its_command_has_ended(
 
 def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "liblate.so")
-    code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(1);"
-    done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(1)")
-    assert done.returncode == 0
-    assert "closed the loader's log" in done.stderr
-    assert f"{real(library)}\n    in the memory maps, not in the log" in done.stderr
+
+    def attempt(seconds: int) -> None:
+        code = f"import ctypes, os, time; os.closerange(3, 50); time.sleep({seconds});"
+        opens = f"ctypes.CDLL({str(library)!r}); time.sleep({seconds})"
+        done = run("--", PYTHON, "-c", f"{code} {opens}")
+        assert done.returncode == 0
+        assert "closed the loader's log" in done.stderr
+        assert f"{real(library)}\n    in the memory maps, not in the log" in done.stderr
+
+    with_more_time(attempt, LIVES)
 
 
 def test_the_json_report_says_the_same(tmp_path: Path) -> None:
@@ -659,7 +686,7 @@ for folder in os.environ["PATH"].split(":"):
 def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: Path) -> None:
     """The kernel gives a signal to any thread that lets it in; `trace` waits in the main thread."""
     mark = tmp_path / "runs"
-    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(99)"
+    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(999)"
     command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -197,7 +197,7 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
         "demo/crash.so": module(tmp_path, "crash", fall),
         "demo/hang.so": module(tmp_path, "hang", wait),
         "demo/lost.so": module(tmp_path, "lost", "", needed=[gone], runpath="$ORIGIN/lib"),
-        "slow/__init__.py": "import time\n\ntime.sleep(60)\n",
+        "slow/__init__.py": "import time\n\ntime.sleep(999)\n",
         "slow/ext.so": extension(tmp_path / "ext.so", "ext"),
     }
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)

@@ -561,7 +561,7 @@ PATCHELFS = {
     "cuts the file": ('for f; do :; done; truncate -s 600 "$f"', ("core.so",)),
     "removes the file": ('for f; do :; done; rm "$f"', ("removed",)),
     "prints without end": ("yes; exit 0", ("printed more than 32 MiB",)),
-    "hangs": ("sleep 99", ("did not end within 3 seconds",)),
+    "hangs": ("sleep 999", ("did not end within 3 seconds",)),
 }
 
 
@@ -583,7 +583,7 @@ def test_a_patchelf_that_misbehaves(
 ) -> None:
     fake = Patchelf(program(tmp_path / "patchelf", script))
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
-    limit = partial(run, timeout=3 if script == "sleep 99" else 60)
+    limit = partial(run, timeout=3 if script == "sleep 999" else HANGS)
     monkeypatch.setattr("wheelfix.pipelines.patchelf.run", limit)
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
@@ -694,10 +694,10 @@ AUDITWHEELS = {
     "is killed": ("os.kill(os.getpid(), 9)", ("ended abruptly",)),
     "has no analysis": ("pass", ("auditwheel failed",)),
     "leaves a child that hangs": (
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']); 1 / 0",
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999)']); 1 / 0",
         ("ZeroDivisionError",),
     ),
-    "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
+    "hangs": ("time.sleep(999)", ("did not end within 3 seconds",)),
     "ends early": ("os._exit(0)", ("ended abruptly",)),
 }
 
@@ -713,7 +713,7 @@ def test_an_auditwheel_that_misbehaves(
     words: tuple[str, ...],
 ) -> None:
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
-    limit = 3 if code == "time.sleep(99)" else 60
+    limit = 3 if code == "time.sleep(999)" else 600
     refused(repaired(wheel, tmp_path / "out", environ, timeout=limit), *words)
     assert left(tmp_path / "out", temporary) == []
 
@@ -724,8 +724,8 @@ def test_an_auditwheel_that_misbehaves(
 def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
     """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
     mark = tmp_path / "hangs"
-    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
-    code = f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(999)'])"
+    code = f"{child}; open({str(mark)!r}, 'w'); time.sleep(999)"
     place = str(fake_auditwheel(tmp_path / "fake", code))
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 
@@ -757,7 +757,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
     slow = executable(
         folder / "slow",
         "#include <fcntl.h>\n#include <unistd.h>\n"
-        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(100); }}',
+        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(999); }}',
     )
     wheels = [
         make_wheel(

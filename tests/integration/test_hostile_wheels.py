@@ -6,6 +6,7 @@ Each is checked by its own process, limited to 256 MiB of data and a few seconds
 import os
 import re
 import resource
+import signal
 import struct
 import subprocess
 import zipfile
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.effort import TRIES, slowness
 from tests.support.forged import forged
 from tests.support.fork_server import warm_program
 from tests.support.repairing import repair
@@ -23,16 +25,33 @@ from wheelfix.settings import Settings
 
 MEMORY = 256 << 20
 SECONDS = 10
-"""CPU time; without limits in the readers, each case takes minutes or all memory."""
+"""CPU time of a quiet machine; without limits in the readers, cases take minutes or all memory."""
 MANY = 20_000
 
 
-def run(*arguments: str | Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    """Run wheelfix within the limits."""
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run wheelfix within the limits, and again if it seems to take too much time."""
+    done = _run(*arguments)
+    for _ in range(TRIES - 1):
+        if not _took_too_long(done):
+            break
+        done = _run(*arguments, slowness=slowness())
+    assert not _took_too_long(done)
+    assert "not enough memory" not in done.stderr
+    return done
+
+
+def _took_too_long(done: subprocess.CompletedProcess[str]) -> bool:
+    """Tell whether the signal that ends a process at its limit ended this one, or its worker."""
+    return done.returncode == -signal.SIGXCPU or "ended abruptly" in done.stderr
+
+
+def _run(*arguments: str | Path, slowness: float = 1) -> subprocess.CompletedProcess[str]:
+    seconds = round(SECONDS * slowness)
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
     return subprocess.run(
         [warm_program(), *map(str, arguments)],

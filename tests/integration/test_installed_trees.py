@@ -23,6 +23,7 @@ from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fork_server import warm_program
 from tests.support.loads import load
+from tests.support.waiting import HANGS
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.world import Installed, World
 from wheelfix.host.reachable_files import read_process
@@ -145,7 +146,7 @@ def test_wheelfix_repairs_demo_in_every_tree(
 
 @pytest.mark.parametrize("tool", ["auditwheel", *POLICIES])
 def test_verify_agrees_in_every_scheme(demo: Mapping[str, Repaired], tool: str) -> None:
-    options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=30)
+    options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=HANGS)
     for result in verify(demo[tool].wheel, options, os.environ):
         failing = {check.member.rpartition("/")[2] for check in result.checks if check.failed}
         expected = State()

@@ -133,7 +133,7 @@ for path in sys.stdin.read().splitlines():
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        signal.alarm(30)
+        signal.alarm(300)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         try:

@@ -108,7 +108,7 @@ def test_a_wheel_that_auditwheel_cannot_read_is_an_error_and_the_process_goes_on
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("raise MemoryError", "MemoryError"),
         ("os.kill(os.getpid(), 9)", "ended abruptly"),
-        ("subprocess.Popen(['sleep', '99']); time.sleep(99)", "did not end within 2 seconds"),
+        ("subprocess.Popen(['sleep', '999']); time.sleep(999)", "did not end within 2 seconds"),
         ("pass", "ModuleNotFoundError"),
     ],
 )
@@ -118,7 +118,7 @@ def test_an_auditwheel_that_misbehaves_is_an_error(
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
     with _children() as started:
         with Auditwheel({}) as auditwheel, pytest.raises(ToolError, match=words) as caught:
-            auditwheel.analyze(question(wheel, timeout=2 if "sleep" in code else 60))
+            auditwheel.analyze(question(wheel, timeout=2 if "sleep" in code else 600))
         assert caught.value.hint
         assert not started()
 
@@ -141,7 +141,7 @@ def test_the_process_ends_with_a_parent_that_is_killed(wheel: Path) -> None:
         "from tests.pipelines.test_auditwheel_analysis import question\n"
         "with Auditwheel({}) as auditwheel:\n"
         f"    auditwheel.analyze(question(Path({str(wheel)!r})))\n"
-        "    print(flush=True); time.sleep(99)\n"
+        "    print(flush=True); time.sleep(999)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

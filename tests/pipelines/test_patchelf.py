@@ -221,7 +221,7 @@ def test_programs_that_fail_hang_or_are_missing_are_named() -> None:
     with pytest.raises(ToolError, match="killed by signal 9"):
         run(["sh", "-c", "kill -9 $$"])
     with pytest.raises(ToolError, match=r"did not end within 0\.2 seconds"):
-        run(["sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)  # both end, or this would hang
+        run(["sh", "-c", "sleep 999 & sleep 999"], timeout=0.2)  # both end, or this would hang
     both = "import sys; sys.stderr.write('e' * 300000); sys.stdout.write('o' * 300000)"
     done = run([sys.executable, "-c", both])
     assert (len(done.stdout), len(done.stderr)) == (300000, 300000)

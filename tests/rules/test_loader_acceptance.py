@@ -15,6 +15,7 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.compiled import require_linking
 from tests.support.values import elf, wheel
+from tests.support.waiting import HANGS
 from wheelfix import check
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Machine, Segment
@@ -83,14 +84,18 @@ def opened(path: Path, first: str = "pass") -> str:
     """Return what the loader of this machine says; a crash is its signal."""
     code = f"{first}\nimport ctypes\ntry: ctypes.CDLL({str(path)!r})\nexcept OSError as e: print(e)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=HANGS
     )
     return done.stdout + done.stderr if done.returncode >= 0 else f"signal {-done.returncode}"
 
 
 def opened_by(command: Sequence[str], opener: Path, path: Path) -> str:
     done = subprocess.run(
-        [*command, str(opener), str(path)], capture_output=True, text=True, check=False, timeout=60
+        [*command, str(opener), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
     )
     return done.stdout + done.stderr if done.returncode >= 0 else f"signal {-done.returncode}"
 

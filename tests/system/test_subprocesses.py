@@ -45,13 +45,13 @@ def test_output_within_the_limit_is_complete() -> None:
     assert (len(done.stdout), len(done.stderr)) == (size, size)
 
 
-@pytest.mark.parametrize("ending", ["time.sleep(99)", "while True: print('x' * 9999)"])
+@pytest.mark.parametrize("ending", ["time.sleep(999)", "while True: print('x' * 9999)"])
 def test_all_that_a_program_has_started_is_killed_with_it(ending: str, tmp_path: Path) -> None:
     """Also in a session of its own, with the pipes open."""
     note = tmp_path / "pid"
     code = f"""if True:
         import os, sys, time
-        far = os.posix_spawn('/bin/sleep', ['sleep', '99'], {{}}, setsid=True)
+        far = os.posix_spawn('/bin/sleep', ['sleep', '999'], {{}}, setsid=True)
         os.write(os.open({str(note)!r}, os.O_WRONLY | os.O_CREAT), str(far).encode())
         {ending}
     """
@@ -76,7 +76,7 @@ def test_an_error_quotes_what_was_printed_before_the_time_limit() -> None:
     message = ""
     for limit in LIMITS:
         with pytest.raises(ToolError, match=f"did not end within {limit} seconds") as caught:
-            run(["sh", "-c", "echo so far >&2; exec sleep 99"], timeout=limit)
+            run(["sh", "-c", "echo so far >&2; exec sleep 999"], timeout=limit)
         message = str(caught.value)
         if "stderr" in message:
             break

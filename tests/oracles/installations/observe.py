@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.oracles.installations.case import CWD, NAMES, Case
+from tests.support.waiting import HANGS
 
 
 @dataclass(kw_only=True)
@@ -46,7 +47,7 @@ def observe(case: Case) -> list[ObservedStep]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=HANGS,
     )
     steps: list[ObservedStep] = []
     for line in done.stdout.splitlines():
