@@ -21,14 +21,14 @@ from wheelfix.wheel.requirements import each_version, name_of
 
 @contextmanager
 def environment_with(
-    path: Path, others: Sequence[str], environ: Mapping[str, str]
+    path: Path, others: Sequence[str], folder: Path, environ: Mapping[str, str]
 ) -> Generator[Path]:
     """Yield the folder of a new virtual environment, which is removed at the end.
 
     The wheel at `path` is installed in it, `others` (wheels, folders of wheels, requirements), and
-    what all of them require: pip resolves it in one step, and fetches it to the cache. `environ`
-    is that of the user. Raises `SettingsError` for a text that names nothing, `ToolError` for what
-    cannot be fetched or installed.
+    what all of them require: pip resolves it in one step, and fetches it to the cache. Relative
+    paths start in `folder`; `environ` is that of the user. Raises `SettingsError` for a text that
+    names nothing, `ToolError` for what cannot be fetched or installed.
     """
     require_file(path)
     own = _distribution(path)
@@ -42,9 +42,9 @@ def environment_with(
     )
     beside = [*files, *(file for file in fetched if _distribution(file) not in given)]
     python, *_ = usable_pythons(wheel.name, Options(), environ)
-    with scratch() as folder:
-        place = make("venv", python, Path(os.path.realpath(folder)), environ)
-        install(path.absolute(), wheel, place, beside=[file.absolute() for file in beside])
+    with scratch() as own_folder:
+        place = make("venv", python, Path(os.path.realpath(own_folder)), environ)
+        install(folder / path, wheel, place, beside=[folder / file for file in beside])
         yield place.root
 
 

@@ -129,7 +129,7 @@ def _installed(subject: Path, others: Sequence[str]) -> Generator[Path]:
     if subject.suffix != ".whl":
         yield subject
         return
-    with environment_with(subject, others, os.environ) as folder:
+    with environment_with(subject, others, Path.cwd(), os.environ) as folder:
         yield folder
 
 
