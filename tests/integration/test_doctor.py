@@ -530,3 +530,98 @@ def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["doctor", str(tmp_path / "absent")]) == 2
     assert run(["doctor", str(tmp_path)]) == 2
     assert "there is no ELF object below" in capsys.readouterr().err
+
+
+C_FUNCTION, CXX_FUNCTION, DATA = "shared_code", "_ZN3foo6sharedEv", "shared_data"
+
+
+def defining(folder: Path, name: str, kind: str, size: int, version: str = "") -> Path:
+    """Link a library whose function `NAME_uses` uses a symbol of its own, which others may have."""
+    if kind == DATA:
+        source = f"char {kind}[{size}]; int {name}_uses(void) {{ return {kind}[0]; }}"
+    else:
+        body = " ".join(f"x += {number} * x;" for number in range(size))
+        source = f"""
+        volatile int x; int {kind}(void) {{ {body} return x; }}
+        int {name}_uses(void) {{ return {kind}(); }}
+        """.replace("volatile int x;", "static volatile int x;")
+    flags = ["-O1"]
+    if version:
+        script = folder / f"{name}.map"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"{version} {{ global: *; }};")
+        flags.append(f"-Wl,--version-script={script}")
+    library = folder / f"lib{name}.so"
+    return shared_object(library, source, soname=library.name, flags=flags)
+
+
+WITH_FLAGS = """
+import os, sys
+from alpha import flags
+flags.set_flags()
+from . import _core
+flags.reset_flags()
+"""
+FLAGS = """
+import ctypes, sys
+_is_known = hasattr(sys, "getdlopenflags")
+if _is_known:
+    _before = sys.getdlopenflags()
+
+def set_flags():
+    if _is_known:
+        sys.setdlopenflags(_before | ctypes.RTLD_GLOBAL)
+
+def reset_flags():
+    if _is_known:
+        sys.setdlopenflags(_before)
+"""
+WITH_CTYPES = """
+import ctypes, pathlib
+ctypes.CDLL(str(pathlib.Path(__file__).parent / "libalpha.so"), mode=ctypes.RTLD_GLOBAL)
+from . import _core
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "kind", "size", "version", "severity"),
+    [
+        (WITH_FLAGS, DATA, 16, "", "error"),
+        (WITH_CTYPES, DATA, 16, "", "error"),
+        (WITH_CTYPES, CXX_FUNCTION, 4, "", "warning"),
+        (WITH_FLAGS, C_FUNCTION, 4, "", "note"),
+        (WITH_CTYPES, DATA, 16, "V_1", None),  # the library promises that it stays compatible
+        (WITH_CTYPES, DATA, 8, "", None),
+        ("from . import _core", DATA, 16, "", None),
+    ],
+)
+def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 - cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    imports: str,
+    kind: str,
+    size: int,
+    version: str,
+    severity: str | None,
+) -> None:
+    base = 8 if kind == DATA else 1
+    for name, own, text in (("alpha", base, imports), ("beta", size, "from . import _core")):
+        library = defining(tmp_path, name, kind, own, version)
+        files = package(tmp_path, name, library, f"{name}_uses", imports=text)
+        site.install(tmp_path, name, **files, **{f"{name}__flags.py": FLAGS})
+    findings = site.says(capsys, 1 if severity == "error" else 0)
+    assert [(one["code"], one["severity"]) for one in findings] == (
+        [("WF955", severity)] if severity else []
+    )
+    is_moved = ("RTLD" in imports or "flags" in imports, kind, "beta")
+    assert ((kind, "beta", "alpha") in site.bindings("alpha", "beta")) is is_moved[0]
+    assert (kind, "beta", "beta") in site.bindings("beta", "alpha")
+    if severity:
+        line = "3" if "ctypes.CDLL" in imports else "5"
+        opened = "libalpha.so" if line == "3" else f"_core{SUFFIX}"
+        assert findings[0]["message"].startswith(
+            f"after `alpha/__init__.py` (line {line}) has opened `alpha/{opened}` for all, "
+            "`import beta._core` uses 1 symbol of alpha 1.0 instead of its own: "
+        )
+        assert findings[0]["hint"].startswith("import `beta._core` first")

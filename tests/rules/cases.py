@@ -15,11 +15,12 @@ from tests.support.build import (
 )
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
-from wheelfix.analysis.installed_modules import InstalledModules, Owner
+from wheelfix.analysis.installed_modules import InstalledModules, Owner, Promotion
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
+from wheelfix.elf.exports import SizedDefinition
 from wheelfix.elf.model import (
     Definition,
     Elf,
@@ -190,8 +191,27 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
                 for name in defined.get(path, ())
             }
         ),
-        read_unique_sizes=lambda path: {"u": paths[path].unique_symbols},
+        read_own_lookups=lambda path: (
+            {"u": sized(paths[path].unique_symbols)}
+            if paths[path].unique_symbols
+            else {"own": sized(8)}
+            if "own" in defined[path]
+            else {}
+        ),
+        read_sizes=lambda path, names: {
+            name: sized(16) for name in names & {*defined.get(path, ())}
+        },
+        read_promotions=lambda: [
+            Promotion(path, "alpha/__init__.py:1") for path in paths if path.endswith("/for_all.so")
+        ],
         read_packages=lambda top: {top: b"from . import _core"},
+    )
+
+
+def sized(size: int) -> SizedDefinition:
+    """Data without a version, unique as far as `Elf.unique_symbols` says so."""
+    return SizedDefinition(
+        Definition(None, None, hidden=False, weak=False, type=1, unique=True), size
     )
 
 
@@ -212,6 +232,13 @@ def module_and_library(
 def module_with_unique(name: str, size: int) -> Mapping[str, tuple[Elf, Sequence[str]]]:
     core = elf(module_hooks=("PyInit__core",), unique_symbols=size)
     return {f"{name}/_core.so": (core, ())}
+
+
+FOR_ALL = {"alpha/for_all.so": (elf(soname="for_all.so"), ("own",))}
+
+
+def module_that_defines(*names: str) -> Mapping[str, tuple[Elf, Sequence[str]]]:
+    return {"beta/_core.so": (elf(module_hooks=("PyInit__core",)), names)}
 
 
 OLDER = module_and_library("alpha", "one", ["one"])
@@ -881,6 +908,10 @@ CASES: Mapping[str, Case] = {
     "WF954": EnvironmentCase(
         faulty=installed(module_with_unique("alpha", 8), module_with_unique("beta", 16)),
         sound=installed(module_with_unique("alpha", 8), module_with_unique("beta", 8)),
+    ),
+    "WF955": EnvironmentCase(
+        faulty=installed(FOR_ALL, module_that_defines("own")),
+        sound=installed(FOR_ALL, module_that_defines("other")),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

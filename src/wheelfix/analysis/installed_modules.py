@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wheelfix.analysis.world import World, module_name
-from wheelfix.elf.exports import among
+from wheelfix.elf.exports import Names, SizedDefinition, among
 from wheelfix.elf.model import Exports, Libc, Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library, is_python_api
@@ -25,6 +25,14 @@ class Owner(NamedTuple):
     """`numpy 2.1.0`, from the name of the dist-info folder."""
     hash: str
     """As RECORD spells it; empty without one."""
+
+
+class Promotion(NamedTuple):
+    """An object that a Python source opens for all others (RTLD_GLOBAL)."""
+
+    path: str
+    source: str
+    """The source below site-packages, and the line: `torch/__init__.py:300`."""
 
 
 class Lack(NamedTuple):
@@ -72,16 +80,36 @@ class InstalledModules:
     owners: Mapping[str, tuple[Owner, ...]]
     """The distributions whose RECORDs list an object or another file, by its path."""
     read_exports: Callable[[str], Exports] = field(compare=False, repr=False)
-    read_unique_sizes: Callable[[str], Mapping[str, int]] = field(compare=False, repr=False)
-    """The STB_GNU_UNIQUE data that an object defines: the bytes of each symbol."""
+    read_own_lookups: Callable[[str], Mapping[str, SizedDefinition]] = field(
+        compare=False, repr=False
+    )
+    """The definitions of an object that its own relocations look up."""
+    read_sizes: Callable[[str, Names], Mapping[str, SizedDefinition]] = field(
+        compare=False, repr=False
+    )
+    """The definitions of some names in an object."""
+    read_promotions: Callable[[], Sequence[Promotion]] = field(compare=False, repr=False)
     read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
     """The `__init__.py` of a top-level package and of those in it, by dotted name."""
     order: tuple[str, ...] = ()
     """The modules that are imported, by path, in turn; none if any may be, in any order."""
+    _own_lookups: dict[str, Mapping[str, SizedDefinition]] = field(
+        default_factory=dict[str, Mapping[str, SizedDefinition]],
+        init=False,
+        compare=False,
+        repr=False,
+    )
 
     def distribution(self, path: str) -> str:
         """Return the distribution of a file; empty for one of none."""
         return next((owner.distribution for owner in self.owners.get(path, ())), "")
+
+    def are_different(self, one: str, other: str) -> bool:
+        """Return whether two files have other content, and are not of one distribution."""
+        mine, its = self.owners.get(one, ()), self.owners.get(other, ())
+        if {owner.distribution for owner in mine} & {owner.distribution for owner in its}:
+            return False
+        return one != other and not ({o.hash for o in mine} & {o.hash for o in its} - {""})
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
@@ -126,6 +154,17 @@ class InstalledModules:
             for path, elf in self.world.environment.files.items()
             if elf.dynamic
         }
+
+    @cached_property
+    def promotions(self) -> Sequence[Promotion]:
+        """The objects that enter the global scope when a Python source opens them."""
+        return self.read_promotions()
+
+    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of the object at `path` that others may come before."""
+        if path not in self._own_lookups:
+            self._own_lookups[path] = self.read_own_lookups(path)
+        return self._own_lookups[path]
 
     # --- What does not load ---
 
@@ -181,7 +220,7 @@ class InstalledModules:
 
     def _unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
         """Return object -> the names that it refers to, and nothing in its scope defines."""
-        scope = Scope(dict.fromkeys((*self._start, *load.objects)), self._index)
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
         unbound: dict[str, tuple[str, ...]] = {}
         for path in load.objects:
             groups = self._providers.get(path, {}).items()
@@ -194,13 +233,13 @@ class InstalledModules:
 
         Only references that files of wheels are to define (`_references`) are yielded.
         """
-        scope = Scope(dict.fromkeys((*self._start, *load.objects)), self._index)
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
         for providers, names in self._providers.get(path, {}).items():
             definer = scope.first(providers)
             yield from ((name, definer) for name in names)
 
     @cached_property
-    def _start(self) -> tuple[str, ...]:
+    def start(self) -> tuple[str, ...]:
         """The objects of the main program, which all scopes begin with."""
         main = self.world.environment.main
         return self.world.process(main)[0].objects if main else ()
@@ -401,10 +440,15 @@ class InstalledModules:
         for path in importers:
             if path not in self.world.members or not self.libraries[path].elf.unique_symbols:
                 continue
-            for name, size in self.read_unique_sizes(path).items():
+            for name, size in self._unique_sizes(path):
                 for other_size, other in first_with.setdefault(name, {}).items():
                     if other_size != size and self.distribution(other) != self.distribution(path):
                         clashes.setdefault((other, path), {})[name] = other_size, size
                 first_with[name].setdefault(size, path)
         for (first, second), sizes in clashes.items():
             yield Clash(first, second, (importers[first], importers[second]), sizes)
+
+    def _unique_sizes(self, path: str) -> Iterator[tuple[str, int]]:
+        for name, (definition, size) in self.own_lookups(path).items():
+            if definition.unique:
+                yield name, size

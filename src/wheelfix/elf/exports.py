@@ -51,6 +51,14 @@ OF_LINKER = frozenset({"_init", "_fini", "_edata", "_end", "__bss_start", "__bss
 """What older linkers export from every object."""
 
 
+class SizedDefinition(NamedTuple):
+    """A definition, and how much it defines."""
+
+    definition: Definition
+    size: int
+    """Bytes of the code or data (st_size)."""
+
+
 class SymbolTables(NamedTuple):
     """Copies of the tables that the exports of an object are read from."""
 
@@ -105,13 +113,33 @@ class SymbolTables(NamedTuple):
             by_name[name] = definition
         return by_name
 
-    def unique_sizes(self) -> dict[str, int]:
-        """Return the bytes of its STB_GNU_UNIQUE data by name, as far as its relocations use it."""
+    def own_lookups(self) -> dict[str, SizedDefinition]:
+        """Return the definitions to which its own relocations refer: another object may come first.
+
+        Of two versions of a name, the last one in .dynsym is returned.
+        """
         return {
-            raw.decode("utf-8", "surrogateescape"): size
-            for raw, info, size in self._referenced_definitions()
-            if info >> 4 == STB_GNU_UNIQUE
+            raw.decode("utf-8", "surrogateescape"): SizedDefinition(
+                definition_of(info, version, self.versions), size
+            )
+            for raw, info, size, version in self._referenced_definitions()
         }
+
+    def sizes(self, names: Names) -> dict[str, SizedDefinition]:
+        """Return those definitions of `names` that a reference without a version binds to."""
+        self._spend(len(self.symbols) // self.structs.sym.size)
+        wanted = {name.encode("utf-8", "surrogateescape") for name in names}
+        found: dict[str, SizedDefinition] = {}
+        symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
+        for (at, info, other, section, value, size), version in zip(symbols, indices, strict=False):
+            raw = self.strings[at : self.strings.find(b"\0", at)]
+            if raw in wanted and _is_definition(info, other, section, value):
+                definition = definition_of(info, version, self.versions)
+                if not definition.hidden:
+                    found[raw.decode("utf-8", "surrogateescape")] = SizedDefinition(
+                        definition, size
+                    )
+        return found
 
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
@@ -119,20 +147,25 @@ class SymbolTables(NamedTuple):
         Copies of a C++ entity, such as an inline function, are left out (Itanium C++ ABI, "Vague
         Linkage"): all objects have the same.
         """
-        for raw, info, _ in self._referenced_definitions():
+        for raw, info, *_ in self._referenced_definitions():
             if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
                 yield raw.decode("utf-8", "surrogateescape")
 
-    def _referenced_definitions(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yield name, st_info and st_size of the definitions that other objects may replace."""
+    def _referenced_definitions(self) -> Iterator[tuple[bytes, int, int, int | None]]:
+        """Yield the definitions that other objects may replace.
+
+        Of each the name, st_info, st_size, and the entry of DT_VERSYM.
+        """
         size = self.structs.sym.size
         self._spend(len(self.referenced))
         rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in self.referenced])
-        for at, info, other, section, value, extent in self.structs.symbols(rows):
+        indices = self.indices
+        symbols = zip(self.referenced, self.structs.symbols(rows), strict=True)
+        for number, (at, info, other, section, value, extent) in symbols:
             if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
                 raw = self.strings[at : self.strings.find(b"\0", at)]
                 self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
-                yield raw, info, extent
+                yield raw, info, extent, None if indices is None else indices[number]
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)

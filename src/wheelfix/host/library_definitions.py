@@ -19,7 +19,13 @@ from typing import NamedTuple, Self
 from zipfile import ZipFile
 
 from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
-from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
+from wheelfix.elf.exports import (
+    Names,
+    SizedDefinition,
+    SymbolTables,
+    lazy_exports,
+    read_symbol_tables,
+)
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
@@ -488,13 +494,23 @@ def read_exports(path: str) -> Exports:
     return Exports() if data is None else _read_exports(partial(read_symbol_tables, data, path))
 
 
-def read_unique_sizes(path: str) -> dict[str, int]:
-    """Return the sizes of the STB_GNU_UNIQUE data of the object at `path`, by name."""
+def read_own_lookups(path: str) -> dict[str, SizedDefinition]:
+    """Return the definitions of the object at `path` that its own relocations look up."""
+    tables = _read_tables(path)
+    return {} if tables is None else tables.own_lookups()
+
+
+def read_sizes(path: str, names: Names) -> dict[str, SizedDefinition]:
+    """Return the definitions of `names` in the object at `path`, with their sizes."""
+    tables = _read_tables(path)
+    return {} if tables is None else tables.sizes(names)
+
+
+def _read_tables(path: str) -> SymbolTables | None:
     data = _map_readable(Path(path))
-    try:
-        return {} if data is None else read_symbol_tables(data, path).unique_sizes()
-    except BadElfError:
-        return {}
+    with suppress(BadElfError):
+        return None if data is None else read_symbol_tables(data, path)
+    return None
 
 
 def _map_readable(path: Path) -> memoryview | None:

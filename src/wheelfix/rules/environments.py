@@ -1,14 +1,21 @@
 """What goes wrong where installed distributions meet."""
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_some
+
+_OF_CXX_RUNTIME = re.compile(
+    r"_Z(T[VIST]|GV|N|K|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(nw|na|dl|da)"
+)
+"""Names of the C++ standard library (Itanium C++ ABI): versions of it stay compatible."""
 
 
 @environment_rule("WF951", "file-of-two-distributions", Severity.WARNING)
@@ -200,6 +207,94 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
             notes=(f"{users}: whichever is first in a process, both use its variable",),
             hint="install versions that contain the same library, or use them in two processes",
         )
+
+
+@environment_rule("WF955", "preempted-symbol", Severity.ERROR)
+def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
+    """Objects of one distribution use the variables or the code of another one's copy.
+
+    ## What it does
+    Reads in Python sources which objects are opened for all others: `sys.setdlopenflags` and
+    `ctypes.CDLL` with RTLD_GLOBAL. For each object of another distribution it compares what its
+    symbols bind to after such an import, and without it. Reported are symbols that it otherwise
+    gets from itself or from another file, and that are not the same there: variables of other sizes
+    are an error, C++ functions with other code a warning, functions of C a note. Left out are
+    symbols with a version, of which their library promises that they stay compatible, those of the
+    C++ standard library, and copies of inline functions. With musl it does nothing.
+
+    ## Why is this bad?
+    Objects in the global scope are searched before the object itself. Its calls go into another
+    build of the library, with other layouts of data, and what is missing there is still called in
+    its own: it crashes, or computes wrongly.
+
+    ## Example
+    `import tensorflow` opens its libraries with RTLD_GLOBAL. After it, `import triton` uses
+    TensorFlow's copy of LLVM, another version than its own.
+
+    ## Common causes
+    - A package opens its libraries for all others, to share them between its own modules.
+      **Solution**: import the other package first; the authors can link the modules to the
+      libraries instead, and hide symbols (`-Wl,--exclude-libs,ALL`).
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    label, owner = modules.world.label, modules.distribution
+    pairs = grouped(
+        preemptions(modules),
+        lambda found: (owner(found.promotion.path), owner(found.user) or label(found.user)),
+    )
+    for (promoter, user), found in pairs.items():
+        data, code, of_c = _judged(found)
+        judged = data or code or of_c
+        if not judged:
+            continue
+        met, symbol = judged[0]
+        source, _, line = met.promotion.source.rpartition(":")
+        module = modules.modules[met.module]
+        number = sum(len(one.symbols) for one in found if one.provider in modules.world.members)
+        yield Hit(
+            message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
+            f"all, `import {module}` uses {count(number, 'symbol')} of {promoter} instead of its "
+            f"own: {_difference(met, symbol, len(judged))}",
+            severity=Severity.ERROR if data else Severity.WARNING if code else Severity.NOTE,
+            member=label(met.user),
+            entry=f"{label(met.provider)} {symbol}",
+            notes=(_preemption_text(modules, met, user),),
+            hint=f"import `{module}` first, or use them in two processes",
+        )
+
+
+_Judged = list[tuple[Preemption, str]]
+
+
+def _judged(found: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
+    """Return the data, the C++ functions, and the functions of C that are other ones."""
+    data: _Judged = []
+    code: _Judged = []
+    of_c: _Judged = []
+    for one in found:
+        data += [(one, name) for name in one.data if not _OF_CXX_RUNTIME.match(name)]
+        for name in one.code:
+            if not _OF_CXX_RUNTIME.match(name):
+                (code if name.startswith("_Z") else of_c).append((one, name))
+    return data, code, of_c
+
+
+def _difference(met: Preemption, symbol: str, number: int) -> str:
+    more = f", and {number - 1:,} more differ" if number > 1 else ""
+    if symbol in met.data:
+        usual, here = met.data[symbol]
+        return f"`{demangle(symbol)}` has {here:,} instead of {count(usual, 'byte')}{more}"
+    return f"`{demangle(symbol)}` is other code there{more}"
+
+
+def _preemption_text(modules: InstalledModules, met: Preemption, user: str) -> str:
+    label = modules.world.label
+    return (
+        f"`{label(met.user)}` of {user} then binds to `{label(met.provider)}`; alone, to "
+        f"`{label(met.usual)}`"
+    )
 
 
 def _meeting_text(modules: InstalledModules, met: Meeting) -> str:

@@ -208,6 +208,8 @@ class PythonOpening(NamedTuple):
     """Whether it runs when the module is imported, and not only when a function is called."""
     suffixes: tuple[str, ...] = ()
     """Globs of suffixes that the call tries after `name`; empty for `name` alone."""
+    for_all: bool = False
+    """Whether it puts the library into the global scope (RTLD_GLOBAL)."""
 
 
 class DistInfo(str):

@@ -21,6 +21,7 @@ VARIABLE = re.compile(r"/\0\?env\0(\d+)\0([^/]*)")
 """Stands for what an environment variable holds: the line that reads it, and its name."""
 UNKNOWN: Final = "\0?"
 """A value that is not known, and in a text, a part that is not."""
+RTLD_GLOBAL: Final = 0x100
 _MAX_ALTERNATIVES = 16
 
 Values = tuple[object, ...]
@@ -132,6 +133,10 @@ def _add(left: object, right: object) -> object:
     return operator.add(cast("str", left), cast("str", right))
 
 
+def _join_flags(one: object, other: object) -> object:
+    return operator.or_(cast("int", one), cast("int", other))
+
+
 def _is_in(value: object, some: object) -> bool:
     if UNKNOWN in cast("Values", some):
         raise TypeError
@@ -174,9 +179,15 @@ CONSTANTS: Mapping[str, object] = {
     "sys.exec_prefix": PREFIX,
     "sys.maxsize": 2**63 - 1,
     "typing.TYPE_CHECKING": False,
+    **{
+        f"{module}.RTLD_{name}": value
+        for module in ("ctypes", "os")
+        for name, value in (("LOCAL", 0), ("LAZY", 1), ("NOW", 2), ("GLOBAL", RTLD_GLOBAL))
+    },
 }
 OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: _add,
+    ast.BitOr: _join_flags,
     ast.Div: PurePosixPath,
     ast.Mod: _percent,
     ast.Eq: operator.eq,

@@ -24,6 +24,7 @@ from wheelfix.wheel.python_values import (
     FUNCTIONS,
     OPERATORS,
     PREFIX,
+    RTLD_GLOBAL,
     SITE,
     UNKNOWN,
     Values,
@@ -390,7 +391,13 @@ class Visitor:
         if dotted in {"os.environ.get", "os.getenv"} and arguments:
             return either(self._apply(variable, arguments[0], (node.lineno,)), *arguments[1:])
         if _OPENER.fullmatch(dotted) or dotted == _FIND:
-            return self._note(node, dotted, arguments[0] if arguments else named.get("name", ANY))
+            modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())
+            return self._note(
+                node,
+                dotted,
+                arguments[0] if arguments else named.get("name", ANY),
+                for_all=any(isinstance(m, int) and bool(m & RTLD_GLOBAL) for m in modes),
+            )
         if _NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
         if not isinstance(function, ast.Attribute):
@@ -451,7 +458,13 @@ class Visitor:
         return ANY
 
     def _note(
-        self, node: ast.expr, function: str, names: Values, suffixes: tuple[str, ...] = ()
+        self,
+        node: ast.expr,
+        function: str,
+        names: Values,
+        suffixes: tuple[str, ...] = (),
+        *,
+        for_all: bool = False,
     ) -> Values:
         """Note what a call opens."""
         self._results += names
@@ -469,6 +482,7 @@ class Visitor:
                     sure=not self._opened_unknown if finds else self._sure and len(names) == 1,
                     on_import=self._on_import,
                     suffixes=suffixes,
+                    for_all=for_all,
                 )
                 # The first visit knows most: the import comes before the functions.
                 self.openings.setdefault((node.lineno, name, where), opening)

@@ -1,0 +1,114 @@
+"""The objects of an environment that Python sources open for all others (RTLD_GLOBAL)."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from wheelfix.analysis.installed_modules import Promotion
+from wheelfix.analysis.world import World, module_name
+from wheelfix.budget import Budget
+from wheelfix.host.machine_files import files_below, read_regular
+from wheelfix.wheel.dlopen_flags import (
+    Sources,
+    functions_that_set_flags,
+    global_imports,
+    sets_flags,
+)
+from wheelfix.wheel.model import LookupPlace
+from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.python_opens import visit_source
+from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+
+_BOTH = b"RTLD_GLOBAL"
+
+
+def read_promotions(world: World) -> list[Promotion]:
+    """Return the objects that sources of the environment open for all, with the places.
+
+    Objects opened by bare names are left out, and what is opened only in other files than those of
+    the environment.
+    """
+    folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
+    found: dict[str, Promotion] = {}
+    for folder in folders:
+        if folder.endswith(("/site-packages/", "/dist-packages/")):
+            for promotion in _in_folder(world, folder):
+                found.setdefault(promotion.path, promotion)
+    return list(found.values())
+
+
+def _in_folder(world: World, folder: str) -> Iterator[Promotion]:
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
+    sources = {path: data for path, data in _sources(folder) if _BOTH in data}
+    for path, source in sources.items():
+        for opening in visit_source(source, path, {}, budget).openings:
+            if opening.for_all and opening.where is LookupPlace.SOURCE:
+                place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{opening.name}")
+                if (real := os.path.realpath(place)) in world.environment.files:
+                    yield Promotion(real, f"{path}:{opening.line}")
+    setters = {path: source for path, source in sources.items() if sets_flags(source)}
+    if not setters:
+        return
+    modules = {
+        module_name(path.removeprefix(folder)): path
+        for path in world.members
+        if path.startswith(folder) and world.environment.files[path].module_hooks
+    }
+    callers = _callers(folder, setters)
+    starts = sorted({*map(_module_of, setters), *map(_module_of, callers)})
+    for found in global_imports(starts, _reader(folder), budget):
+        if found.module in modules:
+            yield Promotion(modules[found.module], f"{found.source}:{found.line}")
+
+
+def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
+    """Return the sources that may call a function of `setters`, in the same packages."""
+    packages = {path.partition("/")[0] for path in setters if "/" in path}
+    words = [
+        rb"\b%b\b" % re.escape(name)
+        for source in setters.values()
+        for name in sorted(functions_that_set_flags(source))
+    ]
+    if not words:
+        return []
+    calls = re.compile(b"|".join(words))
+    return [
+        f"{package}/{path}"
+        for package in sorted(packages)
+        for path, data in _sources(f"{folder}{package}/")
+        if calls.search(data)
+    ]
+
+
+def _sources(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the Python sources below a folder, with paths relative to it."""
+    for path in map(str, files_below(Path(folder), "*.py")):
+        with suppress(OSError):
+            yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
+
+
+def _module_of(path: str) -> str:
+    """Return the dotted name of the module of a source."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _reader(folder: str) -> Sources:
+    @cache
+    def path_of(module: str) -> str | None:
+        stem = module.replace(".", "/")
+        for path in (f"{stem}/__init__.py", f"{stem}.py"):
+            if os.path.isfile(folder + path):  # noqa: PTH113 - text
+                return path
+        return None
+
+    @cache
+    def read(path: str) -> bytes:
+        with suppress(OSError):
+            return read_regular(folder + path, MAX_SOURCE)
+        return b""
+
+    return Sources(path_of, read)

@@ -1,0 +1,70 @@
+"""What symbols bind to in one process that loads one object after the other (glibc).
+
+As `_dl_relocate_object` does it: an object is bound once, when it is loaded first, in the global
+scope and then in that of its own load. A STB_GNU_UNIQUE symbol has one definition in the process.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
+
+
+class Symbol(NamedTuple):
+    """What an object looks up."""
+
+    name: str
+    version: str | None
+
+
+class Binding(NamedTuple):
+    """A symbol of one object, and the object whose definition it gets."""
+
+    user: str
+    symbol: Symbol
+    provider: str
+
+
+Lookups = Callable[[str], Mapping[tuple[str, ...], Sequence[Symbol]]]
+"""Object -> the objects that can provide the same of what it looks up -> this."""
+
+
+class ProcessBindings:
+    """One process. Mutable."""
+
+    def __init__(self, index: SymbolIndex, lookups: Lookups, start: Iterable[str]) -> None:
+        """Begin with the objects of the main program, which all others find."""
+        self._index = index
+        self._lookups = lookups
+        self._global = dict.fromkeys(start)
+        self._bound = set(self._global)
+        self._unique: dict[str, str] = {}
+
+    def open(self, load: Load, *, for_all: bool = False) -> Iterator[Binding]:
+        """Load the objects of a dlopen that succeeds; yield what their symbols bind to.
+
+        `for_all` (RTLD_GLOBAL) adds them to the global scope. What is not defined is left out.
+        """
+        scope = Scope(dict.fromkeys((*self._global, *load.objects)), self._index)
+        for path in load.objects:
+            if path not in self._bound:
+                self._bound.add(path)
+                yield from self._bind(path, scope)
+        if for_all:
+            self._global |= dict.fromkeys(load.objects)
+
+    def _bind(self, path: str, scope: Scope) -> Iterator[Binding]:
+        for providers, symbols in self._lookups(path).items():
+            first = scope.first(providers)
+            if first is not None:
+                has_unique = self._index.libraries[first].elf.unique_symbols
+                for symbol in symbols:
+                    only = self._only(symbol.name, first) if has_unique else first
+                    yield Binding(path, symbol, only)
+
+    def _only(self, name: str, first: str) -> str:
+        """Return the definition that the process uses (`do_lookup_unique` in elf/dl-lookup.c)."""
+        definitions = self._index.libraries[first].exports.definitions[name]
+        is_unique = any(definition.unique for definition in definitions)
+        return self._unique.setdefault(name, first) if is_unique else first
