@@ -106,7 +106,7 @@ def _users(
 ) -> Iterator[tuple[str, str]]:
     """Yield the objects that modules of others load, but for the `known` ones, with a module."""
     promoter = modules.distribution(promotion.path)
-    for module in modules.modules:
+    for module in modules.imported_after(promoter):
         load = modules.world.load(module)
         if module not in known and not load.missing and modules.distribution(module) != promoter:
             for path in load.objects:

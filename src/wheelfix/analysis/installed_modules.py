@@ -130,6 +130,14 @@ class InstalledModules:
             (module.partition(".")[0], path) for path, module in self.modules.items()
         )
 
+    def imported_after(self, distribution: str) -> Iterator[str]:
+        """Yield the modules that can be imported after one of a distribution: all without order."""
+        is_after = not self.order
+        for path in self.modules:
+            if is_after:
+                yield path
+            is_after |= self.distribution(path) == distribution
+
     def is_surely_imported(self, path: str) -> bool:
         """Return whether the import of the top-level package imports the module at `path`."""
         module = self.modules[path]

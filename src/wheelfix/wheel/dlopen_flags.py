@@ -252,8 +252,8 @@ class _Process:
                 return _UNKNOWN if negated is _UNKNOWN else not negated
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 bits = [self._value(side, module, names) for side in (left, right)]
-                one, other = (value if isinstance(value, int) else 0 for value in bits)
-                flags = one | other
+                flags, more = (value if isinstance(value, int) else 0 for value in bits)
+                flags |= more
                 # `flags | RTLD_GLOBAL` has the bit, whatever the flags are.
                 return flags if flags & RTLD_GLOBAL else _UNKNOWN
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):

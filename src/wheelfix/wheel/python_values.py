@@ -134,7 +134,7 @@ def _add(left: object, right: object) -> object:
 
 
 def _join_flags(one: object, other: object) -> object:
-    return operator.or_(cast("int", one), cast("int", other))
+    return cast("int", one) | cast("int", other)
 
 
 def _is_in(value: object, some: object) -> bool:
