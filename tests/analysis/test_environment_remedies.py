@@ -39,8 +39,11 @@ def test_a_library_outside_the_search_path_is_located(
     ("soname", "part"),
     [
         ("libcublas.so.12", "pip install nvidia-cublas-cu12"),
-        ("libfoo-1a2b3c4d.so.1", "the copy of `libfoo.so.1` in the wheel of `p` is gone"),
-        ("libnowhere.so.1", "the wheel of `p` does not contain it"),
+        (
+            "libfoo-1a2b3c4d.so.1",
+            "the copy of `libfoo.so.1` that the wheel of `p/a.so` had is gone",
+        ),
+        ("libnowhere.so.1", "the wheel of `p/a.so` does not contain it"),
     ],
 )
 def test_a_library_that_is_nowhere_has_the_likely_remedy(
@@ -60,7 +63,7 @@ def test_the_remedy_is_said_whatever_the_name_of_the_subject(
     assert run(["explain", "--site", str(site), *asked]) == 1
     *_, heading, line = capsys.readouterr().out.splitlines()
     assert heading == "what to do"
-    assert line.startswith("  `libnowhere.so.1`: the wheel of `p` does not contain it")
+    assert line.startswith("  `libnowhere.so.1`: the wheel of `p/a.so` does not contain it")
 
 
 def test_a_module_that_loads_needs_no_remedy(

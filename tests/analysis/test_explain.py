@@ -378,6 +378,15 @@ def test_without_a_subject_each_load_root_has_a_line_and_failures_come_first() -
     assert lines[3].startswith("depends on the")
 
 
+def test_a_library_outside_the_wheel_that_a_search_path_names_is_not_of_the_platform() -> None:
+    world = world_on(wheel({"p/a.so": elf("libc.so.6", "libx.so", runpath="/opt/lib")}))
+    files = {**world.environment.files, "/opt/lib/libx.so": elf(soname="libx.so")}
+    world = replace(world, environment=replace(world.environment, files=files))
+    short = roots_text([explain(world, world.roots[0])], verbose=False, color=False).splitlines()
+    outside = "1 from folders of the machine that a search path names"
+    assert short[1] == f"  p/a.so: 1 from the platform, {outside}  ok"
+
+
 def test_modules_with_the_same_result_share_a_line() -> None:
     world = world_on(wheel({f"p/m{number}.so": elf("libc.so.6") for number in range(9)}))
     found = [explain(world, path) for path in world.roots]

@@ -223,6 +223,17 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
     assert not any("verify_probe.py" in block or "<frozen" in block for block in blocks)
 
 
+def test_a_library_that_a_source_opens_is_not_that_of_an_object(tmp_path: Path) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": 'import ctypes\n\nctypes.CDLL("libextra.so.1")\n',
+        "demo/ext.so": extension(tmp_path / "ext.so", "ext"),
+    }
+    check = tried(tmp_path / "dist", files, "demo/ext.so")
+    assert check.status is CheckStatus.MISSING
+    opener = "`demo/__init__.py`, line 3, opens it by name"
+    assert check.explanation == (f"no object that is loaded for it needs this library; {opener}",)
+
+
 @pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
 def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> None:
     inner = shared_object(

@@ -93,7 +93,7 @@ def as_documented(output: str, folder: Path) -> str:
     """Put the names that documents use in place of this machine's."""
     minor = sys.version_info.minor
     text = output.replace(str(folder), HOME)
-    text = re.sub(r"^\S+\.whl: .* \(\d+ s\)\n", "", text, flags=re.MULTILINE)  # slow progress
+    text = re.sub(r"^.* \(\d+ s\)\n", "", text, flags=re.MULTILINE)  # slow progress
     text = re.sub(r"\S+/bin/python3\.\d+", "/usr/bin/python3.12", text)
     text = re.sub(rf"\bcp3{minor}\b", "cp312", text)
     text = re.sub(rf"\bcpython-3{minor}\b", "cpython-312", text)

@@ -3,6 +3,8 @@
 # ruff: noqa: PLR0913 -- keyword arguments are the point of a builder
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -176,6 +178,21 @@ def test_a_plugin_that_was_linked_with_the_repaired_owner_is_tied_to_it(tmp_path
     assert "WF822" in {finding.code for finding in found[1].remaining}
     site = unpacked(tmp_path / "site", *outputs(found))
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+
+
+def test_a_hint_reads_a_published_wheel_beside_and_repairs_it_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counter = library(tmp_path / "sdk")
+    (core,) = outputs(repaired([built(tmp_path, "core", counter)], tmp_path / "core"))
+    (theirs,) = unpacked(tmp_path / "build" / "site", core).glob("core.libs/*")
+    plug = built(tmp_path, "plug", theirs, requires=["core>=1"])
+    monkeypatch.chdir(tmp_path)
+    run(["check", str(core), str(plug)])
+    (call, *_) = re.findall(r"`wheelfix (repair [^`]*plug[^`]*)`", capsys.readouterr().out)
+    assert shlex.split(call) == ["repair", "--with", str(core.relative_to(tmp_path)), str(plug)]
+    assert run([*shlex.split(call), "-w", "out"]) == 0
+    assert [path.name.partition("-")[0] for path in Path("out").iterdir()] == ["plug"]
 
 
 def test_what_both_link_and_no_package_ships_is_grafted_into_each(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
-from wheelfix.errors import BadWheelError
+from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
@@ -280,6 +280,26 @@ def test_libraries_that_must_come_from_elsewhere_are_named() -> None:
     assert (
         "  proved   all libraries are found in every install scheme that the tags allow" in complete
     )
+
+
+def test_many_libraries_of_one_provider_share_a_line() -> None:
+    names = [f"libQt{number}.so.5" for number in range(9)]
+    absent = tuple(
+        Absent(name, Absence.PROVIDED, "PyQt5-Qt5", (f"pkg/{name}.so",)) for name in names
+    )
+    outcome = replace(an_outcome(), absent=absent)
+    short = text.summary(outcome, verbose=False, color=False).splitlines()
+    (line,) = [line for line in short if "elsewhere" in line]
+    assert line == (
+        "  provided libQt0.so.5, libQt1.so.5, libQt2.so.5 and 6 more: must come from elsewhere: "
+        "PyQt5-Qt5 (needed by `pkg/libQt0.so.5.so`, `pkg/libQt1.so.5.so` and 7 more)"
+    )
+    assert text.summary(outcome, verbose=True, color=False).count("elsewhere") == len(names)
+
+
+def test_the_totals_of_a_run_name_the_cause_and_not_its_details() -> None:
+    error = ToolError("`libone.so` is nowhere\n`libone.so` is needed by `a.so`")
+    assert text.run_result(replace(an_outcome(), error=error)).cause == "`libone.so` is nowhere"
 
 
 def test_many_grafted_libraries_take_a_few_lines() -> None:

@@ -17,7 +17,6 @@ def remedies(world: World, missing: tuple[Step, ...]) -> Iterator[str]:
 
 def _remedy(world: World, step: Step) -> str:
     name, requester = step.request.name, world.label(step.request.requester)
-    package = requester.partition("/")[0]
     elsewhere = [
         path
         for path, elf in world.environment.files.items()
@@ -34,12 +33,12 @@ def _remedy(world: World, step: Step) -> str:
         return f"pip install {' or '.join(step.wheels)}"
     if remove_hash(name) is not None:
         return (
-            f"the copy of `{original_name(name)}` in the wheel of `{package}` is gone: install "
-            "that wheel again with pip install --force-reinstall --no-cache-dir"
+            f"the copy of `{original_name(name)}` that the wheel of `{requester}` had is gone: "
+            "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
     if step.package:
         return f"install the system package `{step.package}`"
     return (
-        f"the wheel of `{package}` does not contain it: install the system package that has it, "
+        f"the wheel of `{requester}` does not contain it: install the system package that has it, "
         "and report it to the authors, who can graft it with `wheelfix repair`"
     )

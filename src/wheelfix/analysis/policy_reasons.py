@@ -21,7 +21,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machines import X86_64_LEVELS
 from wheelfix.providers.well_known import well_known_provider
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, first_of, join_some
+from wheelfix.text import FEW, count, first_of, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
 from wheelfix.wheel.requirements import requirements_on
@@ -158,7 +158,8 @@ def newest_symbol(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> str
         if _numbers(version) == newest
     )
     symbols = [f"{name} in {join_some(members, 1)}" for name, members in dependents.items()]
-    return "; ".join(first_of(symbols, 1, " symbols"))
+    more = [f"and {count(len(symbols) - 1, 'more symbol')}"] if len(symbols) > 1 else []
+    return "; ".join((*symbols[:1], *more))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

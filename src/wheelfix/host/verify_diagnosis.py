@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
+from wheelfix.analysis.opened_libraries import openings
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -17,7 +18,7 @@ from wheelfix.host.verify_values import (
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
-from wheelfix.text import count
+from wheelfix.text import FEW, count, join_plain
 from wheelfix.wheel.requirements import name_of
 
 _MISSING = re.compile(
@@ -259,7 +260,18 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
         verb = "requires" if required.intersection(known) else "does not require"
         yield f"`{name}` is in {' or '.join(known)}, which METADATA {verb}"
     if not missing and check.kind is not AttemptKind.RUN:
-        yield "the model says that this library is found: something else asks for it"
+        yield from _not_predicted(name, load, subject)
+
+
+def _not_predicted(name: str | None, load: Load, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield who asks for a library that the objects of `load` find, or do not need."""
+    found = next((asked.result for asked in load.requests if asked.name == name), None)
+    if found is not None:
+        yield f"the model says that it is found: {found}"
+        return
+    lines = [f"`{file}`, line {at.line}" for file, at in openings(subject.wheel) if at.name == name]
+    by = f"; {join_plain(lines, FEW)}, opens it by name" if lines else ""
+    yield f"no object that is loaded for it needs this library{by}"
 
 
 def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:

@@ -70,8 +70,13 @@ def keep_planned_fixes(
 
 
 def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
-    """Yield the paths of the other wheels of the run, relative to `folder` where below it."""
+    """Yield the words that name the other wheels of the run, relative to `folder` where below it.
+
+    A wheel of this build is repaired, too; a published one is only read.
+    """
     for wheel in filter(None, (provided.wheel for provided in beside)):
+        if "-linux_" not in Path(wheel).name:
+            yield "--with"
         is_below = Path(wheel).is_relative_to(folder)
         yield str(Path(wheel).relative_to(folder)) if is_below else wheel
 

@@ -5,7 +5,7 @@ program is run except by that analyst. `repair` carries the plan out; `check` as
 would fix.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -44,7 +44,7 @@ from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.settings import Patcher, Settings, StripLevel
-from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -180,7 +180,7 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         unmatched_excludes=_unmatched_patterns(settings.exclude, grafted.wheel, graft.excluded),
         grafted=(*included, *graft.libraries),
         included=tuple(library.original for library in included),
-        messages=graft.messages,
+        messages=(*graft.messages, *_idle_patterns(settings.drop_needed, read.wheel, made)),
     )
 
 
@@ -273,6 +273,19 @@ def _unmatched_patterns(
         if not matched or (bare and any(name.startswith(versioned) for name in left)):
             found.append(pattern)
     return tuple(found)
+
+
+def _idle_patterns(
+    patterns: Sequence[str], wheel: Wheel, edits: Iterable[PlannedEdit]
+) -> Iterator[str]:
+    """Yield a message for each pattern of `drop-needed` by which no entry is dropped."""
+    dropped = {step.edit.name for step in edits if isinstance(step.edit, DropNeeded)}
+    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in dropped):
+            known = any(fnmatchcase(name, pattern) for name in needed)
+            why = "is unused" if known else "is in the wheel"
+            yield f"`drop-needed`: no DT_NEEDED entry that matches `{pattern}` {why}"
 
 
 def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from wheelfix.analysis.load_tree import Resolution, Step, describe_search
 from wheelfix.analysis.why_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
-from wheelfix.loader.load_values import How, SearchOutcome
+from wheelfix.loader.load_values import Candidate, How, SearchOutcome
 from wheelfix.reports.printable import Color, fields_value, paint, printable
 from wheelfix.text import FEW, first_of, join_some
 
@@ -224,13 +224,19 @@ def _result(explanation: Explanation, *, color: bool) -> str:
 
 def _counts(explanation: Explanation) -> str:
     counts = Counter(
-        step.origin.provenance
+        _source(step.origin.provenance, step.via)
         for step in explanation.steps[1:]
         if step.origin and not step.repeated
     )
     return ", ".join(
-        f"{counts[given]} from {words}" for given, words in _SOURCES.items() if counts[given]
+        f"{counts[words]} from {words}" for words in (*_SOURCES.values(), _OUTSIDE) if counts[words]
     )
+
+
+def _source(provenance: Provenance, via: Candidate | None) -> str:
+    """Return where a library is from; a search path alone leads to other folders of the machine."""
+    by_path = via is not None and via.how in {How.RPATH, How.INHERITED, How.RUNPATH}
+    return _OUTSIDE if by_path and provenance is Provenance.PLATFORM else _SOURCES[provenance]
 
 
 _SOURCES = {
@@ -240,6 +246,7 @@ _SOURCES = {
     Provenance.PLATFORM: "the platform",
     Provenance.VARIABLE: "LD_LIBRARY_PATH",
 }
+_OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, *, color: bool) -> str:

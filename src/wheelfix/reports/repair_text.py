@@ -86,7 +86,7 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
     yield from (("sbom", line) for line in _sbom_lines(outcome))
     if verbose:
         yield from (("edited", line) for line in _ways(outcome.ways))
-    yield from _absent(outcome.absent)
+    yield from _absent(outcome.absent, verbose=verbose)
     failing = [load for load in outcome.loads if load.fails]
     yield from (("fails", line) for line in _loads(failing, verbose=verbose))
     if outcome.status is not Status.REJECTED:
@@ -160,9 +160,9 @@ def failure_again(outcome: Outcome, first: Outcome, *, color: bool) -> str:
 def run_result(outcome: Outcome) -> WheelResult:
     """Return how a wheel ended, for the totals of a run."""
     cause = next((heading(finding) for finding in _errors(outcome.remaining)), "")
-    return WheelResult(
-        outcome.source.name, outcome.status, outcome.error.message if outcome.error else cause
-    )
+    if outcome.error is not None:
+        cause = outcome.error.message.partition("\n")[0]
+    return WheelResult(outcome.source.name, outcome.status, cause)
 
 
 def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[str]:
@@ -296,18 +296,23 @@ def _sources(outcome: Outcome) -> Iterator[str]:
             yield f"{'added' if is_new else 'edited'} `{edit.edit.member}`, which {edit.new}"
 
 
-def _absent(libraries: Sequence[Absent]) -> Iterator[tuple[str, str]]:
-    """Yield each library that must come from elsewhere, with a label; the missing ones last."""
+def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str, str]]:
+    """Yield each library that must come from elsewhere, with a label; the missing ones last.
+
+    Many that come from one place share a line, unless `verbose`.
+    """
+    reasons = {
+        Absence.EXCLUDED: "must come from elsewhere",
+        Absence.PROVIDED: "must come from elsewhere: {}",
+        Absence.MISSING: "neither in the wheel nor promised by its tag",
+    }
     order = list(Absence)
-    for absent in sorted(libraries, key=lambda absent: order.index(absent.absence)):
-        reasons = {
-            Absence.EXCLUDED: "must come from elsewhere",
-            Absence.PROVIDED: f"must come from elsewhere: {absent.provider}",
-            Absence.MISSING: "neither in the wheel nor promised by its tag",
-        }
-        needed = f"needed by {join_some(absent.dependents, 2)}"
-        text = f"{absent.library}: {reasons[absent.absence]} ({needed})"
-        yield absent.absence, text
+    ordered = sorted(libraries, key=lambda absent: order.index(absent.absence))
+    for (absence, provider), some in grouped(ordered, lambda a: (a.absence, a.provider)).items():
+        for together in [some] if len(some) > FEW and not verbose else [[one] for one in some]:
+            names = join_plain((absent.library for absent in together), FEW)
+            needed = join_some((name for absent in together for name in absent.dependents), 2)
+            yield absence, f"{names}: {reasons[absence].format(provider)} (needed by {needed})"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:

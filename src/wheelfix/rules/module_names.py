@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
 from wheelfix.loader.install_schemes import (
+    has_installable_tags,
     interpreters,
     is_free_threaded,
     minor_version,
@@ -212,6 +213,8 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the build knows whether the file is superfluous or misnamed.
     """
+    if not has_installable_tags(context.wheel.name):
+        return  # WF507 says so
     allowed = interpreters(context.wheel.name)
     modules = tuple(extension_modules(context.wheel))
     served: dict[str, set[str]] = {}

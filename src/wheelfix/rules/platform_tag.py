@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.loader.targets import GNU2_TLS
 from wheelfix.providers.well_known import provider_option, well_known_providers_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -79,6 +80,8 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 
 def _other_tag(verdict: Verdict) -> str:
+    if any(GNU2_TLS in reason for reason in verdict.reasons):
+        return "compile with `-mtls-dialect=gnu`"
     build = "build in the container of that tag"
     if verdict.external or parse_platform_tag(verdict.overall).family is Family.LINUX:
         return build

@@ -187,7 +187,7 @@ def _undefined_hit(
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
-                [f"searched in this machine's {join_some(unresolved.foreign, 3)}"]
+                [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
                 if unresolved.foreign
                 else []
             ),
