@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel, record_text, wheel_text
+from tests.support.build import extension, make_wheel, record_text, wheel_text
 from tests.support.installers import PURE, UV, found, install, uv_install
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Elf
@@ -184,3 +184,11 @@ def test_root_is_purelib_is_for_wheels_without_objects() -> None:
 def test_modules_and_packages_in_two_places_belong_into_platlib(objects: dict[str, Elf]) -> None:
     [hit] = findings(metadata.purelib_with_elf, wheel(objects, root_is_purelib=True))
     assert hit.severity is Severity.WARNING
+
+
+def test_a_tag_that_no_python_has_is_not_held_against_modules(tmp_path: Path) -> None:
+    module = extension(tmp_path / "_m.abi3t.so", "_m")
+    files: dict[str, Path | str | bytes] = {"demo/_m.abi3t.so": module}
+    report = found(make_wheel(tmp_path, tag="cp315t-abi3t-linux_x86_64", files=files))
+    assert "WF507" in report
+    assert "WF312" not in report

@@ -1,11 +1,15 @@
 """What target machines lack."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+import wheelfix
+from tests.support.build import make_wheel, shared_object, stub_library_with_versions
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import VersionNeed
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.platform_tag import tag_not_met
 from wheelfix.rules.target_machines import target_lacks_version
 
 
@@ -40,9 +44,12 @@ def test_versions_of_the_compiler_have_their_numbers(version: str, *, is_missing
     assert bool(findings(target_lacks_version, subject, target=("debian:12",))) == is_missing
 
 
-def test_descriptors_of_tls_have_their_option_where_the_tag_forbids_them() -> None:
-    need = VersionNeed("libc.so.6", ("GLIBC_ABI_GNU2_TLS",))
-    name = "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
-    subject = wheel({"demo/m.so": elf(verneed=(need,))}, name=name)
-    (finding,) = findings(tag_not_met, subject)
-    assert finding.hint == "compile with `-mtls-dialect=gnu`"
+def test_descriptors_of_tls_have_their_option_where_the_tag_forbids_them(tmp_path: Path) -> None:
+    versions = {"GLIBC_2.2.5": ["f"], "GLIBC_ABI_GNU2_TLS": ["h"]}
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", versions)
+    calls = "int h(void); int g(void) { return h(); }"
+    one = shared_object(tmp_path / "libone.so", calls, needed=[libc], libc=False)
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    report = wheelfix.check(make_wheel(tmp_path, tag=tag, files={"demo/libone.so": one}))
+    hints = [finding.hint for finding in report.findings if finding.code == "WF801"]
+    assert hints == ["compile with `-mtls-dialect=gnu`"]
