@@ -1,0 +1,83 @@
+"""Random environments of small libraries, written for one process after the other."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from tests.oracles.installations.objects import LIBRARY, Code, Symbol, shared_object
+from tests.support.build import record_text
+
+SYMBOLS = [f"s{number}" for number in range(8)]
+_GLOBAL, _WEAK, _UNIQUE = 1, 2, 10
+_ADDRESS, _GOT, _CALL = 1, 6, 7
+_NODES = ("V1", "V2")
+
+
+class Import(NamedTuple):
+    """One module, and whether it is opened with RTLD_GLOBAL."""
+
+    path: Path
+    for_all: bool
+
+
+def write_environment(root: Path, program: Path, dice: Random) -> list[Path]:
+    """Write a virtual environment whose interpreter is `program`; return its modules."""
+    (root / "bin").mkdir(parents=True)
+    shutil.copy(program, root.parent / "program")
+    (root / "bin/python3").symlink_to(root.parent / "program")
+    (root / "pyvenv.cfg").touch()
+    site = root / "lib/python3.11/site-packages"
+    has_common = dice.random() < 0.5
+    return [
+        _distribution(site, f"d{n}", dice, common=has_common) for n in range(dice.choice((2, 3, 4)))
+    ]
+
+
+def random_order(modules: Sequence[Path], dice: Random) -> list[Import]:
+    """Return imports of some modules."""
+    chosen = dice.sample(modules, dice.randint(2, len(modules)))
+    return [Import(path, for_all=dice.random() < 0.3) for path in chosen]
+
+
+def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
+    """Write a module, the libraries that it needs beside it, and RECORD."""
+    libraries = [f"lib{name}{letter}.so" for letter in "ab"[: dice.randint(0, 2)]]
+    if common and dice.random() < 0.7:
+        libraries.insert(dice.randint(0, len(libraries)), "libcommon.so")
+    written: dict[str, bytes] = {}
+    for number, library in enumerate(libraries):
+        needed = tuple(later for later in libraries[number + 1 :] if dice.random() < 0.5)
+        elf = replace(LIBRARY, soname=library, needed=needed, runpath="$ORIGIN")
+        written[f"{name}/{library}"] = shared_object(elf, _code(dice))
+    hook = Symbol(name="PyInit__core", defined=True, kind=2)
+    elf = replace(LIBRARY, needed=tuple(libraries), runpath="$ORIGIN")
+    code = _code(dice)
+    written[f"{name}/_core.so"] = shared_object(elf, replace(code, symbols=(*code.symbols, hook)))
+    info = f"{name}-1.0.dist-info"
+    written[f"{info}/RECORD"] = record_text(written, f"{info}/RECORD").encode()
+    for path, data in written.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_bytes(data)
+    return site / name / "_core.so"
+
+
+def _code(dice: Random) -> Code:
+    """Return random definitions, and weak references, which never fail."""
+    nodes = _NODES if dice.random() < 0.4 else ()
+    found: list[Symbol] = []
+    for name in SYMBOLS:
+        kind = dice.choice(("none", "none", "defined", "defined", "referred"))
+        used = kind == "referred" or dice.random() < 0.8  # linkers write no other references
+        places = tuple(dice.sample((_ADDRESS, _GOT, _CALL), dice.choice((1, 1, 2)))) if used else ()
+        if kind == "defined":
+            bind = dice.choice((_GLOBAL, _GLOBAL, _WEAK, _UNIQUE))
+            version = dice.choice(nodes) if nodes and dice.random() < 0.8 else None
+            found.append(
+                Symbol(name=name, defined=True, bind=bind, version=version, relocations=places)
+            )
+        elif kind == "referred":
+            found.append(Symbol(name=name, defined=False, bind=_WEAK, relocations=places))
+    return Code(symbols=tuple(found), nodes=nodes, hashes=dice.choice(((4,), (4, 0x6FFFFEF5))))
