@@ -625,3 +625,32 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
             "`import beta._core` uses 1 symbol of alpha 1.0 instead of its own: "
         )
         assert findings[0]["hint"].startswith("import `beta._core` first")
+
+
+@pytest.mark.parametrize(("size", "severity"), [(900, "error"), (800, None)])
+def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    severity: str | None,
+) -> None:
+    for name in ("alpha", "beta"):
+        source = f"""
+        static __attribute__((tls_model("initial-exec"))) __thread char of_thread[{size}];
+        int {name}_uses(void) {{ return of_thread[0]; }}
+        """
+        library = shared_object(tmp_path / f"lib{name}.so", source, soname=f"lib{name}.so")
+        site.install(tmp_path, name, **package(tmp_path, name, library, f"{name}_uses"))
+    findings = site.says(capsys, 1 if severity else 0)
+    assert [(one["code"], one["severity"]) for one in findings] == (
+        [("WF956", severity)] if severity else []
+    )
+    for order in (("alpha", "beta"), ("beta", "alpha")):
+        failed = "cannot allocate memory in static TLS block" in site.imports(*order)
+        assert failed is bool(severity)
+    if severity:
+        variable, _, value = findings[0]["hint"].split("`")[1].partition("=")
+        monkeypatch.setenv(variable, value)
+        assert site.imports("alpha", "beta") == ""

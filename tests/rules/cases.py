@@ -234,6 +234,15 @@ def module_with_unique(name: str, size: int) -> Mapping[str, tuple[Elf, Sequence
     return {f"{name}/_core.so": (core, ())}
 
 
+def module_with_tls(name: str, size: int) -> Mapping[str, tuple[Elf, Sequence[str]]]:
+    core = elf(
+        module_hooks=("PyInit__core",),
+        segments=(segment(type=7, memsz=size, align=16),),
+        dt_flags=0x10,
+    )
+    return {f"{name}/_core.so": (core, ())}
+
+
 FOR_ALL = {"alpha/for_all.so": (elf(soname="for_all.so"), ("own",))}
 
 
@@ -912,6 +921,10 @@ CASES: Mapping[str, Case] = {
     "WF955": EnvironmentCase(
         faulty=installed(FOR_ALL, module_that_defines("own")),
         sound=installed(FOR_ALL, module_that_defines("other")),
+    ),
+    "WF956": EnvironmentCase(
+        faulty=installed(module_with_tls("alpha", 900), module_with_tls("beta", 900)),
+        sound=installed(module_with_tls("alpha", 800), module_with_tls("beta", 800)),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.rules.findings import Hit, Severity
@@ -262,6 +263,51 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(met.provider)} {symbol}",
             notes=(_preemption_text(modules, met, user),),
             hint=f"import `{module}` first, or use them in two processes",
+        )
+
+
+@environment_rule("WF956", "static-tls-of-several", Severity.ERROR)
+def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
+    """Modules that need more static TLS together than glibc has: the later import fails.
+
+    ## What it does
+    Adds up the thread-local data (PT_TLS) of the objects with DF_STATIC_TLS that two modules of
+    different distributions load, and compares it with the 1,664 bytes that glibc reserves. Where a
+    package is not seen to import its module, it is a warning. WF606 does so for one wheel.
+
+    ## Why is this bad?
+    Whichever is imported later fails: `cannot allocate memory in static TLS block`.
+
+    ## Example
+    `a/_core.so` loads an allocator with 1 KiB of initial-exec TLS, `b/_core.so` another one.
+
+    ## Common causes
+    - `-ftls-model=initial-exec`. **Solution**: the authors build for the global-dynamic model.
+      Until then, start the process with more room: `GLIBC_TUNABLES` as in the hint, or
+      LD_PRELOAD with one of the libraries.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    for short in shortages(modules):
+        module, total = modules.modules[short.module], sum(short.sizes.values())
+        other = None if short.before is None else modules.modules[short.before]
+        before = f"after `import {other}`, " if other else ""
+        known = filter(None, (short.before, short.module))
+        sure = all(map(modules.is_surely_imported, known))
+        room = -(-(total - SURPLUS + OPTIONAL) // 64) * 64
+        tunable = f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={room}"
+        yield Hit(
+            message=f"{before}`import {module}` fails: {count(total, 'byte')} of static TLS are "
+            f"needed, and glibc has {SURPLUS:,} for all libraries together",
+            severity=None if sure else Severity.WARNING,
+            member=modules.world.label(short.module),
+            entry=f"{other or ''} {module}",
+            notes=tuple(
+                f"`{modules.world.label(path)}`: {count(size, 'byte')}"
+                for path, size in list(short.sizes.items())[:FEW]
+            ),
+            hint=f"`{tunable}` in the environment of the process makes room",
         )
 
 

@@ -9,7 +9,8 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.analysis.static_tls import SURPLUS, required_bytes
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
@@ -31,8 +32,6 @@ _LARGE_PAGES: dict[int, str] = {
     Machine.LOONGARCH: "16 KiB pages on most distributions",
 }
 """Where kernels have large pages."""
-_SURPLUS = 1664
-"""Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _SHOWN = 4
@@ -176,11 +175,11 @@ def static_tls(context: Context) -> Iterator[Hit]:
     Not fixed: the machine code depends on the TLS model.
     """
     elfs = context.wheel.elfs
-    sizes = {member: _static_tls(elf) for member, elf in elfs.items() if _static_tls(elf)}
+    sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
     musl = promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL})
-    room = 0 if musl else _SURPLUS
+    room = 0 if musl else SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
@@ -207,14 +206,6 @@ def _is_preloaded(context: Context, root: str) -> bool:
         return False
     read = context.definitions.reader(root) if context.definitions else None
     return read is not None and "malloc" in read().definitions
-
-
-def _static_tls(elf: Elf) -> int:
-    """Return the bytes of static TLS that the object requires when opened."""
-    tls = _last(elf, Pt.TLS)
-    if tls is None or not elf.dt_flags & DF_STATIC_TLS or elf.is_executable:
-        return 0
-    return tls.memsz
 
 
 def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
