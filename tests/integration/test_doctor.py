@@ -654,3 +654,53 @@ def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cas
         variable, _, value = findings[0]["hint"].split("`")[1].partition("=")
         monkeypatch.setenv(variable, value)
         assert site.imports("alpha", "beta") == ""
+
+
+def test_a_product_under_two_names_is_a_note(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, version in (("alpha", "1.14.4"), ("beta", "1.14.5"), ("gamma", "1.14.5")):
+        owner = "beta" if name == "gamma" else name
+        source = f"""
+        const char text[] = "HDF5 library version: {version}";
+        int H5get_libversion(void) {{ return text[0]; }}
+        """
+        library = shared_object(
+            tmp_path / owner / f"lib{owner}.so", source, soname=f"lib{owner}.so"
+        )
+        site.install(tmp_path, name, **package(tmp_path, name, library, "H5get_libversion"))
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF957", "note")
+    assert finding["message"] == "HDF5 is there 2 times: of alpha 1.0, beta 1.0"
+    assert finding["notes"] == ["`alpha/libalpha.so` 1.14.4", "`beta/libbeta.so` 1.14.5"]
+
+
+@pytest.mark.parametrize(("newest", "severity"), [("GLIBCXX_3.4.30", "warning"), ("", "note")])
+def test_two_versions_of_the_cxx_runtime_share_variables(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    newest: str,
+    severity: str,
+) -> None:
+    for name, extra in (("alpha", ""), ("beta", newest)):
+        script = tmp_path / f"{name}.map"
+        more = f"{extra} {{ global: more; }} GLIBCXX_3.4;" if extra else ""
+        script.write_text(f"GLIBCXX_3.4 {{ global: *; }}; {more}")
+        source = """
+        __asm__(".data\\n.globl facet_id\\n.type facet_id, @gnu_unique_object\\n"
+                ".size facet_id, 8\\nfacet_id: .zero 8\\n.text\\n");
+        extern char facet_id[];
+        int more(void) { return 0; }
+        int _ZNSt6locale7classicEv(void) { return facet_id[0]; }
+        """
+        library = shared_object(
+            tmp_path / f"libstdc++-{name}.so.6",
+            source,
+            soname=f"libstdc++-{name}.so.6",
+            flags=[f"-Wl,--version-script={script}"],
+        )
+        site.install(tmp_path, name, **package(tmp_path, name, library, "_ZNSt6locale7classicEv"))
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF957", severity)
+    assert ("facet_id", "beta", "alpha") in site.bindings("alpha", "beta")

@@ -1,6 +1,7 @@
 """For each rule a wheel that has the fault, and one beside it that has not."""
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,11 +202,16 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
         read_sizes=lambda path, names: {
             name: sized(16) for name in names & {*defined.get(path, ())}
         },
+        read_version=no_version,
         read_promotions=lambda: [
             Promotion(path, "alpha/__init__.py:1") for path in paths if path.endswith("/for_all.so")
         ],
         read_packages=lambda top: {top: b"from . import _core"},
     )
+
+
+def no_version(_path: str, _pattern: re.Pattern[bytes]) -> str:
+    return ""
 
 
 def sized(size: int) -> SizedDefinition:
@@ -925,6 +931,15 @@ CASES: Mapping[str, Case] = {
     "WF956": EnvironmentCase(
         faulty=installed(module_with_tls("alpha", 900), module_with_tls("beta", 900)),
         sound=installed(module_with_tls("alpha", 800), module_with_tls("beta", 800)),
+    ),
+    "WF957": EnvironmentCase(
+        faulty=installed(
+            module_and_library("alpha", "H5get_libversion", ["H5get_libversion"]),
+            module_and_library("beta", "H5get_libversion", ["H5get_libversion"]),
+        ),
+        sound=installed(
+            module_and_library("alpha", "H5get_libversion", ["H5get_libversion"]), OLDER
+        ),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

@@ -1,10 +1,12 @@
 """An installed environment: whose each file is, which modules load, and what an order changes."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from wheelfix.analysis.products import markers
 from wheelfix.analysis.world import World, module_name
 from wheelfix.elf.exports import Names, SizedDefinition, among
 from wheelfix.elf.model import Exports, Libc, Undefined
@@ -88,6 +90,8 @@ class InstalledModules:
         compare=False, repr=False
     )
     """The definitions of some names in an object."""
+    read_version: Callable[[str, re.Pattern[bytes]], str] = field(compare=False, repr=False)
+    """The first group of the first match in a file; empty without one."""
     read_promotions: Callable[[], Sequence[Promotion]] = field(compare=False, repr=False)
     read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
     """The `__init__.py` of a top-level package and of those in it, by dotted name."""
@@ -109,7 +113,11 @@ class InstalledModules:
         mine, its = self.owners.get(one, ()), self.owners.get(other, ())
         if {owner.distribution for owner in mine} & {owner.distribution for owner in its}:
             return False
-        return one != other and not ({o.hash for o in mine} & {o.hash for o in its} - {""})
+        return self.content(one) != self.content(other)
+
+    def content(self, path: str) -> str:
+        """Return what files of the same content have in common: the hash in RECORD, or the path."""
+        return next((owner.hash for owner in self.owners.get(path, ()) if owner.hash), path)
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
@@ -129,6 +137,16 @@ class InstalledModules:
         return values_by_key(
             (module.partition(".")[0], path) for path, module in self.modules.items()
         )
+
+    @cached_property
+    def loaded(self) -> Mapping[str, str]:
+        """The objects that modules load, each with the first module that does."""
+        importers: dict[str, str] = {}
+        for module in self.modules:
+            load = self.world.load(module)
+            for path in () if load.missing else load.objects:
+                importers.setdefault(path, module)
+        return importers
 
     def imported_after(self, distribution: str) -> Iterator[str]:
         """Yield the modules that can be imported after one of a distribution: all without order."""
@@ -255,7 +273,7 @@ class InstalledModules:
     @cached_property
     def _index(self) -> SymbolIndex:
         libraries = self.libraries
-        wanted = frozenset(one.name for path in libraries for one in self._references(path))
+        wanted = markers().union(one.name for path in libraries for one in self._references(path))
         return SymbolIndex(libraries, wanted, self.world.environment.libc)
 
     @cached_property
@@ -438,11 +456,7 @@ class InstalledModules:
         """
         if self.world.environment.libc is Libc.MUSL:
             return
-        importers: dict[str, str] = {}
-        for module in self.modules:
-            load = self.world.load(module)
-            for path in () if load.missing else load.objects:
-                importers.setdefault(path, module)
+        importers = self.loaded
         first_with: dict[str, dict[int, str]] = {}
         clashes: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         for path in importers:
@@ -455,6 +469,20 @@ class InstalledModules:
                 first_with[name].setdefault(size, path)
         for (first, second), sizes in clashes.items():
             yield Clash(first, second, (importers[first], importers[second]), sizes)
+
+    def two_runtimes(self, paths: Iterable[str]) -> bool:
+        """Return whether different versions of libstdc++ are among files with other names.
+
+        Both are loaded then, and `std::locale::id` is one variable for both.
+        """
+        files = self.world.environment.files
+        found = {
+            files[path].soname: frozenset(v for v in files[path].verdef if v.startswith("GLIBCXX_"))
+            for path in paths
+            if files[path].unique_symbols
+        }
+        versions = [some for some in found.values() if some]
+        return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
 
     def _unique_sizes(self, path: str) -> Iterator[tuple[str, int]]:
         for name, (definition, size) in self.own_lookups(path).items():

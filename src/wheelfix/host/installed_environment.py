@@ -20,7 +20,12 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.global_scope import read_promotions
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
-from wheelfix.host.library_definitions import read_exports, read_own_lookups, read_sizes
+from wheelfix.host.library_definitions import (
+    read_exports,
+    read_own_lookups,
+    read_sizes,
+    read_version,
+)
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
@@ -105,6 +110,7 @@ def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> Install
         read_exports=read_exports,
         read_own_lookups=read_own_lookups,
         read_sizes=read_sizes,
+        read_version=read_version,
         read_promotions=partial(read_promotions, world),
         read_packages=partial(_read_packages, world),
     )

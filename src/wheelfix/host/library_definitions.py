@@ -506,6 +506,13 @@ def read_sizes(path: str, names: Names) -> dict[str, SizedDefinition]:
     return {} if tables is None else tables.sizes(names)
 
 
+def read_version(path: str, pattern: re.Pattern[bytes]) -> str:
+    """Return the first group of the first match in the file at `path`; empty without one."""
+    data = _map_readable(Path(path))
+    match = None if data is None else pattern.search(data)
+    return match[1].decode("utf-8", "replace") if match else ""
+
+
 def _read_tables(path: str) -> SymbolTables | None:
     data = _map_readable(Path(path))
     with suppress(BadElfError):

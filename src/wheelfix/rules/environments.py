@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, count, join_plain, join_some
 
 _OF_CXX_RUNTIME = re.compile(
     r"_Z(T[VIST]|GV|N|K|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(nw|na|dl|da)"
@@ -308,6 +309,51 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
                 for path, size in list(short.sizes.items())[:FEW]
             ),
             hint=f"`{tunable}` in the environment of the process makes room",
+        )
+
+
+@environment_rule("WF957", "product-twice", Severity.NOTE)
+def product_twice(modules: InstalledModules) -> Iterator[Hit]:
+    """Distributions bring their own copies of the same well-known library.
+
+    ## What it does
+    Recognizes OpenMP runtimes, BLAS, HDF5, OpenSSL, PROJ, GDAL, LLVM, allocators and others by the
+    functions that they export, whatever their file names, in all that the modules of an environment
+    load. Where files with different content of several distributions, or of the platform, are one
+    of them, it is a note, with the versions that strings of the files say. Two different versions
+    of libstdc++.so.6 under different names are a warning: they share variables.
+
+    ## Why is this bad?
+    Most often it is not: each distribution uses its own copy. It may explain more threads than
+    processors (two OpenMP runtimes), tables of one copy that the other does not know (PROJ, GDAL),
+    or handles that are passed from one to the other (HDF5). Two libstdc++ have one number for each
+    kind of locale facet (`std::locale::id`, STB_GNU_UNIQUE), and lists of facets of their own.
+
+    ## Example
+    `h5py.libs/libhdf5-1a2b.so` and `netCDF4.libs/libhdf5-3c4d.so`.
+
+    ## Common causes
+    - Wheels contain what they need. **Solution**: none is needed, unless something goes wrong; then
+      look here first.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    label = modules.world.label
+    for product, files in copies(modules):
+        clash = modules.two_runtimes(files)
+        owners = [modules.distribution(path) or "the platform" for path in files]
+        yield Hit(
+            message=f"{product.name} is there {count(len(files), 'time')}: "
+            f"of {join_plain(owners, FEW)}" + ("; they share variables" if clash else ""),
+            severity=Severity.WARNING if clash else None,
+            member=label(next(iter(files))),
+            entry=product.name,
+            notes=tuple(
+                f"`{label(path)}`" + (f" {version}" if version else "")
+                for path, version in files.items()
+            ),
+            hint="install versions that use the libstdc++ of the platform" if clash else None,
         )
 
 
