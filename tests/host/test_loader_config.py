@@ -45,7 +45,11 @@ def test_a_line_of_the_configuration_ends_at_a_nul(
     config = tmp_path / "ld.so.conf"
     config.write_bytes(b"/one\ninclude sub\0*/x.conf\n/two\0x\n/three\n")
     monkeypatch.setattr(loader_config, "_CONFIG", str(config))
-    assert configured_directories() == ("/one", "/two", "/three")
+    assert configured_directories() == {
+        "/one": f"{config}:1",
+        "/two": f"{config}:3",
+        "/three": f"{config}:4",
+    }
 
 
 def test_the_paths_of_musl_end_at_a_nul(tmp_path: Path) -> None:

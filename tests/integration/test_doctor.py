@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -137,6 +138,7 @@ def test_orders_of_imports(
     assert site.asked[0] == {
         "imports": ["beta", "alpha"],
         "fails": [],
+        "proof": None,
         "copies": [
             {
                 "soname": "libfoo.so.1",
@@ -149,6 +151,7 @@ def test_orders_of_imports(
                         "distribution": "alpha 1.0",
                         "files": [f"alpha/_core{SUFFIX}"],
                         "usual": "alpha/libfoo.so.1",
+                        "proof": None,
                     }
                 ],
             }
@@ -180,6 +183,108 @@ def test_orders_of_imports(
     ):
         assert run(["doctor", str(site.root), *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_predictions_are_proved_by_imports(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", old, "one"))
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", new, "one", "foo_new"))
+    quick = package(tmp_path, "quick", lib(tmp_path, "two", name="libtwo.so"), "gone")
+    site.install(tmp_path, "quick", **quick)
+    (site.site / "quick/__init__.py").write_text("from . import _core\nraise ValueError('other')")
+    seen = {"outcome": "seen", "text": ""}
+    for finding in site.says(capsys, 1, "--prove"):
+        assert finding["proof"] == seen
+        assert finding["imports"] in (["alpha._core", "beta._core"], ["quick._core"])
+    site.says(capsys, 1, "--every-order", "--prove")
+    assert [order["proof"] for order in site.asked] == [seen, seen]
+    (copy,) = next(order["copies"] for order in site.asked if order["imports"] == ["beta", "alpha"])
+    assert copy["served"][0]["proof"] == seen
+
+    # It imports its own copy by its path before the other package can.
+    (site.site / "alpha/__init__.py").write_text("from . import _core\n")
+    early = f"import ctypes; ctypes.CDLL({str(site.site / 'beta/libfoo.so.1')!r})\n"
+    (site.site / "alpha/__init__.py").write_text(f"{early}from . import _core\n")
+    (finding, _) = sorted(site.says(capsys, 1, "--prove"), key=lambda one: one["code"])[::-1]
+    assert (finding["code"], finding["proof"]) == (
+        "WF953",
+        {"outcome": "not seen", "text": "all imports succeeded"},
+    )
+    lonely = tmp_path / "lonely"
+    shutil.copytree(site.site, lonely)
+    assert run(["doctor", str(lonely), "--prove"]) == 2
+    assert "or leave out --prove" in capsys.readouterr().err
+    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 1
+    out = capsys.readouterr().out
+    assert "; predictions: 2 seen\n" in out
+    assert "import quick (`quick._core` fails)\n  proof: seen\n" in out
+    (site.site / "quick/__init__.py").write_text("raise ValueError('other')")
+    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
+    assert "import quick\n  proof: not tried: ValueError: other\n" in capsys.readouterr().out
+
+
+def test_why_another_environment_loads_other_libraries(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    library = lib(tmp_path, "one")
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", library, "one"))
+    other = tmp_path / "other"
+    shutil.copytree(site.root, other, symlinks=True)
+    (there,) = other.glob("lib/python*/site-packages")
+    core, copy = there / f"alpha/_core{SUFFIX}", there / "alpha/libfoo.so.1"
+
+    def compare(code: int, *words: str) -> Any:
+        told = ["doctor", "venv", "--against", "other", *words]
+        assert run([*told, "--output-format", "json"]) == code
+        report = json.loads(capsys.readouterr().out)
+        assert errors("doctor-against", report) == []
+        assert report["modules"] == 1
+        return report["difference"]
+
+    assert compare(0) is None
+    assert run(["doctor", "venv", "--against", "other", "--order", "alpha"]) == 0
+    out = capsys.readouterr().out
+    assert out == "venv and other: 1 module of both load the same libraries\n"
+
+    first = compare(1, "--env", f"LD_LIBRARY_PATH={tmp_path}")
+    assert first["cause"] == f"only in `venv`, LD_LIBRARY_PATH has `{tmp_path}`"
+    assert [side["file"] for side in first["sides"]] == [str(library), "alpha/libfoo.so.1"]
+
+    copy.rename(tmp_path / "kept")
+    assert compare(1)["cause"] == ("`alpha/libfoo.so.1` is there in `venv`, and not in `other`")
+    assert run(["doctor", "other", "--against", "venv"]) == 1
+    assert capsys.readouterr().out == (
+        "other and venv: `import alpha._core` loads other libraries\n"
+        "  `alpha/_core.so` needs `libfoo.so.1`:\n"
+        "    other: not found\n"
+        "    venv: `alpha/libfoo.so.1` of alpha 1.0, runpath $ORIGIN\n"
+        "  `alpha/libfoo.so.1` is there in `venv`, and not in `other`\n"
+    )
+    (tmp_path / "kept").rename(copy)
+
+    flags = ["-Wl,--unresolved-symbols=ignore-all"]
+    bare = extension(tmp_path / "bare.so", "_core", needed=[library], calls=["one"], flags=flags)
+    shutil.copy(bare, core)
+    first = compare(1)
+    assert first["cause"] == (
+        "only in `venv`, `alpha/_core.so` of alpha 1.0 has the RUNPATH `$ORIGIN`"
+    )
+    shutil.copy(extension(tmp_path / "less.so", "_core", flags=flags), core)
+    assert compare(1)["cause"] == (
+        "`alpha/_core.so` of alpha 1.0 in `venv` needs it, the other one does not"
+    )
+    shutil.copy(site.site / f"alpha/_core{SUFFIX}", core)
+    (there / "alpha-1.0.dist-info").rename(there / "alpha-2.0.dist-info")
+    assert compare(1)["cause"] == "`venv` has alpha 1.0, `other` has alpha 2.0"
+    for words in (["--prove"], ["--every-order"]):
+        assert run(["doctor", "venv", "--against", "other", *words]) == 2
+        assert "hint: leave out --every-order, --prove and wheels" in capsys.readouterr().err
 
 
 def test_a_pair_that_fails_in_both_orders_is_an_error(

@@ -637,6 +637,18 @@ HELD: dict[Message, str] = {
         "`wheelfix explain --site {} {}` shows what it loads",
     ): "integration/test_doctor.py::test_a_library_that_is_nowhere",
     (
+        "host/import_runs.py",
+        "name the virtual environment or the prefix that it is in, or leave out --prove",
+    ): "integration/test_doctor.py::test_predictions_are_proved_by_imports",
+    (
+        "cli/commands/doctor.py",
+        "--against compares what is installed in two environments",
+    ): "integration/test_doctor.py::test_why_another_environment_loads_other_libraries",
+    (
+        "cli/commands/doctor.py",
+        "leave out --every-order, --prove and wheels",
+    ): "integration/test_doctor.py::test_why_another_environment_loads_other_libraries",
+    (
         "cli/commands/doctor.py",
         "--order is one of the orders of --every-order",
     ): "integration/test_doctor.py::test_orders_of_imports",

@@ -170,7 +170,8 @@ VERBS = {
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
-    "reaches", "refers", "removes", "requires", "shows", "states", "takes", "was",
+    "reaches", "refers", "removes", "requires", "shows", "states", "takes", "uses",
+    "was",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""
 AFTER_A_NUMBER = re.compile(r"`? (?:(?:more|of them|other|different|new|whole) )*([a-z]+(?<!s)s)\b")

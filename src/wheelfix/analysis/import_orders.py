@@ -9,6 +9,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.predictions import Binding, Prediction
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import Load
 from wheelfix.text import FEW, join_some
@@ -17,22 +18,14 @@ _MOST_SYMBOLS = 3
 """Symbols by which a run shows that a copy serves an object."""
 
 
-class Binding(NamedTuple):
-    """A symbol that an object takes from a file; both are paths."""
-
-    symbol: str
-    user: str
-    provider: str
-
-
 class Served(NamedTuple):
     """An object that gets another file for a SONAME than if its module is imported alone."""
 
     path: str
     usual: str
     """The file that it gets alone."""
-    shown_by: tuple[Binding, ...]
-    """What the loader binds then; empty if no symbol tells the files apart."""
+    prediction: Prediction | None
+    """What shows it; None if no symbol tells the files apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +50,14 @@ class Order:
     copies: tuple[Copy, ...]
     """Those of the SONAMEs that several files of the environment have."""
     failing: tuple[str, ...]
-    """The modules that fail in it, and not alone, by path."""
+    """The modules that fail in it, by path; without those that fail alone, and may not be tried."""
+    prediction: Prediction
 
     @property
-    def shared(self) -> tuple[Copy, ...]:
-        """The copies that serve objects which get another one alone."""
-        return tuple(copy for copy in self.copies if copy.served)
+    def predictions(self) -> tuple[Prediction, ...]:
+        """What shows that it works, or what fails, and whom each copy serves."""
+        of_copies = (one.prediction for copy in self.copies for one in copy.served)
+        return (self.prediction, *filter(None, of_copies))
 
 
 def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModules:
@@ -116,6 +111,23 @@ def _opened_by(modules: InstalledModules, name: str, seen: set[str]) -> Iterator
     yield from sorted(own, key=lambda path: modules.modules[path] not in sure)
 
 
+def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]:
+    """Return the public names in site-packages that `import` takes of a distribution."""
+    wanted = canonicalize_name(distribution)
+    places = (
+        path.rpartition("-packages/")[2]
+        for path, owners in modules.owners.items()
+        if any(canonicalize_name(one.distribution.partition(" ")[0]) == wanted for one in owners)
+    )
+    names = (
+        place.partition("/")[0].removesuffix(".py")
+        for place in places
+        if place.endswith(("/__init__.py", ".so")) or "/" not in place.removesuffix(".py")
+    )
+    tops = dict.fromkeys(name.partition(".")[0] for name in names)
+    return tuple(top for top in tops if top.isidentifier() and not top.startswith("_"))
+
+
 def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
     """Return the pairs of names, in both orders, that load different files of one SONAME."""
     sonames = modules.contested
@@ -145,7 +157,9 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
             first_with.setdefault(result, path)
         for request, usual in modules.otherwise(load):
             user, result = request.requester or "", request.result or ""
-            shown = _shown_by(modules, load, user, result)
+            bindings = _bindings(modules, load, user, result)
+            imports = modules.modules[first_with[result]], modules.modules[path]
+            shown = Prediction(imports, bindings=bindings) if bindings else None
             served.setdefault(result, {}).setdefault((user, usual), Served(user, usual, shown))
     sonames = {path: name for name, paths in modules.contested.items() for path in paths}
     copies = (
@@ -159,10 +173,19 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
         for path, first in first_with.items()
         if path in sonames
     )
-    return Order(names=tuple(names), copies=tuple(copies), failing=tuple(lacks))
+    alone = {path: lack for path, lack in modules.failures() if modules.is_surely_imported(path)}
+    failing = {**alone, **{path: lack for path, (_, lack) in lacks.items()}}
+    return Order(
+        names=tuple(names),
+        copies=tuple(copies),
+        failing=tuple(failing),
+        prediction=Prediction(
+            tuple(names), tuple(word for lack in failing.values() for word in lack.words)
+        ),
+    )
 
 
-def _shown_by(
+def _bindings(
     modules: InstalledModules, load: Load, user: str, provider: str
 ) -> tuple[Binding, ...]:
     """Return bindings of `user` to `provider`, of symbols that no other object defines for it."""

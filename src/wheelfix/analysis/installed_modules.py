@@ -49,6 +49,11 @@ class Lack(NamedTuple):
     versions: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of which the loader's message has one."""
+        return self.symbols or self.versions or (self.library,)
+
 
 class Meeting(NamedTuple):
     """Two modules of which the second does not load after the first, but does alone."""

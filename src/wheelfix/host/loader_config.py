@@ -95,20 +95,27 @@ def loader_environment(sample: Elf) -> Environment:
     )
 
 
-def configured_directories() -> tuple[str, ...]:
-    """Return the directories of /etc/ld.so.conf (ldconfig(8)), with what it includes."""
-    return tuple(dict.fromkeys(_read_configuration(_CONFIG, _MAX_INCLUDES)))
+def configured_directories() -> dict[str, str]:
+    """Return the directories of /etc/ld.so.conf (ldconfig(8)), and of what it includes.
+
+    Each has the file and the line that names it first: `/etc/ld.so.conf.d/libc.conf:2`.
+    """
+    found: dict[str, str] = {}
+    for directory, place in _read_configuration(_CONFIG, _MAX_INCLUDES):
+        found.setdefault(directory, place)
+    return found
 
 
-def _read_configuration(path: str, depth: int) -> Iterator[str]:
-    for line in _bytes(path).decode("utf-8", "replace").splitlines():
+def _read_configuration(path: str, depth: int) -> Iterator[tuple[str, str]]:
+    lines = _bytes(path).decode("utf-8", "replace").splitlines()
+    for number, line in enumerate(lines, 1):
         words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
         if words[:1] == ["include"] and depth:
             for pattern in words[1:]:
                 for included in sorted(glob(str(Path(path).parent / pattern))):  # noqa: PTH207 - as glob(3)
                     yield from _read_configuration(included, depth - 1)
         else:
-            yield from (word for word in words if word.startswith("/"))
+            yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
 
 
 def _bytes(path: str | Path) -> bytes:

@@ -3,11 +3,12 @@
 A standalone program. It runs under the Python under test (3.8 or later), which has no wheelfix,
 and imports little: libraries loaded by the probe itself would hide missing ones of the wheel.
 
-Jobs are lines of JSON on stdin: `kind` (load, import, run), `what` (path, module name, argv) and
-`timeout` in seconds. Answers are lines of JSON on stdout, in the same order: `code` (exit code, or
-negative signal) or `hang`, `tail` (end of the output), `maps` (device, inode, path), and after an
-exception `error`, `type` and `absent` (modules not found). `gil` says that an import has enabled
-the GIL of a free-threaded Python (PEP 703).
+Jobs are lines of JSON on stdin: `kind` (load, import, imports, run), `what` (path, module name,
+module names in turn, argv) and `timeout` in seconds. Answers are lines of JSON on stdout, in the
+same order: `pid`, `code` (exit code, or negative signal) or `hang`, `tail` (end of the output),
+`maps` (device, inode, path), and after an exception `error`, `type`, `causes` (the texts of the
+error and of those before it) and `absent` (modules not found); of several errors, the last one.
+`gil` says that an import has enabled the GIL of a free-threaded Python (PEP 703).
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
         answer["hang"] = True
     else:
         answer["code"] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
+    answer["pid"] = pid
     answer["tail"] = child_output.tail.decode("utf-8", "replace")
     return answer
 
@@ -153,19 +155,22 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
     faulthandler.enable(2)
     result: dict[str, Any] = {}
     is_free = not has_gil()
-    try:
-        if job["kind"] == "load":
-            import _ctypes  # noqa: PLC0415 - loads libffi
+    for what in job["what"] if job["kind"] == "imports" else [job["what"]]:
+        try:
+            if job["kind"] == "load":
+                import _ctypes  # noqa: PLC0415 - loads libffi
 
-            _ctypes.dlopen(job["what"], os.RTLD_NOW | os.RTLD_LOCAL)
-        else:
-            importlib.import_module(job["what"])
-    except BaseException as error:  # noqa: BLE001 - any exception is the result
-        result = {
-            "error": str(error)[:TAIL],
-            "type": type(error).__name__,
-            "absent": absent(error),
-        }
+                _ctypes.dlopen(what, os.RTLD_NOW | os.RTLD_LOCAL)
+            else:
+                importlib.import_module(what)
+        except BaseException as error:  # noqa: BLE001 - any exception is the result
+            before = result.get("causes", [])
+            result = {
+                "error": str(error)[:TAIL],
+                "type": type(error).__name__,
+                "causes": [*before, *(str(one)[:TAIL] for one in causes(error))],
+                "absent": absent(error),
+            }
     if is_free and has_gil():
         result["gil"] = True
     result["maps"] = mapped_files()
@@ -182,16 +187,18 @@ def has_gil() -> bool:
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
-def absent(error: BaseException | None) -> list[str]:
+def absent(error: BaseException) -> list[str]:
     """Return the modules not found, according to `error` and the exceptions that caused it."""
-    found: list[str] = []
+    return [one.name for one in causes(error) if isinstance(one, ModuleNotFoundError) and one.name]
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    """Return `error`, and the exceptions that caused it."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            found.append(error.name)
         error = error.__cause__ or error.__context__
-    return found
+    return seen
 
 
 def execute(command: list[str]) -> None:

@@ -48,6 +48,12 @@ def environment_with(
         yield place.root
 
 
+def distributions_of(path: Path, others: Sequence[str]) -> list[str]:
+    """Return the names of the distributions that the wheel at `path` and `others` are."""
+    texts = (name_of(text) for text in others if not _is_file(text))
+    return list(dict.fromkeys((*map(_distribution, (path, *_files(others))), *texts)))
+
+
 def _read(path: Path) -> Wheel:
     with open_wheel(path) as archive:
         return archive.wheel

@@ -1,11 +1,14 @@
 """The output of `wheelfix doctor`: what goes wrong where installed distributions meet."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wheelfix.analysis import import_orders
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.load_differences import Compared, LoadDifference
+from wheelfix.analysis.predictions import Outcome, Prediction, Proof
 from wheelfix.grouping import grouped
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity
@@ -22,6 +25,7 @@ class Served(NamedTuple):
     distribution: str
     files: Sequence[str]
     usual: str
+    proof: Proof | None
 
 
 class Copy(NamedTuple):
@@ -43,6 +47,8 @@ class Order(NamedTuple):
     copies: Sequence[Copy]
     failing: Sequence[str]
     """The modules that fail in it."""
+    proof: Proof | None
+    """Whether it works or fails as predicted."""
 
 
 class Diagnosis(NamedTuple):
@@ -57,9 +63,13 @@ class Diagnosis(NamedTuple):
     """The worst come first."""
     orders: Sequence[Order] = ()
     """Those that were asked for."""
+    proofs: Mapping[Prediction, Proof] = MappingProxyType({})
+    """What was seen, if it was asked for."""
 
 
-def order(modules: InstalledModules, judged: import_orders.Order) -> Order:
+def order(
+    modules: InstalledModules, judged: import_orders.Order, proofs: Mapping[Prediction, Proof]
+) -> Order:
     """Return an order with the names of files and distributions."""
     label, owner = modules.world.label, modules.distribution
 
@@ -72,7 +82,12 @@ def order(modules: InstalledModules, judged: import_orders.Order) -> Order:
             module=modules.modules[found.first],
             others=[label(path) for path in found.others],
             served=[
-                Served(distribution, [label(one.path) for one in some], label(usual))
+                Served(
+                    distribution,
+                    [label(one.path) for one in some],
+                    label(usual),
+                    _joined(proofs[p] for one in some if (p := one.prediction) and p in proofs),
+                )
                 for (distribution, usual), some in served.items()
             ],
         )
@@ -81,7 +96,14 @@ def order(modules: InstalledModules, judged: import_orders.Order) -> Order:
         imports=judged.names,
         copies=[copy(found) for found in judged.copies],
         failing=[modules.modules[path] for path in judged.failing],
+        proof=proofs.get(judged.prediction),
     )
+
+
+def _joined(proofs: Iterable[Proof]) -> Proof | None:
+    """Return what was seen of several predictions: the first that was not seen, or that was."""
+    places = [Outcome.NOT_SEEN, Outcome.SEEN, Outcome.NOT_TRIED]
+    return min(proofs, key=lambda proof: places.index(proof.outcome), default=None)
 
 
 def text(diagnosis: Diagnosis, style: Style) -> str:
@@ -92,7 +114,8 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
     ]
     shown = findings if style.verbose else findings[:_MOST]
     for finding in shown:
-        lines += ["", *_finding(finding, style)]
+        proof = diagnosis.proofs.get(finding.prediction) if finding.prediction else None
+        lines += ["", *_finding(finding, proof, style)]
     if len(shown) < len(findings):
         lines += ["", f"and {count(len(findings) - len(shown), 'more finding')} (-v)"]
     for asked in diagnosis.orders if style.verbose or len(diagnosis.orders) == 1 else ():
@@ -109,11 +132,13 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     )
     name = paint(printable(diagnosis.environment), Color.BOLD, on=style.color)
     more = " (-v)" if numbers[Severity.NOTE] and not style.verbose else ""
-    orders = diagnosis.orders
-    if failing := sum(bool(asked.failing) for asked in orders):
-        read += f"; {failing:,} of {count(len(orders), 'order')} of imports fail"
-    elif len(orders) > 1:
-        read += f"; {count(len(orders), 'order')} of imports work"
+    if len(diagnosis.orders) > 1:
+        failing = sum(bool(asked.failing) for asked in diagnosis.orders)
+        read += f"; {count(len(diagnosis.orders), 'order')} of imports, {failing or 'none'} fail"
+    outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
+    if outcomes:
+        seen = (f"{outcomes[one]:,} {one}" for one in Outcome if outcomes[one])
+        read += f"; predictions: {', '.join(seen)}"
     return f"{name}: {', '.join(found) or 'no findings'}{more}; {read}"
 
 
@@ -122,6 +147,8 @@ def _order(asked: Order, style: Style) -> Iterator[str]:
     fails = f" ({join_some(asked.failing, FEW)} fails)" if asked.failing else ""
     names = paint(printable(", ".join(asked.imports)), Color.BOLD, on=style.color)
     yield f"import {names}{printable(fails)}"
+    if asked.proof is not None:
+        yield f"  proof: {_proof(asked.proof)}"
     shown = [copy for copy in asked.copies if style.verbose or copy.served]
     if not shown:
         yield "  each object gets the libraries that it gets alone"
@@ -132,15 +159,25 @@ def _order(asked: Order, style: Style) -> Iterator[str]:
             of = f" of {served.distribution}" if served.distribution else ""
             yield printable(
                 f"    it serves {join_some(served.files, FEW)}{of}, which alone gets "
-                f"`{served.usual}`"
+                f"`{served.usual}`{f' ({_proof(served.proof)})' if served.proof else ''}"
             )
 
 
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def _finding(finding: Finding, proof: Proof | None, style: Style) -> Iterator[str]:
     label = paint(finding.severity.label, _COLORS[finding.severity], on=style.color)
     yield f"{label}[{finding.code}]: {printable(finding.message)}"
     yield from (f"  {printable(note)}" for note in finding.notes)
+    if proof is not None:
+        yield f"  proof: {_proof(proof)}"
     yield from (f"  {line}" for line in hint_lines(finding.hint, style))
+
+
+def _proof(proof: Proof) -> str:
+    return printable(f"{proof.outcome}: {proof.text}" if proof.text else proof.outcome)
+
+
+def _proof_value(proof: Proof | None) -> dict[str, str] | None:
+    return {"outcome": proof.outcome, "text": proof.text} if proof else None
 
 
 def value(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -160,6 +197,10 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
                 "file": finding.member,
                 "notes": list(finding.notes),
                 "hint": finding.hint,
+                "imports": list(finding.prediction.imports) if finding.prediction else [],
+                "proof": _proof_value(
+                    diagnosis.proofs.get(finding.prediction) if finding.prediction else None
+                ),
             }
             for finding in diagnosis.findings
         ],
@@ -167,12 +208,17 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
             {
                 "imports": list(asked.imports),
                 "fails": list(asked.failing),
+                "proof": _proof_value(asked.proof),
                 "copies": [
                     {
                         **copy._asdict(),
                         "others": list(copy.others),
                         "served": [
-                            {**served._asdict(), "files": list(served.files)}
+                            {
+                                **served._asdict(),
+                                "files": list(served.files),
+                                "proof": _proof_value(served.proof),
+                            }
                             for served in copy.served
                         ],
                     }
@@ -181,4 +227,46 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
             }
             for asked in diagnosis.orders
         ],
+    }
+
+
+# --- Another environment --------------------------------------------------------------------------
+
+
+def difference_text(compared: Compared, found: LoadDifference | None, style: Style) -> str:
+    """Return the first difference between two environments, and its cause."""
+    names = paint(printable(" and ".join(compared.names)), Color.BOLD, on=style.color)
+    modules = count(len(compared.twins), "module")
+    if found is None:
+        return f"{names}: {modules} of both load the same libraries"
+    more = f"; so do {found.others:,} of {modules}" if found.others else ""
+    lines = [
+        f"{names}: `import {printable(found.module)}` loads other libraries{more}",
+        printable(f"  `{found.requester}` needs `{found.name}`:"),
+    ]
+    for name, side in zip(compared.names, found.sides, strict=True):
+        of = f" of {side.distribution}" if side.distribution else ""
+        file = f"`{side.file}`{of}, {side.how}" if side.file else side.how
+        lines.append(printable(f"    {name}: {file}"))
+    return "\n".join([*lines, printable(f"  {found.cause}")])
+
+
+def difference_value(compared: Compared, found: LoadDifference | None) -> dict[str, Any]:
+    """Return the difference as JSON types; `version` changes when the meaning of a key does."""
+    return {
+        "version": 1,
+        "environments": list(compared.names),
+        "modules": len(compared.twins),
+        "difference": found
+        and {
+            "module": found.module,
+            "requester": found.requester,
+            "name": found.name,
+            "sides": [
+                {"file": side.file, "distribution": side.distribution, "how": side.how}
+                for side in found.sides
+            ],
+            "cause": found.cause,
+            "others": found.others,
+        },
     }

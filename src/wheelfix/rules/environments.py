@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.analysis.predictions import Binding, Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
 from wheelfix.elf.demangle import demangle
@@ -115,6 +116,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             entry=lack.library or lack.symbols[0],
             notes=(f"of {owner}",) if owner else (),
             hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
+            prediction=Prediction((module,), lack.words),
         )
 
 
@@ -163,6 +165,7 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
             hint="they cannot be imported into one process: install versions that belong together"
             if both
             else f"import `{second}` before `{first}`",
+            prediction=Prediction((first, second), met.lack.words),
         )
 
 
@@ -208,6 +211,9 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(clash.first)} {symbol}",
             notes=(f"{users}: whichever is first in a process, both use its variable",),
             hint="install versions that contain the same library, or use them in two processes",
+            prediction=Prediction(
+                (first, second), bindings=(Binding(symbol, clash.second, clash.first),)
+            ),
         )
 
 
@@ -264,6 +270,9 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(met.provider)} {symbol}",
             notes=(_preemption_text(modules, met, user),),
             hint=f"import `{module}` first, or use them in two processes",
+            prediction=Prediction(
+                (_module_of(source), module), bindings=(Binding(symbol, met.user, met.provider),)
+            ),
         )
 
 
@@ -309,6 +318,7 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
                 for path, size in list(short.sizes.items())[:FEW]
             ),
             hint=f"`{tunable}` in the environment of the process makes room",
+            prediction=Prediction((*filter(None, (other,)), module), error=("static TLS block",)),
         )
 
 
@@ -387,6 +397,11 @@ def _preemption_text(modules: InstalledModules, met: Preemption, user: str) -> s
         f"`{label(met.user)}` of {user} then binds to `{label(met.provider)}`; alone, to "
         f"`{label(met.usual)}`"
     )
+
+
+def _module_of(source: str) -> str:
+    """Return the dotted name of a source below site-packages."""
+    return source.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _meeting_text(modules: InstalledModules, met: Meeting) -> str:

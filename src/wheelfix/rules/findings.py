@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
+from wheelfix.analysis.predictions import Prediction
 from wheelfix.wheel.edits import Edit
 
 
@@ -68,6 +69,8 @@ class Problem:
     """The file name of the wheel, if the rule checks several wheels together."""
     targets: tuple[str, ...] = ()
     """The machines of `--target` that have the problem."""
+    prediction: Prediction | None = None
+    """In an environment: what imports show of the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,30 +2,38 @@
 
 import os
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.import_orders import in_order, judge, meeting_pairs
+from wheelfix.analysis.import_orders import Order, imported_as, in_order, judge, meeting_pairs
+from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.load_differences import Compared, first_difference
+from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import parse_library_path
 from wheelfix.cli.options import TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.import_runs import python_of, run_imports
 from wheelfix.host.installed_environment import read_modules, site_of
 from wheelfix.host.installed_files import dist_info_folders
-from wheelfix.host.wheel_environment import environment_with
+from wheelfix.host.loader_config import configured_directories
+from wheelfix.host.wheel_environment import distributions_of, environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Group, Option, Settings
 
+_SECONDS = 300
+"""The time for the imports of one order: torch takes ten seconds under the loader's log."""
 _BY_ORDER = "WF953"
 """The rule about imports that fail in some orders."""
 _Environment = Annotated[
@@ -53,6 +61,17 @@ class _Options:
         "Judge all orders of imports: a failure in any of them is an error.",
         group=Group.MACHINES,
     ).default(False)
+    against: Path | None = Option(
+        "Another environment: why the same imports load other libraries there. --env and --order "
+        "are for the first one; of the other, LD_LIBRARY_PATH is empty.",
+        group=Group.MACHINES,
+        metavar="ENVIRONMENT",
+    ).default(None)
+    prove: bool = Option(
+        "Import in the orders in question, and say of each prediction whether it was seen. This "
+        "executes code of the environment, in processes of its Python.",
+        group=Group.MACHINES,
+    ).default(False)
     env: list[str] = Option(
         "LD_LIBRARY_PATH of the process; its directories are read on this machine.",
         group=Group.MACHINES,
@@ -73,11 +92,12 @@ def doctor(
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
-    other imports. The files of the environment are read; nothing of it is executed.
+    other imports. The files of the environment are read; nothing of it is executed, unless
+    `--prove` asks for it.
 
     A wheel is judged in a new environment, with what it requires and what `--with` names.
 
-    Exit code 1 for errors.
+    Exit code 1 for errors, and with `--against` for a difference.
     """
     library_path = parse_library_path(request.env)
     settings = options.configuration_of(context, given, config).settings
@@ -92,45 +112,124 @@ def doctor(
         )
     terminal = Terminal(verbosity=verbose)
     terminal.show_progress(printable(subject.name))
-    with _installed(subject, others) as folder, time_limit(settings.timeout, str(subject)):
-        modules = read_modules(site_of(folder), library_path)
-        names = [name.strip() for name in (request.order or "").split(",") if name.strip()]
-        ordered = in_order(modules, names) if names else modules
-        is_asked = bool(names) or request.every_order
-        findings = find_in_environment(ordered, _failing_orders(settings) if is_asked else settings)
-        asked = meeting_pairs(modules) if request.every_order else [names] if names else ()
-        orders = [judge(in_order(modules, some), some) for some in asked]
+    names = [name.strip() for name in (request.order or "").split(",") if name.strip()]
+    asked = _Asked(subject, others, library_path, names)
+    if request.against is None:
+        fails = _diagnose(asked, request, settings, terminal)
+    else:
+        fails = _compare(asked, request.against, request, settings, terminal)
+    raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
+
+
+class _Asked(NamedTuple):
+    """What is asked about."""
+
+    subject: Path
+    """An environment, or a wheel."""
+    others: Sequence[str]
+    """What is installed beside the wheel."""
+    library_path: tuple[str, ...]
+    names: Sequence[str]
+    """What is imported in turn; none for any order."""
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.subject.suffix == ".whl"
+
+
+def _diagnose(asked: _Asked, request: _Options, settings: Settings, terminal: Terminal) -> bool:
+    """Report what goes wrong; return whether that fails."""
+    names, library_path = asked.names, asked.library_path
+    with _installed(asked) as folder:
+        with time_limit(settings.timeout, str(asked.subject)):
+            modules = read_modules(site_of(folder), library_path)
+            judged = settings
+            if names or request.every_order:  # what fails in an order that is asked for is an error
+                judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
+            orders = list(_orders(asked, modules)) if request.every_order else []
+            orders += [judge(in_order(modules, names), names)] if names else []
+            subject = in_order(modules, names) if names else modules
+            findings = find_in_environment(subject, judged)
+        proofs = dict[Prediction, Proof]()
+        if request.prove:
+            predictions = [found.prediction for found in findings if found.prediction]
+            predictions += [some for order in orders for some in order.predictions]
+            python = python_of(options.current_folder() / folder)
+            runs = run_imports(python, predictions, os.environ, library_path, _SECONDS)
+            proofs = {some: compare(some, runs[some.imports]) for some in predictions}
     diagnosis = reports.Diagnosis(
-        environment=f"{subject} with {', '.join(others)}" if others else str(subject),
+        environment=" with ".join(filter(None, (str(asked.subject), ", ".join(asked.others)))),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
         objects=sum(path in modules.libraries for path in modules.world.members),
         modules=len(modules.modules),
         findings=findings,
-        orders=[reports.order(modules, some) for some in orders],
+        orders=[reports.order(modules, some, proofs) for some in orders],
+        proofs=proofs,
     )
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.value(diagnosis)))
     else:
-        style = Style(color=terminal.colors_results, verbose=verbose > 0)
+        style = Style(color=terminal.colors_results, verbose=terminal.verbosity > 0)
         terminal.report(reports.text(diagnosis, style))
     limit = lowest_failing(settings.fail_on)
     fails = limit is not None and any(finding.severity >= limit for finding in findings)
-    raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
+    return fails or any(
+        order.proof and order.proof.outcome is Outcome.NOT_SEEN for order in diagnosis.orders
+    )
 
 
-def _failing_orders(settings: Settings) -> Settings:
-    """Return the settings for orders that are asked for: what fails in one is an error."""
-    return replace(settings, severity={_BY_ORDER: "error", **settings.severity})
+def _orders(asked: _Asked, modules: InstalledModules) -> Iterator[Order]:
+    """Yield the orders of two imports that are in question.
+
+    Those are the pairs that meet, and of a wheel, its imports and each of those of the others.
+    """
+    pairs = dict.fromkeys(meeting_pairs(modules))
+    if asked.is_wheel:
+        tops = [
+            imported_as(modules, distribution)
+            for distribution in distributions_of(asked.subject, asked.others)
+        ]
+        for one, other in product(tops[0], chain(*tops[1:])):
+            pairs |= dict.fromkeys(((one, other), (other, one)))
+    for pair in pairs:
+        yield judge(in_order(modules, pair), pair)
+
+
+def _compare(
+    asked: _Asked, against: Path, request: _Options, settings: Settings, terminal: Terminal
+) -> bool:
+    """Report why the environment `against` loads other libraries; return whether it does."""
+    if request.every_order or request.prove or asked.is_wheel:
+        raise SettingsError(
+            "--against compares what is installed in two environments",
+            hint="leave out --every-order, --prove and wheels",
+        )
+    with time_limit(settings.timeout, str(asked.subject)):
+        both = (
+            read_modules(site_of(asked.subject), asked.library_path),
+            read_modules(site_of(against)),
+        )
+        here, there = (in_order(some, asked.names) if asked.names else some for some in both)
+        names = str(asked.subject), str(against)
+        compared = Compared(here, there, names, configured_directories())
+        difference = first_difference(compared)
+    if request.output_format is TextOrJson.JSON:
+        terminal.result(json_text(reports.difference_value(compared, difference)))
+    else:
+        style = Style(color=terminal.colors_results)
+        terminal.report(reports.difference_text(compared, difference, style))
+    return difference is not None
 
 
 @contextmanager
-def _installed(subject: Path, others: Sequence[str]) -> Generator[Path]:
-    """Yield the folder of the environment: `subject`, or a new one if it is a wheel."""
-    if subject.suffix != ".whl":
-        yield subject
+def _installed(asked: _Asked) -> Generator[Path]:
+    """Yield the folder of the environment, a new one for a wheel."""
+    if not asked.is_wheel:
+        yield asked.subject
         return
-    with environment_with(subject, others, Path.cwd(), os.environ) as folder:
-        yield folder
+    folder = options.current_folder()
+    with environment_with(asked.subject, asked.others, folder, os.environ) as made:
+        yield made
 
 
 def _active(environ: Mapping[str, str]) -> Path:

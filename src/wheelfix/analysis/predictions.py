@@ -1,0 +1,83 @@
+"""What a process is predicted to show that imports some names in turn, and what one has shown."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Binding(NamedTuple):
+    """A symbol that an object takes from a file; both are paths."""
+
+    symbol: str
+    user: str
+    provider: str
+
+
+class Prediction(NamedTuple):
+    """What a process shows that imports some names: an error, bindings, or that it works."""
+
+    imports: tuple[str, ...]
+    """In turn, in a new process."""
+    error: tuple[str, ...] = ()
+    """Words of which the ImportError of an import has one; none if all imports succeed."""
+    bindings: tuple[Binding, ...] = ()
+
+
+class Outcome(StrEnum):
+    """Whether a process has shown what was predicted. The values appear in JSON output."""
+
+    SEEN = "seen"
+    NOT_SEEN = "not seen"
+    NOT_TRIED = "not tried"
+    """The process did not come to it."""
+
+
+class Proof(NamedTuple):
+    """What a process has shown of a prediction."""
+
+    outcome: Outcome
+    text: str
+    """What was seen instead, or why it was not tried; empty if it was seen."""
+
+
+class ImportRun(NamedTuple):
+    """What a process did that imported some names in turn."""
+
+    problem: str = ""
+    """Why it ended early: the error of an import, a signal, the time limit; empty if it did not."""
+    is_broken: bool = False
+    """Whether the problem is an ImportError of a file that is there, or a crash."""
+    errors: str = ""
+    """The text of the error, and of those that have caused it."""
+    bindings: Sequence[Binding] = ()
+    """Where symbols in question were bound, by canonical paths."""
+
+
+def compare(prediction: Prediction, run: ImportRun) -> Proof:
+    """Return what a run of its imports shows of a prediction."""
+    if prediction.error:
+        return _compare_error(prediction, run)
+    if prediction.bindings:
+        return _compare_bindings(prediction, run)
+    if not run.problem:
+        return Proof(Outcome.SEEN, "")
+    return Proof(Outcome.NOT_SEEN if run.is_broken else Outcome.NOT_TRIED, run.problem)
+
+
+def _compare_error(prediction: Prediction, run: ImportRun) -> Proof:
+    if any(word in run.errors for word in prediction.error):
+        return Proof(Outcome.SEEN, "")
+    if run.problem:
+        return Proof(Outcome.NOT_TRIED, run.problem)
+    return Proof(Outcome.NOT_SEEN, "all imports succeeded")
+
+
+def _compare_bindings(prediction: Prediction, run: ImportRun) -> Proof:
+    wanted = {(one.symbol, one.user): one for one in prediction.bindings}
+    bound = [one for one in run.bindings if (one.symbol, one.user) in wanted]
+    for one in bound:
+        if one != wanted[one.symbol, one.user]:
+            return Proof(Outcome.NOT_SEEN, f"`{one.symbol}` was bound to `{one.provider}`")
+    if bound:
+        return Proof(Outcome.SEEN, "")
+    return Proof(Outcome.NOT_TRIED, run.problem or "the imports do not load the object")

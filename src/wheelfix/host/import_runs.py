@@ -1,0 +1,135 @@
+"""Imports in processes of an environment's own Python, under the loader's log of bindings.
+
+This executes what is installed there.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wheelfix.analysis.predictions import Binding, ImportRun, Prediction
+from wheelfix.errors import SettingsError, ToolError
+from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES, Log, LoggedProgram
+from wheelfix.host.machine_files import open_regular
+from wheelfix.host.pythons import without_python_settings
+from wheelfix.system.subprocesses import run
+from wheelfix.system.tempfiles import scratch
+from wheelfix.text import count
+
+_PROBE = Path(__file__).with_name("verify_probe.py")
+_PIECE = 1 << 20
+"""Bytes of a log that are read at once."""
+
+
+def run_imports(
+    python: Path,
+    predictions: Iterable[Prediction],
+    environ: Mapping[str, str],
+    library_path: Sequence[str],
+    seconds: float,
+) -> dict[tuple[str, ...], ImportRun]:
+    """Run the imports of each prediction, those of several once; return what they have shown.
+
+    Each is a process of `python` with the variables of `environ` that do not concern Python and the
+    loader, with `library_path` in LD_LIBRARY_PATH, an empty home and at most `seconds`.
+    Raises `ToolError` if the Python cannot be run.
+    """
+    wanted: dict[tuple[str, ...], set[Binding]] = {}
+    for prediction in predictions:
+        wanted.setdefault(prediction.imports, set()).update(prediction.bindings)
+    clean = without_python_settings(environ)
+    if library_path:
+        clean["LD_LIBRARY_PATH"] = ":".join(library_path)
+    return {
+        names: _run(python, names, bindings, clean, seconds) for names, bindings in wanted.items()
+    }
+
+
+def _run(
+    python: Path,
+    names: Sequence[str],
+    bindings: Collection[Binding],
+    environ: Mapping[str, str],
+    seconds: float,
+) -> ImportRun:
+    symbols = sorted({binding.symbol for binding in bindings})
+    job = {"kind": "imports", "what": names, "timeout": seconds}
+    with scratch() as folder:
+        for name in ("home", "tmp", "log"):
+            (folder / name).mkdir()
+        variables = {
+            **environ,
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
+            "LD_DEBUG_OUTPUT": str(folder / "log" / "log"),
+        }
+        done = run(
+            [str(python), "-B", "-u", str(_PROBE)],
+            env=variables,
+            cwd=folder / "home",
+            stdin=f"{json.dumps(job)}\n",
+            timeout=seconds + 10,
+            accepted=range(-64, 256),
+        )
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError as error:
+            raise ToolError(
+                f"`{python}` did not answer: {done.stderr.strip()[-2000:]}",
+                hint="does this Python run at all?",
+            ) from error
+        logged = _read_logs(folder / "log", answer["pid"], symbols) if symbols else ()
+    users = {(binding.symbol, binding.user) for binding in bindings}
+    found = (
+        Binding(one.symbol, os.path.realpath(one.user), os.path.realpath(one.provider))
+        for program in logged
+        for one in program.bindings
+    )
+    return ImportRun(
+        problem=_problem(answer, seconds),
+        is_broken=answer.get("type") == "ImportError" or answer.get("code", 0) < 0,
+        errors="\n".join(answer.get("causes", ())),
+        bindings=[one for one in found if (one.symbol, one.user) in users],
+    )
+
+
+def _problem(answer: Mapping[str, Any], seconds: float) -> str:
+    if answer.get("hang"):
+        return f"it did not end within {count(seconds, 'second')}"
+    if answer["code"] < 0:
+        return f"it was killed by signal {-answer['code']}"
+    if "error" in answer:
+        return f"{answer['type']}: {answer['error']}"
+    return f"exit code {answer['code']}" if answer["code"] else ""
+
+
+def _read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:
+    """Return what the loader has logged of the process `pid`."""
+    found: list[LoggedProgram] = []
+    for path in sorted(folder.iterdir()):
+        number = path.suffix.removeprefix(".")
+        if number.isdecimal():
+            log = Log(int(number), symbols)
+            with open_regular(path) as file:
+                while piece := file.read(_PIECE):
+                    log.feed(piece)
+            found += (program for program in log.finish() if program.pid == pid)
+    return found
+
+
+def python_of(directory: Path) -> Path:
+    """Return the Python of the environment that the absolute `directory` is, or is in.
+
+    Raises `SettingsError` if there is none.
+    """
+    for prefix in (directory, *directory.parents[:5]):
+        for name in ("python3", "python"):
+            if os.access(prefix / "bin" / name, os.X_OK):
+                return prefix / "bin" / name
+    raise SettingsError(
+        f"`{directory}` has no Python to prove it with",
+        hint="name the virtual environment or the prefix that it is in, or leave out --prove",
+    )
