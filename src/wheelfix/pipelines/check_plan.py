@@ -4,12 +4,11 @@ A finding keeps its fix only if the plan of that repair ends without it.
 """
 
 import shlex
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
-from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
@@ -30,7 +29,7 @@ from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.text import first_of, join_some
-from wheelfix.wheel.edits import DropNeeded, MoveMember
+from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
 
@@ -64,7 +63,7 @@ def keep_planned_fixes(
     """
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
-    unused = values_by_key((e.member, e.name) for e in edits if isinstance(e, DropNeeded))
+    unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
     plans = {safety: _plan(safety, context, libraries, beside, unused) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
 
@@ -101,7 +100,7 @@ def _plan(
     context: Context,
     libraries: HostLibraries,
     beside: Sequence[Provided],
-    unused: Mapping[str, Sequence[str]],
+    unused: Sequence[DropNeeded],
 ) -> _Planned:
     settings = context.settings
     if safety is Safety.UNSAFE:
@@ -117,7 +116,7 @@ def _remaining(
     settings: Settings,
     libraries: HostLibraries,
     beside: Sequence[Provided],
-    unused: Mapping[str, Sequence[str]],
+    unused: Sequence[DropNeeded],
 ) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
     memory = context.memory.fork()
@@ -146,18 +145,13 @@ def _remaining(
     )
 
 
-def _refuse_missing(planner: Planner, unused: Mapping[str, Container[str]]) -> None:
+def _refuse_missing(planner: Planner, unused: Sequence[DropNeeded]) -> None:
     """Raise `ToolError` at once for libraries to graft that this machine lacks.
 
     The plan would end so, after more work: it drops no entry for a library that is not found, but
     those that the check found `unused`.
     """
-    wheel = planner.read.wheel
-    kept = {
-        member: replace(elf, needed=tuple(n for n in elf.needed if n not in unused.get(member, ())))
-        for member, elf in wheel.elfs.items()
-    }
-    graft_of(planner, replace(wheel, elfs=kept))
+    graft_of(planner, predict(planner.read.wheel, unused))
 
 
 def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:

@@ -53,7 +53,9 @@ class PredictedAuditwheel:
 
     def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
         """Predict the analysis. Raises `NonPlatformWheelError` if no object counts."""
-        return predict(wheel, settings, exclude, self.libraries)
+        key = wheel.name, tuple(exclude), wheel.elfs
+        make = partial(predict, wheel, settings, exclude, self.libraries)
+        return self.memory.recall("analysis", key, make)
 
     def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
         """Compute the verdict from the policy tables."""
@@ -67,7 +69,7 @@ class PredictedAuditwheel:
 
     def library(self, source: Path) -> HostLibrary:
         """Read the library where it is."""
-        return read_library(source, None)
+        return self.memory.recall(f"library {source}", None, partial(read_library, source, None))
 
 
 def predict(
