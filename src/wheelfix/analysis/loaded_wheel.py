@@ -4,15 +4,15 @@ Loads are computed from values, as in `loader.loading`; the real loader opens no
 assumed to be repaired: a bundled library counts as found, even if no search path leads there yet.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar, cast
 
 from wheelfix.analysis.machine_libraries import Host, MachineLibraries
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf, Exports, Libc, without_needed
+from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import Release, before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
@@ -23,6 +23,8 @@ from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
+
+_Result = TypeVar("_Result")
 
 ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
 """Functions that a library may define in place of the C library's."""
@@ -75,12 +77,28 @@ class Definitions(Protocol):
         ...
 
 
+class LastResults:
+    """The last result of each question, for the next time that it is asked. Mutable."""
+
+    def __init__(self) -> None:
+        self._results: dict[object, tuple[object, Any]] = {}
+
+    def recall(self, question: object, key: object, make: Callable[[], _Result]) -> _Result:
+        """Return the last answer to `question`, made again only if `key` is another one."""
+        last = self._results.get(question)
+        if last is None or last[0] != key:
+            last = self._results[question] = key, make()
+        return cast("_Result", last[1])
+
+
 class LastLoaded:
     """What was last computed of a wheel's loads and symbols, for what follows. Mutable."""
 
     def __init__(self) -> None:
         self.loads = LastLoads()
-        self._last: dict[str, SymbolIndex] = {}
+        self.results = LastResults()
+        self._indices: dict[str, SymbolIndex] = {}
+        self._names: dict[str, frozenset[str]] = {}
         self._parts: tuple[Mapping[str, Library], Release] = {}, ()
         self._moved: tuple[Library, ...] = ()
 
@@ -96,6 +114,13 @@ class LastLoaded:
             self._parts, self._moved = (parts, release), tuple(before_moves(parts, release))
         return self._moved
 
+    def names(self, purpose: str, names: frozenset[str]) -> frozenset[str]:
+        """Return the last set of names for `purpose`, with `names` if it has not all of them."""
+        last = self._names.get(purpose, frozenset())
+        if not names <= last:
+            last = self._names[purpose] = last | names
+        return last
+
     def index(
         self, purpose: str, libraries: Mapping[str, Library], names: frozenset[str], libc: Libc
     ) -> SymbolIndex:
@@ -104,10 +129,10 @@ class LastLoaded:
         Another one is made for the same set of names if that has all: to look up the same set in a
         library once more costs nothing, an equal set is compared name by name.
         """
-        last = self._last.get(purpose)
+        last = self._indices.get(purpose)
         wanted = last.wanted if last is not None and names <= last.wanted else names
         if last is None or last.wanted is not wanted or not last.has_symbols_of(libraries):
-            last = self._last[purpose] = SymbolIndex(libraries, wanted, libc)
+            last = self._indices[purpose] = SymbolIndex(libraries, wanted, libc)
         return last
 
 
@@ -203,13 +228,17 @@ class LoadedWheel:
         """Member -> the lookup scope of its load."""
         return {member: Scope(load.objects, self.index) for member, load in self.loads.items()}
 
-    @cached_property
-    def symbol_providers(self) -> Mapping[str, frozenset[str]]:
-        """Path -> the libraries that define a symbol to which the object there refers."""
-        return {
-            path: frozenset[str]().union(*references)
-            for path, references in self.index.references.items()
-        }
+    def unbound(self, member: str) -> Sequence[Undefined]:
+        """Return the references of `member`, a library, that stay undefined in its own load."""
+        path, objects = self.paths[member], self.loads[member].objects
+        exports = [file in self.libraries and self.libraries[file].exports for file in objects]
+        key = self.elf(member).undefined, objects, exports
+        find = partial(self.scopes[member].unbound, path)
+        return self.last.results.recall(("unbound", path), key, find)
+
+    def symbol_providers(self, path: str) -> frozenset[str]:
+        """Return the libraries that define a symbol to which the object at `path` refers."""
+        return frozenset[str]().union(*self.index.references(path))
 
     def results(self, member: str) -> Mapping[str, str | None]:
         """Return the path found for each DT_NEEDED entry of `member`, None if not found."""
@@ -231,9 +260,13 @@ class LoadedWheel:
         return replace(self.environment, files={**self.environment.files, **changed})
 
 
-def module_hooks(file: str) -> tuple[str, str]:
-    """Return the names of the functions by which CPython would initialize `file` as a module."""
-    return init_functions(file.rpartition("/")[2].partition(".")[0])
+def module_hooks(file: str) -> tuple[str, ...]:
+    """Return the names of the functions by which CPython would initialize `file` as a module.
+
+    No C function has that of a file that is no identifier, such as a grafted library.
+    """
+    module = file.rpartition("/")[2].partition(".")[0]
+    return init_functions(module) if module.isidentifier() else ()
 
 
 def _wheel_libraries(

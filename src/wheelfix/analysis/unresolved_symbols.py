@@ -105,7 +105,7 @@ class _Search:
         self._loaded.budget.spend(len(elf.undefined) >> 2, "the undefined symbols", member)
         references = dict.fromkeys(
             (symbol.name, symbol.version)
-            for symbol in self._loaded.scopes[member].unbound(path)
+            for symbol in self._loaded.unbound(member)
             if not symbol.weak
             and (symbol.version is None or symbol.file not in promised)
             and symbol.name not in api

@@ -11,7 +11,8 @@ opened at run time.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
@@ -100,9 +101,10 @@ def _decide(
     """Return the linker's decisions on the entries of one member."""
     path = loaded.paths[member]
     own = loaded.libraries.get(path) or Library(path=path, elf=loaded.elf(member), read=Exports)
-    return decide(
-        own, {name: loaded.libraries.get(result or "") for name, result in results.items()}
-    )
+    found = {name: loaded.libraries.get(result or "") for name, result in results.items()}
+    facts = [(name, library and library.facts) for name, library in found.items()]
+    decide_again = partial(decide, own, found)
+    return loaded.last.results.recall(("decisions", path), (own.facts, facts), decide_again)
 
 
 def _may_go(decision: Decision, settings: Settings) -> bool:
@@ -141,6 +143,25 @@ class _Change:
     def differs(self) -> bool:
         """Whether other objects are loaded, or in another order."""
         return self.before.objects != self.after.objects
+
+    @cached_property
+    def _shared(self) -> int:
+        """How many objects come first in both loads: what these define is found as before."""
+        pairs = zip(self.before.objects, self.after.objects, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    @cached_property
+    def behind(self) -> Sequence[str]:
+        """The objects, without the entries, whose own symbols others may define before them."""
+        return self.after.objects[self._shared :]
+
+    @cached_property
+    def displaced(self) -> AbstractSet[str]:
+        """The files that may be the first with a symbol in one load, and not in the other."""
+        left = [path for path in self.before.objects if path not in self.lost]
+        if left == [*self.after.objects]:
+            return self.lost
+        return frozenset((*self.before.objects[self._shared :], *self.behind))
 
     @cached_property
     def _dependencies(self) -> Mapping[str | None, Sequence[str]]:
@@ -362,8 +383,9 @@ class _Trial:
 
     def _rebound_otherwise(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
+        index, own = self._own(changes)
         return self._reasons(
-            (change, {**_weak_elsewhere(change), **self._preempted_references(change)})
+            (change, {**_weak_elsewhere(change), **self._preempted_references(change, index, own)})
             for change in changes
         )
 
@@ -388,33 +410,57 @@ class _Trial:
                     explained.add(provider)
         return reasons
 
-    @cached_property
-    def _own(self) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
-        """The references of objects to symbols of their own that others define as well, by file."""
+    def _own(
+        self, changes: Collection[_Change]
+    ) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
+        """Return the references of objects to symbols of their own that may move, by file.
+
+        Others define the symbol as well, among them a file that a change displaces, and no object
+        looks behind its own definition.
+        """
         libraries = self._loaded.libraries
-        names = {path: preemptible(library.exports) for path, library in libraries.items()}
-        wanted = frozenset[str]().union(*names.values())
+        behind = frozenset[str]().union(*(change.behind for change in changes))
+        displaced = frozenset[str]().union(*(change.displaced for change in changes))
+        names = {
+            path: preemptible(library.exports)
+            for path, library in libraries.items()
+            if path in behind
+        }
+        every = self._loaded.last.names("own", frozenset[str]().union(*names.values()))
+        owners = values_by_key((name, path) for path, some in names.items() for name in some)
+        wanted = frozenset(
+            name
+            for path, library in libraries.items()
+            if path in displaced
+            for name in among(library.exports.definitions, every)
+            if name in owners and (*owners[name],) != (path,)
+        )
         libc = self._loaded.environment.libc
         index = self._loaded.last.index("own", libraries, wanted, libc)
         return index, {
             path: [
                 Reference(path, name, definition.version, weak=False)
-                for name in names[path]
-                for definition in library.exports.definitions[name]
+                for name in some
+                if name in wanted
+                for definition in libraries[path].exports.definitions[name]
                 if index.providers(name, definition.version)[1:]
             ]
-            for path, library in libraries.items()
+            for path, some in names.items()
         }
 
-    def _preempted_references(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
-        """Return the references to own symbols that bind to another file after a change."""
-        index, own = self._own
-        references = sum(len(own.get(path, ())) for path in change.after.objects)
+    def _preempted_references(
+        self,
+        change: _Change,
+        index: SymbolIndex,
+        own: Mapping[str, Sequence[Reference]],
+    ) -> dict[Reference, tuple[str, str | None]]:
+        """Return the references to `own` symbols that bind to another file after a change."""
+        references = sum(len(own.get(path, ())) for path in change.behind)
         self._loaded.budget.spend(references, "the own symbols", change.before.root)
         before, after = (Scope(load.objects, index) for load in (change.before, change.after))
         return {
             reference: (old, new)
-            for path in change.after.objects
+            for path in change.behind
             for reference in own.get(path, ())
             if (old := before.lookup(reference.symbol, reference.version)) is not None
             and (new := after.lookup(reference.symbol, reference.version)) != old
@@ -575,7 +621,7 @@ class _Trial:
         library = self._loaded.libraries.get(path)
         if library is None or not library.elf.has_constructors or _is_platform(path):
             return None
-        called = self._loaded.symbol_providers[path] - change.lost
+        called = self._loaded.symbol_providers(path) - change.lost
         found = (other for other in change.before.objects if other in called)
         return next((other for other in found if not _is_platform(other)), None)
 
@@ -651,6 +697,6 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
         return ()
     return tuple(
         symbol
-        for symbol in loaded.scopes[member].unbound(path)
+        for symbol in loaded.unbound(member)
         if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
     )

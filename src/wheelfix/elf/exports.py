@@ -8,6 +8,7 @@ they may be wrong.
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple
 
@@ -193,7 +194,7 @@ def preemptible(exports: Exports) -> tuple[str, ...]:
     As `SymbolTables.preemptible`, each once; none for exports that are not read from an object.
     """
     if isinstance(exports.definitions, LazyDefinitions):
-        return exports.definitions.preemptible()
+        return exports.definitions.preemptible
     return ()
 
 
@@ -219,8 +220,9 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
             self._found.update(self._read().definitions(names))
         return self._found
 
+    @cached_property
     def preemptible(self) -> tuple[str, ...]:
-        """Return the names as `SymbolTables.preemptible` yields them."""
+        """The names that `SymbolTables.preemptible` yields, each once."""
         return tuple(dict.fromkeys(self._read().preemptible()))
 
     def __getitem__(self, key: str) -> SymbolDefinitions:
@@ -237,7 +239,9 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
         return len(self._found)
 
     def _knows(self, names: Names) -> bool:
-        return self._is_complete or any(names is some or names <= some for some in self._looked_up)
+        known = self._looked_up
+        is_same = any(names is some for some in known)
+        return self._is_complete or is_same or any(names <= some for some in known)
 
     def _has_looked_up(self, name: str) -> bool:
         return self._is_complete or any(name in names for names in self._looked_up)

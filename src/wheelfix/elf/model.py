@@ -276,9 +276,12 @@ class Definition(NamedTuple):
     """STB_GNU_UNIQUE: the whole process uses one definition, in whatever scope it was loaded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exports:
-    """The symbols that one object defines for others, and its copies of others' data."""
+    """The symbols that one object defines for others, and its copies of others' data.
+
+    Equal is only the same value: to compare definitions would read all of them.
+    """
 
     definitions: Mapping[str, tuple[Definition, ...]] = field(
         default_factory=dict[str, tuple[Definition, ...]]

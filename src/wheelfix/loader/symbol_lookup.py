@@ -43,6 +43,7 @@ class SymbolIndex:
         self._libc = libc
         self._defining = _definers(libraries, self.wanted)
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
+        self._references: dict[str, dict[tuple[str, ...], list[Undefined]]] = {}
 
     def has_symbols_of(self, libraries: Mapping[str, Library]) -> bool:
         """Return whether `libraries` would be indexed in the same way."""
@@ -68,25 +69,23 @@ class SymbolIndex:
             known[name] = paths if len(matches) == len(paths) else tuple(matches)
         return known[name]
 
-    @cached_property
-    def references(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[Undefined]]]:
-        """Object -> the libraries that can provide the same of its references -> these."""
-        found: dict[str, dict[tuple[str, ...], list[Undefined]]] = {}
-        defined = self._defining
-        for path, library in self.libraries.items():
-            groups = found[path] = {}
-            for reference in library.elf.undefined:
+    def references(self, path: str) -> Mapping[tuple[str, ...], Sequence[Undefined]]:
+        """Return the references of the library at `path` by the libraries that can provide them."""
+        if path not in self._references:
+            groups = self._references[path] = dict[tuple[str, ...], list[Undefined]]()
+            defined = self._defining
+            for reference in self.libraries[path].elf.undefined:
                 name = reference.name
                 providers = self.providers(name, reference.version) if name in defined else ()
                 groups.setdefault(providers, []).append(reference)
-        return found
+        return self._references[path]
 
     @cached_property
     def referenced(self) -> Mapping[tuple[str, ...], set[str]]:
         """Libraries that can provide the same references -> the names of these references."""
         found: dict[tuple[str, ...], set[str]] = {}
-        for references in self.references.values():
-            for paths, some in references.items():
+        for path in self.libraries:
+            for paths, some in self.references(path).items():
                 if paths:
                     found.setdefault(paths, set()).update([reference.name for reference in some])
         return found
@@ -125,7 +124,7 @@ class Scope:
 
     def unbound(self, path: str) -> Sequence[Undefined]:
         """Return the references of the object at `path` that stay undefined, in their order."""
-        references = self._index.references[path]
+        references = self._index.references(path)
         groups = [some for paths, some in references.items() if self.first(paths) is None]
         if len(groups) < 2:
             return groups[0] if groups else ()

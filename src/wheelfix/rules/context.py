@@ -15,7 +15,7 @@ from wheelfix.analysis.left_to_requirements import (
     opened_for_all,
 )
 from wheelfix.analysis.loaded_from_inside import seen_loads
-from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
+from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
@@ -48,14 +48,14 @@ class Stage(IntEnum):
     """After the graft, for what depends on where files are installed. All rules run."""
 
 
-class Memory:
+class Memory(LastResults):
     """What the contexts of one repair have computed last, for those that follow. Mutable."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._worlds: dict[tuple[str, str], World] = {}
         self._loaded: tuple[World, Definitions, LoadedWheel] | None = None
         self._last = LastLoaded()
-        self._results: dict[str, tuple[object, Any]] = {}
 
     def fork(self) -> "Memory":
         """Return a memory that starts with the same results, and forgets them on its own."""
@@ -81,13 +81,6 @@ class Memory:
         loaded = LoadedWheel.around(world, wheel, definitions, self._last)
         self._loaded = world, definitions, loaded
         return loaded
-
-    def recall(self, name: str, key: object, make: Callable[[], _Result]) -> _Result:
-        """Return the last result called `name`, made again only if `key` is another one."""
-        last = self._results.get(name)
-        if last is None or last[0] != key:
-            last = self._results[name] = key, make()
-        return cast("_Result", last[1])
 
 
 @dataclass(frozen=True)
