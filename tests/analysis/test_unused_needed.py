@@ -1,6 +1,9 @@
 """Which DT_NEEDED entries are unused, judged on values: no compiler, no file."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+import pytest
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
@@ -9,7 +12,7 @@ from wheelfix.analysis.unused_needed import Pruning, Unused, judge_needed
 from wheelfix.analysis.world import Installed
 from wheelfix.elf.constants import STT_FUNC
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
-from wheelfix.loader.as_needed import Library, Why
+from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import Edit
@@ -21,7 +24,10 @@ class Defined:
     """Definitions by member; nothing is read."""
 
     def __init__(self, defined: Mapping[str, Iterable[str]], named: Iterable[str] = ()) -> None:
-        self._defined = defined
+        self._exports = {
+            member: Exports(definitions={name: (definition(),) for name in names})
+            for member, names in defined.items()
+        }
         self._named = set(named)
 
     def including(self, edits: Iterable[Edit]) -> Definitions:
@@ -29,8 +35,8 @@ class Defined:
         return self
 
     def reader(self, member: str, /) -> Callable[[], Exports]:
-        symbols = {name: (definition(),) for name in self._defined.get(member, ())}
-        return lambda: Exports(definitions=symbols)
+        exports = self._exports.setdefault(member, Exports())
+        return lambda: exports
 
     def host(
         self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH, /
@@ -211,3 +217,25 @@ def test_an_entry_is_kept_for_a_library_that_takes_symbols_from_the_object() -> 
         f"`libplug.so` takes `f` from `{MODULE.rpartition('/')[2]}`, and does not load by itself"
     )
     assert found.hazards == (reason,)
+
+
+def test_only_an_object_whose_libraries_change_is_decided_on_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decided: list[str] = []
+
+    def counting(own: Library, found: Mapping[str, Library | None]) -> tuple[Decision, ...]:
+        decided.append(own.path.rpartition("/")[2])
+        return decide(own, found)
+
+    monkeypatch.setattr("wheelfix.analysis.unused_needed.decide", counting)
+    objects = {MODULE: elf("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
+    definitions, last = Defined({"p/libb.so": ["b"]}), LastLoaded()
+    objects["p/libc.so"] = replace(objects["p/libc.so"], needed=("libd.so",))
+    for change in ({}, {"runpath": "$ORIGIN"}, {"needed": ()}):
+        objects["p/libc.so"] = replace(objects["p/libc.so"], **change)
+        subject = wheel(objects)
+        world = Installed(wheel=subject).worlds[0]
+        loaded = LoadedWheel.around(world, subject, definitions, last)
+        judge_needed(loaded, Settings(), definitions)
+    assert decided == ["a.so", "libb.so", "libc.so", "libd.so", "libc.so"]
