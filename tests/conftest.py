@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cheap_forks import use_large_pages
 from tests.support.compiled import forget_unused
+from tests.support.kept_auditwheel import keep_one
 from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
 
@@ -38,18 +40,21 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.set_threshold(100_000)  # as the program does, for which little becomes garbage
     console.INTERVAL = 3600.0  # on a machine under load, quick commands are slow
     forget_unused()
     import_module("auditwheel.wheel_abi")  # once for all processes that are forked for it
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported out of every later garbage collection.
+    """Keep what was imported out of every later garbage collection, and cheap to fork.
 
     In each process that a test forks, one would touch all of it, and so copy it.
     """
     gc.collect()
     gc.freeze()
+    use_large_pages()
+    keep_one()
 
 
 @pytest.hookimpl(tryfirst=True)

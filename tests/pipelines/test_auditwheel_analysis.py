@@ -14,12 +14,18 @@ import pytest
 
 from tests.support import build, repairing
 from tests.support.fakes import use_fake_auditwheel
+from tests.support.kept_auditwheel import keep_none
 from tests.support.waiting import wait_until
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import Trust
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
 from wheelfix.pipelines.auditwheel_values import Analysis
 from wheelfix.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_none(monkeypatch)
 
 
 @pytest.fixture

@@ -124,8 +124,9 @@ def test_a_broken_lock_is_an_error_of_one_line(
     assert "wheelfix.lock" in said
     assert "internal error" not in said
     assert "delete it, and write it anew: wheelfix repair --write-lock" in said
-    (here / "wheelfix.lock").unlink()
-    assert run(["repair", "--write-lock", "-w", "again", str(wheel)]) == 0
+    if (text, option) == ("[", "--locked"):  # what follows does not depend on what was deleted
+        (here / "wheelfix.lock").unlink()
+        assert run(["repair", "--write-lock", "-w", "again", str(wheel)]) == 0
 
 
 def test_only_allowed_libraries_are_grafted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kept_auditwheel import keep_none
+
 
 def fake_auditwheel(folder: Path, code: str) -> Path:
     """Write an `auditwheel` that runs `code` as soon as its analysis is imported.
@@ -27,6 +29,7 @@ def fake_auditwheel(folder: Path, code: str) -> Path:
 
 def use_fake_auditwheel(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str) -> None:
     """Let this process, and those that it forks, import the fake, even after the real one."""
+    keep_none(monkeypatch)
     for name in [name for name in sys.modules if name.partition(".")[0] == "auditwheel"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [str(fake_auditwheel(folder, code)), *sys.path])
