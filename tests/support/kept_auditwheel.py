@@ -4,6 +4,7 @@ A test that changes what such a process imports, or counts processes, calls `kee
 """
 
 import os
+from collections.abc import Callable
 from multiprocessing import process
 from typing import Any
 
@@ -16,7 +17,8 @@ from wheelfix.system.workers import WorkerProcess
 _MODULE: Any = auditwheel_analysis
 _CLASS: Any = Auditwheel
 _CHILDREN: Any = process
-_start, _end = _MODULE._start, _CLASS.__exit__
+_start: Callable[[], WorkerProcess] = _MODULE._start
+_end: Callable[[Auditwheel], None] = _CLASS.__exit__
 
 
 def keep_one() -> None:

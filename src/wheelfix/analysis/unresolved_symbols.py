@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import SymbolDefinitions, among, announce
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
-    LIBC_SONAMES,
     PYTHON_LIBRARIES,
     is_glibc_loader,
     may_come_from_platform,

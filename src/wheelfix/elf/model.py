@@ -51,14 +51,18 @@ class Libc(StrEnum):
     MUSL = "musl"
 
 
+LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
+"""Of upstream: Alpine's musl has a name of its own (`loader.machines.musl_soname`)."""
+
+
 def libc_of(name: str) -> Libc | None:
     """Return the C library whose SONAME, or whose dynamic loader, is `name`; None for others.
 
     It stands here rather than in `loader.platform_libraries` because `Elf.libc` needs it.
     """
-    if name == "libc.so" or name.startswith(("ld-musl-", "libc.musl-")):
+    if name == LIBC_SONAMES[Libc.MUSL] or name.startswith(("ld-musl-", "libc.musl-")):
         return Libc.MUSL
-    if name == "libc.so.6" or name.startswith(("ld-linux", "ld64.so")):
+    if name == LIBC_SONAMES[Libc.GLIBC] or name.startswith(("ld-linux", "ld64.so")):
         return Libc.GLIBC
     return None
 

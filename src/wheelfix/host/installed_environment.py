@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
 from wheelfix.host.global_scope import read_promotions
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
@@ -307,7 +307,7 @@ def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
     found = [
         tuple(int(part) for part in version.removeprefix("GLIBC_").split("."))
         for elf in elfs
-        if elf.soname == "libc.so.6"
+        if elf.soname == LIBC_SONAMES[Libc.GLIBC]
         for version in elf.verdef
         if re.fullmatch(r"GLIBC_\d{1,9}(\.\d{1,9})*", version)
     ]

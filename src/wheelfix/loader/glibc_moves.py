@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Definition, Elf, Exports
+from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Exports, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.system.packaged_text import read_text
 
 Release = tuple[int, ...]
+_LIBC = LIBC_SONAMES[Libc.GLIBC]
 _VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 
 
@@ -30,7 +31,7 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
 
 def is_part(library: Library) -> bool:
     """Return whether a library is one from which or to which symbols moved."""
-    return library.elf.soname in {"libc.so.6", *(name for name, _ in _moves().values())}
+    return library.elf.soname in {_LIBC, *(name for name, _ in _moves().values())}
 
 
 def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator[Library]:
@@ -39,7 +40,7 @@ def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator
     Nothing differs if they are of that release, or an older one.
     """
     by_soname = {library.elf.soname: library for library in libraries.values()}
-    libc = by_soname.get("libc.so.6")
+    libc = by_soname.get(_LIBC)
     if libc is None:
         return
     present = libc.exports.definitions

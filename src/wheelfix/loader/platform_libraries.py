@@ -10,11 +10,10 @@ import re
 from collections.abc import Container, Mapping
 from functools import cache
 
-from wheelfix.elf.model import Libc, libc_of
+from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.system.packaged_text import read_text
 
-LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 RELR_VERSION = "GLIBC_ABI_DT_RELR"
 """The version of libc.so.6 that says that its loader knows DT_RELR."""
 FIRST_RELR: Mapping[Libc, tuple[int, int]] = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}

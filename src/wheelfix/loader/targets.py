@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from wheelfix.elf.model import (
     EF_RISCV_FLOAT_ABI_DOUBLE,
+    LIBC_SONAMES,
     Abi,
     Elf,
     Libc,
@@ -34,7 +35,6 @@ from wheelfix.loader.machines import (
 )
 from wheelfix.loader.platform_libraries import (
     FIRST_RELR,
-    LIBC_SONAMES,
     RELR_VERSION,
     is_dynamic_loader,
     may_come_from_platform,

@@ -105,7 +105,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the file is dropped.
     """
-    for member in signatures(f"{context.wheel.dist_info}/RECORD"):
+    for member in signatures(context.wheel.dist_info.record):
         if any(file.name == member for file in context.wheel.members):
             yield Hit(
                 message="signs RECORD, which the repair rewrites",
