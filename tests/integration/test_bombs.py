@@ -71,6 +71,7 @@ def _assert_is_bounded(command: str, path: Path) -> None:
         ("needed_x_rpath", "work", "the libraries that it loads"),
         ("record_of_missing", "memory", "the wrong rows of `demo-1.0.dist-info/RECORD`"),
         ("tags_many", "work", "the tags of `demo-1.0.dist-info/WHEEL`"),
+        ("copies_of_one_soname", "work", "the objects of `p2310/liba.so`"),
     ],
 )
 def test_a_refusal_names_the_wheel_and_what_was_too_much_where(

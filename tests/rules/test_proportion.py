@@ -18,7 +18,7 @@ from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
-SMALL, LARGE = 200, 1600
+SMALL, LARGE = 120, 960
 MOST = 8 * 3
 """Times longer that the large wheel may take: n log n is 12, and quadratic 64."""
 

@@ -143,6 +143,7 @@ class Dynamic:
                 if not more:
                     break
                 where += more
+            image.spend(2 * len(auxiliaries), "the needed versions", memory=150 * len(auxiliaries))
             yield NeedRecord(offset=at, file=file, auxiliaries=tuple(auxiliaries))
             if not step:
                 return

@@ -29,6 +29,8 @@ from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive
 
 _THREADS = 2
+_STEPS_AN_OBJECT = 1500
+"""What it takes to edit an object, to prove it, and to read it back, however small it is."""
 _MOST_DIFFERENCES = 8
 """Those of an object that an error lists."""
 _LARGEST_FOR_PATCHELF = 1 << 27
@@ -81,6 +83,8 @@ def apply(
         for member, data in sources.items()
         if member in revised and revised[member].after != revised[member].before
     ]
+    own = sum(isinstance(job.data, str) for job in jobs)
+    archive.budget.spend(_STEPS_AN_OBJECT * own, "the edits of its objects")
     sizes = {member.name: member.size for member in after.members}
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
     find = find_lief_patchelf if settings.patcher is Patcher.LIEF_PATCHELF else find_patchelf

@@ -4,7 +4,8 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,11 +109,33 @@ def repair(
 
     What goes wrong with the wheel comes back in `Outcome.error`, so that the others go on.
     """
-    path, settings = task.wheel, task.settings
+    path = task.wheel
     try:
-        progress("reading")
-        refuse_other_platform(path.name, settings.plat)
-        refuse_symbols_of_nothing(settings)
+        with open_job(task, auditwheel, outputs, progress) as job:
+            return _repair(job) if publish else _rehearse(job)
+    except (NonPlatformWheelError, LockError) as error:
+        return Outcome(source=path, status=Status.REJECTED, error=error)
+    except WheelfixError as error:
+        return Outcome(source=path, status=Status.FAILED, error=error)
+    except Exception as error:  # noqa: BLE001 - a bug that one wheel triggers; reported, exit code 2
+        return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
+
+
+def plan_repair(job: "Job") -> Plan:
+    """Return the plan of a repair, unjudged. Raises `WheelfixError` if there is none."""
+    return _decide(job, accept(job.planner))
+
+
+@contextmanager
+def open_job(
+    task: RepairTask, auditwheel: Auditwheel, outputs: Outputs, progress: Progress = silent
+) -> Generator["Job"]:
+    """Read the wheel of `task`. Raises `WheelfixError` for one that cannot be repaired as asked."""
+    path, settings = task.wheel, task.settings
+    progress("reading")
+    refuse_other_platform(path.name, settings.plat)
+    refuse_symbols_of_nothing(settings)
+    try:
         with open_wheel(task.folder / path) as archive, scratch() as workdir:
             libraries = HostLibraries(
                 archive=archive,
@@ -122,7 +145,7 @@ def repair(
             analyst = AskedAuditwheel(auditwheel, workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)
             beside = (*task.beside, *neighbors)
-            job = _Job(
+            yield Job(
                 path=path,
                 folder=task.folder,
                 archive=archive,
@@ -134,26 +157,18 @@ def repair(
                 codec=codec_of(settings.zip_codec),
                 rules=enabled_rules(settings, load_rules()),
             )
-            return _repair(job) if publish else _rehearse(job)
-    except (NonPlatformWheelError, LockError) as error:
-        return Outcome(source=path, status=Status.REJECTED, error=error)
-    except WheelfixError as error:
-        return Outcome(source=path, status=Status.FAILED, error=error)
     except OSError as error:
         advice = ADVICE.get(error.errno or 0)
-        cause = OutputError(
+        raise OutputError(
             f"{'cannot write a temporary file' if advice else f'`{path}`'}: "
             f"{error.strerror or error}",
             hint=advice or "check that the file can be read, and that TMPDIR has room",
-        )
-        return Outcome(source=path, status=Status.FAILED, error=cause)
-    except Exception as error:  # noqa: BLE001 - a bug that one wheel triggers; reported, exit code 2
-        return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """The values that all steps of one repair use."""
+class Job:
+    """The values that all steps of one repair use, while its wheel is open."""
 
     path: Path
     folder: Path
@@ -185,13 +200,13 @@ class _Job:
 # --- The two ways to end --------------------------------------------------------------------------
 
 
-def _rehearse(job: _Job) -> Outcome:
+def _rehearse(job: Job) -> Outcome:
     """Return the outcome of a dry run, judged on the predicted wheel."""
     plan, planned = _plan(job, Status.PLANNED)
     return _judge(job, plan, planned)
 
 
-def _repair(job: _Job) -> Outcome:
+def _repair(job: Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan, planned = _plan(job, Status.REPAIRED)
     in_place = _is_in_place(job, planned, plan.after.wheel.name)
@@ -231,7 +246,7 @@ def _repair(job: _Job) -> Outcome:
         raise _replaces_itself(job)
 
 
-def _is_in_place(job: _Job, planned: Outcome, name: WheelName) -> bool:
+def _is_in_place(job: Job, planned: Outcome, name: WheelName) -> bool:
     """Return whether the output has the path of the wheel itself, which must then stay as it is.
 
     Raises `OutputError` if it will not, as far as that is known: with `normalize`, only what was
@@ -246,7 +261,7 @@ def _is_in_place(job: _Job, planned: Outcome, name: WheelName) -> bool:
     return False
 
 
-def _replaces_itself(job: _Job) -> OutputError:
+def _replaces_itself(job: Job) -> OutputError:
     other = "repaired" if job.settings.wheel_dir.name == "wheelhouse" else "wheelhouse"
     return OutputError(
         f"the output would overwrite the input `{job.path.name}` in `{job.settings.wheel_dir}`",
@@ -254,7 +269,7 @@ def _replaces_itself(job: _Job) -> OutputError:
     )
 
 
-def _plan(job: _Job, changed: Status) -> tuple[Plan, Outcome]:
+def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
     """Return the plan, and its outcome if it holds: `changed`, unless there is nothing to do.
 
     The wheel as read is judged first: the plan goes on from what that has computed.
@@ -276,7 +291,7 @@ def _plan(job: _Job, changed: Status) -> tuple[Plan, Outcome]:
     )
 
 
-def _judge(job: _Job, plan: Plan, outcome: Outcome) -> Outcome:
+def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     """Run all rules on the result and auditwheel's verdict on it."""
     wheel = outcome.after or plan.after.wheel
     context = judged_context(job.planner, plan, wheel)
@@ -321,7 +336,7 @@ def _add_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
 # --- Deciding -------------------------------------------------------------------------------------
 
 
-def _decide(job: _Job, included: Sequence[GraftedLibrary]) -> Plan:
+def _decide(job: Job, included: Sequence[GraftedLibrary]) -> Plan:
     """Return the plan with what the wheel says of it, and the order of the members if set."""
     planned = decide(job.planner, included)
     wheel, settings = planned.after.wheel, job.settings
@@ -346,7 +361,7 @@ def _decide(job: _Job, included: Sequence[GraftedLibrary]) -> Plan:
     )
 
 
-def _origins(job: _Job, plan: Plan) -> Iterator[GraftedLibrary]:
+def _origins(job: Job, plan: Plan) -> Iterator[GraftedLibrary]:
     """Yield the grafted libraries that are in the planned wheel, with place and package."""
     wheel, libraries = plan.after.wheel, plan.grafted
     edits = [step.edit for step in plan.edits]
@@ -369,7 +384,7 @@ def _origins(job: _Job, plan: Plan) -> Iterator[GraftedLibrary]:
 
 
 def _list_grafted(
-    job: _Job,
+    job: Job,
     wheel: Wheel,
     libraries: Sequence[GraftedLibrary],
     steps: Sequence[PlannedEdit],
@@ -402,7 +417,7 @@ def _list_grafted(
 # --- Writing --------------------------------------------------------------------------------------
 
 
-def _write(job: _Job, plan: Plan) -> tuple[PendingFile, Applied]:
+def _write(job: Job, plan: Plan) -> tuple[PendingFile, Applied]:
     """Return the wheel, still without a name, and how its edits were carried out."""
     archive, settings = job.archive, job.settings
     directory = job.folder / settings.wheel_dir
@@ -432,7 +447,7 @@ def _write(job: _Job, plan: Plan) -> tuple[PendingFile, Applied]:
     return pending, applied
 
 
-def _inflate_kept(job: _Job, after: Wheel, applied: Applied) -> dict[str, Path]:
+def _inflate_kept(job: Job, after: Wheel, applied: Applied) -> dict[str, Path]:
     """Return the members that keep their content as files, to be compressed anew."""
     found: dict[str, Path] = {}
     for number, member in enumerate(after.members):
@@ -458,7 +473,7 @@ def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:
         )
 
 
-def _with_false_rows(job: _Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:
+def _with_false_rows(job: Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:
     """Return the content of the members that need a new row in RECORD."""
     origins = {member.name: moved.get(member.name, member.name) for member in after.members}
     return {

@@ -37,6 +37,8 @@ _LARGE_SOURCES = 64
 _STEPS_A_PIECE = 20
 _HASHED_A_STEP, _SEARCHED_A_STEP = 512, 160
 """Bytes that are inflated and hashed, and those that are searched as well."""
+_STEPS_AN_OBJECT, _STEPS_A_VERSION, _STEPS_A_SYMBOL = 1500, 100, 12
+"""What some thirty rules, its load and auditwheel take for an object, besides reading it."""
 _LONGEST_WORD = 16
 """Bytes; the words that `may_open` looks for are shorter."""
 _ELF_MAGIC = b"\x7fELF"
@@ -184,6 +186,10 @@ class _Reader:
             elf, tables, strings = read_object(data, member, self._budget)
         except BadElfError as error:
             return Content(broken_elf=error.message, library_names=None)
+        versions = sum(len(need.versions) for need in elf.verneed)
+        later = _STEPS_AN_OBJECT + _STEPS_A_VERSION * versions
+        later += _STEPS_A_SYMBOL * len(elf.undefined)
+        self._budget.spend(later, "the objects", member)
         found = frozenset(text for at, text in names.found if at not in strings)
         return Content(
             elf=elf,

@@ -395,7 +395,7 @@ def _visit_sources(
     copied: Mapping[str, Content] = {}
     if origin is not None and modules == _modules(_places(origin.contents, data_dir)):
         copied = origin.contents
-    sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 2))
+    sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 3))
     results = {
         member: _earlier_openings(member, origin.wheel)
         if origin is not None and content is copied.get(member)

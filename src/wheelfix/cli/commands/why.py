@@ -18,18 +18,24 @@ from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import TextOrJson, current_folder
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
-from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.host.library_definitions import library_paths
 from wheelfix.host.neighbors import providers_of
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
-from wheelfix.pipelines.repair_many import repair_many
+from wheelfix.pipelines.output_claims import Outputs
+from wheelfix.pipelines.repair import RepairTask, open_job, plan_repair
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.sbom import listed_packages
+from wheelfix.providers.model import Provided
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
+from wheelfix.rules.context import Context
 from wheelfix.settings import Settings
+from wheelfix.system.input_files import require_file
 from wheelfix.text import count
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 
@@ -100,14 +106,12 @@ class _Answer(NamedTuple):
 def _answer(
     path: Path, library: str, target: str | None, settings: Settings, terminal: Terminal
 ) -> _Answer:
-    as_built = read_wheel(path)
-    refuse_other_system(as_built)
-    providers = providers_of(settings, as_built, os.environ)
-    subject, planned, obstacle = _plan_repair(path, as_built, settings, terminal)
-    graph = graph_of_wheel(subject, world_of(subject, target=target, providers=providers))
-    packages = listed_packages(subject)
+    wheel, providers, grafted, obstacle = _subject(path, settings, terminal)
+    graph = graph_of_wheel(wheel, world_of(wheel, target=target, providers=providers))
+    planned = {library.member: library for library in grafted}
+    packages = listed_packages(wheel)
     uses = [
-        _use(subject, graph, node, planned.get(node.id), packages.get(node.id, ""))
+        _use(wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
         for node in nodes_of_name(graph, library)
     ]
     uses = [use._replace(obstacle=obstacle) for use in uses]
@@ -129,22 +133,45 @@ def _use(
     )
 
 
-def _plan_repair(
-    path: Path, wheel: Wheel, settings: Settings, terminal: Terminal
-) -> tuple[Wheel, dict[str, GraftedLibrary], str]:
-    """Return the wheel that a repair would make, and the libraries that it would graft.
+class _Subject(NamedTuple):
+    """The wheel that a repair would make; as it is if there is nothing to repair, or no plan."""
 
-    That is the wheel as it is if it cannot be repaired, with what to do about that.
-    """
-    if not any(parse_platform_tag(tag).family is Family.LINUX for tag in wheel.name.platforms):
-        return wheel, {}, ""
-    (outcome,) = repair_many(
-        [path], lambda _: settings, os.environ, current_folder(), publish=False
-    )
-    if isinstance(outcome.error, BudgetError):
-        raise outcome.error
-    if outcome.error is not None:
-        first = outcome.error.message.splitlines()[0]
+    wheel: Wheel
+    providers: tuple[Provided, ...]
+    grafted: tuple[GraftedLibrary, ...] = ()
+    """The libraries that the repair would graft."""
+    obstacle: str = ""
+    """What to do about a wheel that cannot be repaired."""
+
+
+def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
+    require_file(path)
+    platforms = WheelName.parse(path.name).platforms
+    if not any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms):
+        return _as_built(path, settings)
+    folder = current_folder()
+    task = RepairTask(wheel=path, settings=settings, folder=folder)
+    outputs = Outputs([path], folder)
+    read: Context | None = None
+    try:
+        with (
+            Auditwheel({**os.environ, **library_paths(os.environ, folder)}) as auditwheel,
+            open_job(task, auditwheel, outputs) as job,
+        ):
+            read = job.planner.read
+            plan = plan_repair(job)
+    except BudgetError:
+        raise
+    except WheelfixError as error:
+        subject = _Subject(read.wheel, read.providers) if read else _as_built(path, settings)
+        refuse_other_system(subject.wheel)
+        first = error.message.splitlines()[0]
         terminal.say(f"note: a repair cannot be planned: {printable(first)}")
-        return wheel, {}, outcome.error.hint or ""
-    return outcome.after or wheel, {library.member: library for library in outcome.grafted}, ""
+        return subject._replace(obstacle=error.hint or "")
+    return _Subject(plan.after.wheel, plan.after.providers, plan.grafted)
+
+
+def _as_built(path: Path, settings: Settings) -> _Subject:
+    wheel = read_wheel(path)
+    refuse_other_system(wheel)
+    return _Subject(wheel, providers_of(settings, wheel, os.environ))
