@@ -261,8 +261,21 @@ def test_all_debug_files_are_written_or_none(tmp_path: Path) -> None:
     )
     outcome = repaired(wheel, tmp_path)
     assert isinstance(outcome.error, OutputError)
+    assert outcome.error.message.startswith("cannot write into"), outcome.error.message
     assert not files_below(tmp_path / "symbols")
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_folder_in_the_place_of_a_debug_file_is_named(tmp_path: Path) -> None:
+    wheel = wheel_of(tmp_path, "-Wl,--build-id=sha1")
+    assert repaired(wheel, tmp_path).status is Status.REPAIRED
+    file = min((tmp_path / "symbols").rglob("*.debug"))
+    file.unlink()
+    file.mkdir()
+    outcome = repaired(wheel, tmp_path)
+    assert isinstance(outcome.error, OutputError)
+    assert str(tmp_path / "symbols") in outcome.error.message
+    assert file.is_dir()
 
 
 def test_a_directory_in_use_by_another_process_is_an_error_in_the_end(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.oracles.fuzzing.forge import INFO, METADATA, NAME, Files, library, wheel
 from tests.support.effort import takes_at_most
+from wheelfix import check
 from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.pipelines.compare_releases import compare_wheels
 from wheelfix.rules.bundled_search_paths import unreachable_library
@@ -43,6 +44,29 @@ def needed_of_one_soname(count: int) -> Files:
     return {**of_one_soname(count), **dependents}
 
 
+def of_everything(count: int) -> Files:
+    """Make many of each kind, for loops over one kind inside a loop over another."""
+    some, few = range(count // 4), range(count // 8)
+    suffix = ".cpython-311-x86_64-linux-gnu.so"
+    opens = "".join(f"try: from . import m{n}\nexcept ImportError: pass\n" for n in some)
+    opens += "import ctypes\n" + "".join(f"ctypes.CDLL('libo{n}.so')\n" for n in some)
+    needs = "".join(f"Requires-Dist: lib-y{n}\nLicense-File: {n}\n" for n in some)
+    scripts = "".join(f"s{n}=p.s{n}:f\n" for n in some)
+    return {
+        f"{INFO}/METADATA": METADATA + needs,
+        f"{INFO}/entry_points.txt": f"[console_scripts]\n{scripts}",
+        **{f"{INFO}/licenses/{n}": f"text {n}" for n in some},
+        "p/__init__.py": opens,
+        **{f"p/s{n}.py": f"import ctypes\nctypes.CDLL('libp{n}.so')\n" for n in some},
+        **{
+            f"p/m{n}{suffix}": library([f"libx{n}.so", f"liby{n}.so"], runpath="$ORIGIN/../x.libs")
+            for n in few
+        },
+        **{f"x.libs/libx{n}.so": library(soname=f"libx{n}.so") for n in few},
+        **{f"{INFO[:-10]}.data/data/lib/libz{n}.so": library(soname="libz.so") for n in few},
+    }
+
+
 def left_to_others(count: int) -> Files:
     lines = "".join(f"Requires-Dist: lib-x{n}\n" for n in range(count))
     entries = ":".join(f"$ORIGIN/../x{n}" for n in range(count))
@@ -73,6 +97,10 @@ def judge_search_paths(path: Path) -> None:
         assert run_rules(context, [unreachable_library])
 
 
+def judge(path: Path) -> None:
+    assert check(path, Settings()).error is None
+
+
 def compare(path: Path) -> None:
     compare_wheels(path, path, Settings())
 
@@ -84,6 +112,8 @@ def compare(path: Path) -> None:
         (searched, judge_openings),
         (left_to_others, look_for_what_is_left),
         (of_one_soname, compare),
+        (of_everything, judge),
+        (of_everything, compare),
         (needed_of_one_soname, judge_search_paths),
     ],
 )

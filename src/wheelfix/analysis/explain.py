@@ -13,6 +13,9 @@ from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
 from wheelfix.wheel.python_library_searches import LibrarySearch, SearchedPlace
 
+_STEPS_A_REQUEST = 10
+"""What its step, its alternatives and its text take."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:
@@ -70,6 +73,7 @@ class Explanation:
 def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded."""
     loads = world.process(root, after)
+    world.budget.spend(_STEPS_A_REQUEST * len(loads[-1].requests), "the explanations", root)
     steps = tuple(tree_of(world, loads))
     return Explanation(
         root=root,

@@ -75,16 +75,21 @@ def publish_debug_files(files: Iterable[DebugFile], directory: Path) -> Generato
             stack.enter_context(_lock(directory))
         targets = {file: directory / place for place, file in chosen.items()}
         replaced = {f: t for f, t in targets.items() if t.exists()}
-        kept = {f for f, t in replaced.items() if not _supersedes(f, t, str(t))}
-        ready = [stack.enter_context(_copy(f.path, targets[f])) for f in targets.keys() - kept]
+        with output_errors(directory):
+            kept = {f for f, t in replaced.items() if not _supersedes(f, t, str(t))}
+        ready = {
+            f: stack.enter_context(_copy(f.path, t)) for f, t in targets.items() if f not in kept
+        }
         before = [stack.enter_context(_copy(t, t)) for f, t in replaced.items() if f not in kept]
+        new: list[Path] = []
         try:
-            for pending in ready:
-                pending.publish()
+            for file, pending in ready.items():
+                path = pending.publish()
+                new += [] if file in replaced else [path]
             yield
         except BaseException:
-            for file in targets.keys() - replaced.keys():
-                targets[file].unlink(missing_ok=True)
+            for path in new:
+                path.unlink(missing_ok=True)
             for pending in before:
                 pending.publish()
             raise
