@@ -809,3 +809,16 @@ def test_two_versions_of_the_cxx_runtime_share_variables(
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF957", severity)
     assert ("facet_id", "beta", "alpha") in site.bindings("alpha", "beta")
+
+
+def test_an_object_that_was_edited_after_its_installation_is_a_note(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    with (site.site / "alpha/libfoo.so.1").open("ab") as library:
+        library.write(b"edited")
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF958", "note")
+    assert finding["message"] == (
+        "1 object of alpha 1.0 changed since the installation: `alpha/libfoo.so.1`"
+    )

@@ -13,6 +13,7 @@ from tests.oracles.lookups import Lookup
 from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.elf.model import Definition, Elf, Exports, Libc
 from wheelfix.loader.load_values import Load
+from wheelfix.loader.process_bindings import dependencies_first
 from wheelfix.loader.symbol_lookup import binds
 
 
@@ -146,7 +147,7 @@ class ProcessBinder:
 
     def _relocation_order(self, load: Load, new: Sequence[str]) -> Iterable[str]:
         if self._libc is Libc.GLIBC:
-            return _dependencies_first(load, new)
+            return dependencies_first(load, new)
         return sorted(new, key=lambda path: path == self._main)  # copies come last
 
     def _ordered(self, lookups: Iterable[Lookup]) -> Iterable[Lookup]:
@@ -258,33 +259,3 @@ class _Scopes:
             return definer
         only = self._unique.setdefault(lookup.name, user if lookup.copy else definer)
         return definer if lookup.copy else only
-
-
-def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
-    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`).
-
-    The opened object comes last; what it needs is not yet noted. Filtees come before it in scope.
-    """
-    opened = load.root if load.root == load.objects[0] else load.requests[0].result
-    edges: dict[str, list[str]] = {path: [] for path in new}
-    for request in load.requests:
-        source = request.requester
-        if source in edges and source != opened and request.result in edges:
-            edges[source].append(request.result)
-    visited: set[str] = set()
-    for start in reversed(new):
-        stack = [(start, iter(edges[start]))] if start not in visited else []
-        visited.add(start)
-        while stack:
-            path, rest = stack[-1]
-            for needed in rest:
-                if needed not in visited:
-                    visited.add(needed)
-                    stack.append((needed, iter(edges[needed])))
-                    break
-            else:
-                stack.pop()
-                if path != opened:
-                    yield path
-    if opened in edges:
-        yield opened

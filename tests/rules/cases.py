@@ -171,7 +171,10 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
         default_directories=("/lib",),
     )
     owners = values_by_key(
-        (f"{PREFIX}/{name}", Owner(f"d{number} 1.0", f"sha256={number}"))
+        (
+            f"{PREFIX}/{name}",
+            Owner(f"d{number} 1.0", f"sha256={number}", 8 if "changed" in name else None),
+        )
         for number, some in enumerate(distributions)
         for name in some
     )
@@ -203,6 +206,7 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
             name: sized(16) for name in names & {*defined.get(path, ())}
         },
         read_version=no_version,
+        read_size=lambda path: len(files[path.removeprefix(f"{PREFIX}/")].soname or ""),
         read_promotions=lambda: [
             Promotion(path, "alpha/__init__.py:1") for path in paths if path.endswith("/for_all.so")
         ],
@@ -940,6 +944,10 @@ CASES: Mapping[str, Case] = {
         sound=installed(
             module_and_library("alpha", "H5get_libversion", ["H5get_libversion"]), OLDER
         ),
+    ),
+    "WF958": EnvironmentCase(
+        faulty=installed({"alpha/changed.so": (elf(soname="of10bytes_"), ())}),
+        sound=installed({"alpha/changed.so": (elf(soname="of8bytes"), ())}),
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

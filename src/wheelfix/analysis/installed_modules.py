@@ -27,6 +27,8 @@ class Owner(NamedTuple):
     """`numpy 2.1.0`, from the name of the dist-info folder."""
     hash: str
     """As RECORD spells it; empty without one."""
+    size: int | None = None
+    """Bytes."""
 
 
 class Promotion(NamedTuple):
@@ -97,6 +99,8 @@ class InstalledModules:
     """The definitions of some names in an object."""
     read_version: Callable[[str, re.Pattern[bytes]], str] = field(compare=False, repr=False)
     """The first group of the first match in a file; empty without one."""
+    read_size: Callable[[str], int | None] = field(compare=False, repr=False)
+    """The bytes of a file; None if there is none."""
     read_promotions: Callable[[], Sequence[Promotion]] = field(compare=False, repr=False)
     read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
     """The `__init__.py` of a top-level package and of those in it, by dotted name."""
@@ -196,6 +200,15 @@ class InstalledModules:
         if path not in self._own_lookups:
             self._own_lookups[path] = self.read_own_lookups(path)
         return self._own_lookups[path]
+
+    def changed_files(self) -> Iterator[tuple[str, str]]:
+        """Yield the objects that are not as large as their only distribution says, with it."""
+        for path in self.world.members:
+            owners = self.owners.get(path, ())
+            if len(owners) == 1 and owners[0].size is not None:
+                size = self.read_size(path)
+                if size not in {None, owners[0].size}:
+                    yield owners[0].distribution, path
 
     # --- What does not load ---
 

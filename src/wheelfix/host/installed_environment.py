@@ -19,7 +19,12 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
 from wheelfix.host.global_scope import read_promotions
-from wheelfix.host.installed_files import dist_info_folders, owners_of_files, recorded_files
+from wheelfix.host.installed_files import (
+    dist_info_folders,
+    owners_of_files,
+    read_size,
+    recorded_files,
+)
 from wheelfix.host.library_definitions import (
     read_exports,
     read_own_lookups,
@@ -111,6 +116,7 @@ def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> Install
         read_own_lookups=read_own_lookups,
         read_sizes=read_sizes,
         read_version=read_version,
+        read_size=read_size,
         read_promotions=partial(read_promotions, world),
         read_packages=partial(_read_packages, world),
     )

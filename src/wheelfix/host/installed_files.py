@@ -89,12 +89,24 @@ def owners_of_files(environment: Path) -> dict[str, tuple[Owner, ...]]:
     Byte code and what is in dist-info folders are left out.
     """
     found = values_by_key(
-        (path, Owner(dist_info.name.removesuffix(".dist-info").replace("-", " "), row.hash))
+        (path, Owner(_distribution_of(dist_info), row.hash, row.size))
         for dist_info in dist_info_folders(Path(os.path.realpath(environment)))
         for path, row in _rows(dist_info, _record(dist_info))
         if not path.endswith(".pyc") and ".dist-info/" not in row.name
     )
     return {path: tuple(dict.fromkeys(owners)) for path, owners in found.items()}
+
+
+def _distribution_of(dist_info: Path) -> str:
+    return dist_info.name.removesuffix(".dist-info").replace("-", " ")
+
+
+def read_size(path: str) -> int | None:
+    """Return the bytes of the regular file at `path`, None if there is none."""
+    with suppress(OSError, ValueError):
+        there = os.stat(path)  # noqa: PTH116 - the path is text
+        return there.st_size if stat.S_ISREG(there.st_mode) else None
+    return None
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
@@ -130,7 +142,7 @@ def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for dist_info in Path(os.path.realpath(site)).glob("*.dist-info"):
-        owner = dist_info.name.removesuffix(".dist-info").replace("-", " ")
+        owner = _distribution_of(dist_info)
         found |= dict.fromkeys(recorded_among(dist_info, wanted), owner)
     return found
 

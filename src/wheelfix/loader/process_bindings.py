@@ -47,10 +47,10 @@ class ProcessBindings:
         `for_all` (RTLD_GLOBAL) adds them to the global scope. What is not defined is left out.
         """
         scope = Scope(dict.fromkeys((*self._global, *load.objects)), self._index)
-        for path in load.objects:
-            if path not in self._bound:
-                self._bound.add(path)
-                yield from self._bind(path, scope)
+        new = [path for path in load.objects if path not in self._bound]
+        self._bound.update(new)
+        for path in dependencies_first(load, new):
+            yield from self._bind(path, scope)
         if for_all:
             self._global |= dict.fromkeys(load.objects)
 
@@ -68,3 +68,33 @@ class ProcessBindings:
         definitions = self._index.libraries[first].exports.definitions[name]
         is_unique = any(definition.unique for definition in definitions)
         return self._unique.setdefault(name, first) if is_unique else first
+
+
+def dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
+    """Yield the new objects of a load as glibc relocates them (`_dl_sort_maps_dfs`).
+
+    The opened object comes last; what it needs is not yet noted. Filtees come before it in scope.
+    """
+    opened = load.root if load.root == load.objects[0] else load.requests[0].result
+    edges: dict[str, list[str]] = {path: [] for path in new}
+    for request in load.requests:
+        source = request.requester
+        if source in edges and source != opened and request.result in edges:
+            edges[source].append(request.result)
+    visited: set[str] = set()
+    for start in reversed(new):
+        stack = [(start, iter(edges[start]))] if start not in visited else []
+        visited.add(start)
+        while stack:
+            path, rest = stack[-1]
+            for needed in rest:
+                if needed not in visited:
+                    visited.add(needed)
+                    stack.append((needed, iter(edges[needed])))
+                    break
+            else:
+                stack.pop()
+                if path != opened:
+                    yield path
+    if opened in edges:
+        yield opened

@@ -367,6 +367,37 @@ def product_twice(modules: InstalledModules) -> Iterator[Hit]:
         )
 
 
+@environment_rule("WF958", "changed-since-installation", Severity.NOTE)
+def changed_since_installation(modules: InstalledModules) -> Iterator[Hit]:
+    """Installed objects are not those that their distribution has installed.
+
+    ## What it does
+    Compares the sizes of libraries, extension modules and programs with those in RECORD. Files that
+    several distributions write are left to WF951.
+
+    ## Why is this bad?
+    Somebody has replaced, stripped or edited the file. What is known of the distribution, such as
+    that it works for others, does not hold for it.
+
+    ## Example
+    `torch/lib/libtorch_cuda.so` after `patchelf --set-rpath`.
+
+    ## Common causes
+    - Another copy was put there, or a tool edited it. **Solution**: if it was not meant, install
+      the distribution again: `pip install --force-reinstall --no-deps NAME`.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    for owner, paths in values_by_key(modules.changed_files()).items():
+        yield Hit(
+            message=f"{count(len(paths), 'object')} of {owner} changed since the installation: "
+            f"{join_some(map(modules.world.label, paths), FEW)}",
+            member=modules.world.label(paths[0]),
+            entry=owner,
+        )
+
+
 _Judged = list[tuple[Preemption, str]]
 
 
