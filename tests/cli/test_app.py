@@ -298,7 +298,11 @@ def test_color_can_be_chosen_on_the_command_line(
         (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
         (["check"], "no wheel is named", "name wheels, directories, or --from-file"),
         (["repair", "-z", "12", "x"], "-z/--zip-compression-level (or WHEELFIX_ZIP_LEVEL", ""),
-        (["check", "x.whl", "--target", "debain:12"], "unknown target", "mean `debian:12`?"),
+        (
+            ["check", "x.whl", "--target", "debain:12"],
+            "--target: unknown target",
+            "mean `debian:12`?",
+        ),
         (
             ["settings", "a.whl", "b.whl"],
             "`settings` takes one wheel, the pattern gave 2: `a.whl`, `b.whl`",
@@ -314,7 +318,11 @@ def test_color_can_be_chosen_on_the_command_line(
             "name the library after the wheels",
             "wheelfix why b.whl libfoo",
         ),
-        (["check", "x.whl", "--target", "page:3"], "invalid page size `page:3`", "page:64k"),
+        (
+            ["check", "x.whl", "--target", "page:3"],
+            "--target: invalid page size `page:3`",
+            "page:64k",
+        ),
     ],
 )
 def test_a_usage_error_says_what_was_probably_meant(

@@ -522,3 +522,14 @@ def test_texts_and_tables_are_equivalent() -> None:
     )
     assert said.per_file_ignores == {"pkg/*.so": ("WF1", "WF2")}
     assert said.severity == {"WF113": "error"}
+
+
+def test_an_unknown_target_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wheelfix.toml").write_text('jobs = 2\ntarget = ["debian:12", "debian12"]\n')
+    assert run(["check", "x.whl"]) == 2
+    said = capsys.readouterr().err
+    assert "wheelfix.toml:2: unknown target `debian12`" in said
+    assert "did you mean `debian:12`?" in said

@@ -657,6 +657,10 @@ HELD: dict[Message, str] = {
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
+        "pipelines/repair_proof.py",
+        "put what it needs beside it with `--with`; `wheelfix repair --no-verify` writes it untried",
+    ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
+    (
         "pipelines/graft_lock.py",
         "to lock what is grafted now: {} --no-locked {}",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",

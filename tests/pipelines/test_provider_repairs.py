@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,8 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Pa
     chosen = Settings(wheel_dir=tmp_path / "no", provider=(given,), verify=True)
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
-    assert any("when installed: pro" in finding.message for finding in alone.remaining)
+    assert any("load when installed: it needs pro" in found.message for found in alone.remaining)
+    assert repair(path, replace(chosen, verify=False), ENVIRON).status is Status.REPAIRED
 
 
 def test_verify_installs_wheels_beside_from_any_current_directory(

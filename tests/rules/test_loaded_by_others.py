@@ -152,6 +152,27 @@ def test_a_module_that_is_only_tried_may_lack_a_library(
     assert severities(wheel, capsys)["WF805"] == severity
 
 
+def test_a_module_that_a_source_names_which_is_not_parsed_is_not_only_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OpenMM tries its module on Windows; the source that imports it in any case is very large."""
+    own = shared_object(tmp_path / "libown.so", "int o(void) { return 1; }", soname="libown.so")
+    calls = "int o(void); int p(void) { return o(); }"
+    plugin = shared_object(tmp_path / "libplugin.so", calls, needed=[own])
+    module = extension(tmp_path / "_m", "_m", needed=[own], calls=["o"], runpath="$ORIGIN/lib")
+    files: Files = {
+        "demo/__init__.py": "try:\n    from demo import _m\nexcept ImportError:\n    pass\n",
+        f"demo/_m{SUFFIX}": module,
+        "demo/lib/libown.so": own,
+        "demo/lib/plugins/libplugin.so": plugin,
+    }
+    only_tried = make_wheel(tmp_path / "tried", tag=TAG, files=files)
+    assert severities(only_tried, capsys)["WF101"] == "error"
+    large = {"demo/large.py": "print 1\nfrom . import _m\n"}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files={**files, **large})
+    assert severities(wheel, capsys)["WF101"] == "warning"
+
+
 @pytest.mark.parametrize(
     ("source", "severity"),
     [("import os\nos.environ['LD_LIBRARY_PATH'] = '/demo'", "warning"), ("", "error")],

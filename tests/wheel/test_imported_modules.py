@@ -18,10 +18,10 @@ from wheelfix.wheel.imported_modules import failing_imports
         ),
         ("match x:\n case 1:\n  import a", {"a": False, "": False}),
         ("f(lambda: 1)", {}),
-        ("not Python", {}),
+        ("print 1", None),
     ],
 )
-def test_an_import_in_a_try_may_fail(source: str, found: dict[str, bool]) -> None:
+def test_an_import_in_a_try_may_fail(source: str, found: dict[str, bool] | None) -> None:
     assert failing_imports(source.encode()) == found
 
 
@@ -29,4 +29,4 @@ def test_blocks_may_be_nested_as_deeply_as_python_allows() -> None:
     blocks = "".join(f"{' ' * depth}if x:\n" for depth in range(95))
     assert failing_imports(f"{blocks}{' ' * 95}import a".encode()) == {"a": False, "": False}
     chain = "if x: pass\n" + "elif x: pass\n" * 900 + "else: import a"
-    assert failing_imports(chain.encode()).get("a", False) is False
+    assert (failing_imports(chain.encode()) or {}).get("a", False) is False

@@ -249,12 +249,16 @@ class GivenLibraries:
         modules, found = self._modules, dict[str, bool]()
         left = _MOST_PARSED + self.archive.size
         for source in self._python_sources():
-            if modules.isdisjoint(_WORD.findall(source)):
+            named = modules.intersection(_WORD.findall(source))
+            if not named:
                 continue
             left -= len(source)
             if left < 0:
                 return {}
-            for name, may_fail in failing_imports(source).items():
+            imports = failing_imports(source)
+            if imports is None:
+                imports = dict.fromkeys((os.fsdecode(name) for name in named), False)
+            for name, may_fail in imports.items():
                 found[name] = found.get(name, True) and may_fail
         return found
 

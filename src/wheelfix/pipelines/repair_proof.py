@@ -11,7 +11,7 @@ from wheelfix.elf.model import Elf, libc_of
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import grouped
 from wheelfix.host.verify import verify
-from wheelfix.host.verify_values import AttemptKind, CheckStatus, Options, Verified
+from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.load_values import Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -109,21 +109,39 @@ def verify_wheel(
 def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
     """Return the failed checks as findings, and the objects that did not load for want of others.
 
-    The dependencies of a repair with `verify` are all there: the wheels of its providers.
+    The dependencies of a repair with `verify` are all there: the wheels of its providers. What one
+    object fails by is one finding, whether it is loaded or imported.
     """
     return tuple(
         Finding(
             code="verify",
             name="verify",
             severity=Severity.ERROR,
-            member=check.member,
-            message=f"`{check.what}` {check.status} when installed: {check.message}",
-            notes=(f"{result.scheme}, {result.python}", *check.explanation),
+            member=same[0].member,
+            message=f"{' and '.join(check.kind for check in same)} when installed: {_how(same[0])}",
+            notes=(
+                f"{result.scheme}, {result.python}",
+                *dict.fromkeys(line for check in same for line in check.explanation),
+            ),
+            hint="put what it needs beside it with `--with`; `wheelfix repair --no-verify` writes "
+            "it untried",
         )
         for result in results
-        for check in result.checks
-        if check.failed or (check.kind is AttemptKind.LOAD and check.status is CheckStatus.NEEDS)
+        for same in grouped(
+            filter(_has_failed, result.checks),
+            lambda check: (check.member, check.status, check.message),
+        ).values()
     )
+
+
+def _how(check: Check) -> str:
+    if check.status is CheckStatus.NEEDS:
+        return f"it needs {check.message}, which is not installed"
+    return f"{check.status}: {check.message}"
+
+
+def _has_failed(check: Check) -> bool:
+    return check.failed or (check.kind is AttemptKind.LOAD and check.status is CheckStatus.NEEDS)
 
 
 def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dict[Break, str]:

@@ -68,8 +68,11 @@ def run(  # noqa: PLR0913 - the parts of one call
             start_new_session=True,
         )
     except OSError as error:
-        reason = "is not installed" if isinstance(error, FileNotFoundError) else "cannot be run"
-        raise ToolError(f"`{name}` {reason}: {error}", hint=install_hint) from error
+        is_path = os.sep in argv[0]
+        is_absent = isinstance(error, FileNotFoundError) and not is_path
+        reason = "is not installed" if is_absent else f"cannot be run: {error.strerror}"
+        shown = argv[0] if is_path else name
+        raise ToolError(f"`{shown}` {reason}", hint=install_hint) from error
     out, err = bytearray(), bytearray()
     with process:
         try:

@@ -30,13 +30,16 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def failing_imports(source: bytes) -> Mapping[str, bool]:
+def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     """Return for the last name of each imported module whether all imports of it may fail.
 
-    They may in the body of a `try` that catches ImportError.
+    They may in the body of a `try` that catches ImportError. None if the source is not parsed.
     """
+    tree = parse_source(source)
+    if tree is None:
+        return None
     found: dict[str, bool] = {}
-    waiting: list[tuple[ast.AST | None, bool]] = [(parse_source(source), False)]
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
         node, may_fail = waiting.pop()
         match node:
@@ -53,8 +56,6 @@ def failing_imports(source: bytes) -> Mapping[str, bool]:
             case ast.AST():
                 inside = ast.iter_child_nodes(node)
                 waiting += ((child, may_fail) for child in inside if isinstance(child, _BLOCKS))
-            case None:
-                pass
     return found
 
 

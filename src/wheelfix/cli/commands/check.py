@@ -20,7 +20,6 @@ from wheelfix.cli.report_writer import ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
-from wheelfix.loader.targets import refuse_unknown
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, apply_baseline, check_set
 from wheelfix.pipelines.check_many import check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -132,8 +131,6 @@ def _run(
     words: Sequence[str],
 ) -> ExitCode:
     """Check the wheels, and print and write the reports."""
-    for name in configuration.settings.target:
-        refuse_unknown(name)
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.report)
     is_alone = request.dask is None and min(configuration.settings.jobs, len(wheels)) == 1

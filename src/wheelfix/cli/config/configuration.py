@@ -22,6 +22,7 @@ from wheelfix.cli.config.values import FIELDS, rule_suggestion, settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
+from wheelfix.loader.targets import refuse_unknown
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.system.toml_files import parse_toml
@@ -72,10 +73,13 @@ class Layer(NamedTuple):
         return below(self.folder, base, [FIELDS[key] for key in self.table])
 
     def check(self, rules: Sequence[AnyRule]) -> None:
-        """Raise `SettingsError` for a key, a value or a selector that does not exist."""
+        """Raise `SettingsError` for a key, a value, a selector or a target that does not exist."""
 
         def check(table: Mapping[str, object]) -> None:
-            check_selectors(settings_from(table, Settings(), self.source), rules, self.source)
+            settings = settings_from(table, Settings(), self.source)
+            check_selectors(settings, rules, self.source)
+            for name in settings.target:
+                refuse_unknown(name)
 
         for key in self.table:
             self._parse(key, check)
