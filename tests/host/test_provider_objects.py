@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import ONE_FUNCTION, extension, make_wheel, shared_object
 from tests.support.schemas import errors
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.explain import explain
@@ -152,6 +152,27 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     code, out = ran(capsys, "verify", path)
     assert code == 1
     assert "`libcufft.so.11` is in nvidia-cufft-cu12, which METADATA does not require" in out
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_required_wheel_that_no_search_path_leads_to_is_a_provider(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cufft = shared_object(tmp_path / "libcufft.so.11", ONE_FUNCTION, soname="libcufft.so.11")
+    module = extension(tmp_path / "_core.so", "_core", needed=[cufft], calls=["f"])
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    required = "Requires-Dist: nvidia-cufft-cu12==11.4\n"
+    path = make_wheel(tmp_path, tag=TAG, files=files, metadata=required)
+    there = {"nvidia/cufft/lib/libcufft.so.11": cufft}
+    beside = make_wheel(tmp_path / "with", "nvidia_cufft_cu12", "11.4", TAG, there)
+    code, out = ran(capsys, "verify", path, f"--with={beside}")
+    assert code == 1
+    assert "which METADATA requires: a repair with `--provider nvidia-cufft-cu12`" in out
+    out_dir = tmp_path / "out"
+    call: list[str | Path] = ["--provider=nvidia-cufft-cu12", "--no-verdict", "-w", out_dir]
+    assert ran(capsys, "repair", path, *call)[0] == 0
+    (repaired,) = out_dir.iterdir()
+    assert ran(capsys, "verify", repaired, f"--with={beside}")[0] == 0
 
 
 def test_a_library_of_no_well_known_wheel_gets_no_advice() -> None:

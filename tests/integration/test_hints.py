@@ -657,6 +657,10 @@ HELD: dict[Message, str] = {
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
+        "host/verify_diagnosis.py",
+        "a repair with `--provider {}` writes the search path that leads there",
+    ): "host/test_provider_objects.py::test_a_required_wheel_that_no_search_path_leads_to_is_a_provider",
+    (
         "pipelines/repair_proof.py",
         "put what it needs beside it with `--with`; `wheelfix repair --no-verify` writes it untried",
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",

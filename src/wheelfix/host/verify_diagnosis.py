@@ -257,8 +257,11 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
         yield from _search(missing[0], subject)
     if known := well_known_providers_of(name or ""):
         required = {name_of(text) for text in subject.wheel.metadata.requires_dist}
-        verb = "requires" if required.intersection(known) else "does not require"
-        yield f"`{name}` is in {' or '.join(known)}, which METADATA {verb}"
+        if having := [one for one in known if one in required]:
+            way = f"a repair with `--provider {having[0]}` writes the search path that leads there"
+            yield f"`{name}` is in {having[0]}, which METADATA requires: {way}"
+        else:
+            yield f"`{name}` is in {' or '.join(known)}, which METADATA does not require"
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, load, subject)
 
