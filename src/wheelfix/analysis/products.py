@@ -22,7 +22,15 @@ class Product(NamedTuple):
 def known_products() -> tuple[Product, ...]:
     """Return the products in the list."""
     tables = tomllib.loads(read_text("wheelfix.analysis", "products.toml"))["product"]
-    return tuple(Product(**{**table, "markers": frozenset(table["markers"])}) for table in tables)
+    return tuple(
+        Product(
+            name=table["name"],
+            markers=frozenset(table["markers"]),
+            version=table.get("version", ""),
+            source=table.get("source", ""),
+        )
+        for table in tables
+    )
 
 
 @cache
