@@ -140,6 +140,7 @@ class Disk:
         library_path = library_path_directories(self.environment(base, main))
         directories = {*base.default_directories, *library_path}
         done: set[tuple[str, str]] = set()
+        tried: dict[str, set[str]] = {}
         while fresh := [opened for opened in self._opened if opened not in done]:
             done.update(fresh)
             for path, origin in fresh:
@@ -156,9 +157,12 @@ class Disk:
             for name in names.intersection(base.cache):
                 self.add(base.cache[name])
             for directory in (_absolute(directory, base) for directory in directories):
-                self.add_files(directory, names)
+                known = tried.setdefault(directory, set())
+                new = names - known
+                known |= new
+                self.add_files(directory, new)
                 for subdirectory in base.subdirectories:
-                    self.add_files(f"{directory}/{subdirectory}", names)
+                    self.add_files(f"{directory}/{subdirectory}", new)
 
     def resolve(self, path: str) -> str | None:
         """Return the canonical form of an absolute path, None if there is no such file.
