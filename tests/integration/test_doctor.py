@@ -79,7 +79,8 @@ class Environment:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Environment:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Environment(tmp_path)
 
 

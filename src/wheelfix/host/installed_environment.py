@@ -32,6 +32,7 @@ from wheelfix.host.library_definitions import (
     read_version,
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
+from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
@@ -56,19 +57,22 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
+    cache: Path | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
+    What was read is kept in the folder `cache`.
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
     object, and neither a Python with distributions.
     """
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
-    disk = Disk(root)
+    objects = ObjectCache(cache, root)
+    disk = Disk(root, objects.read)
     members = dict(_members(root, disk))
     has_objects = any(path in disk.files for path in members)
     if not has_objects and not (target is None and _is_pure(directory, disk)):
@@ -85,6 +89,7 @@ def read_site(
         world = _on_target(root, disk, members, target, library_path)
     else:
         world = _on_this_machine(root, disk, members, library_path)
+    objects.save()
     return replace(world, of_variables=world.of_variables | found)
 
 
@@ -103,12 +108,14 @@ def site_of(directory: Path) -> Path:
     return Path(found.pop()) if len(found) == 1 else directory
 
 
-def read_modules(directory: Path, library_path: tuple[str, ...] = ()) -> InstalledModules:
+def read_modules(
+    directory: Path, library_path: tuple[str, ...] = (), cache: Path | None = None
+) -> InstalledModules:
     """Read the environment at `directory`, with the owners of its files.
 
-    Raises `SettingsError` as `read_site` does.
+    What was read is kept in the folder `cache`. Raises `SettingsError` as `read_site` does.
     """
-    world = read_site(directory, library_path=library_path)
+    world = read_site(directory, library_path=library_path, cache=cache)
     return InstalledModules(
         world=world,
         owners=owners_of_files(directory),

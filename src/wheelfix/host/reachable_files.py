@@ -5,7 +5,7 @@ absent, as it is for the loader. Nothing is executed.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,13 +60,16 @@ def _absolute(path: str, base: Environment) -> str:
 class Disk:
     """Files, links and directories that were read so far, by canonical path. Mutable."""
 
-    def __init__(self, site: str | None = None) -> None:
+    def __init__(self, site: str | None = None, read: Callable[[str], Elf] | None = None) -> None:
         """Make an empty one; libraries that `site` links to are read as if they were in it.
+
+        `read` reads an object; raises `OSError` and `BadElfError`.
 
         So `uv pip install --link-mode symlink` installs them. For the loader a link is in its own
         directory, too.
         """
         self._site = f"{site}/" if site is not None else None
+        self._read_object = read or _read_elf_file
         self.files: dict[str, Elf] = {}
         self.broken: dict[str, SearchOutcome] = {}
         self.links: dict[str, str] = {}
@@ -238,7 +241,7 @@ class Disk:
     def _read(self, real: str) -> None:
         try:
             info = os.stat(real)  # noqa: PTH116 - text
-            self.files[real] = _read_elf_file(real)
+            self.files[real] = self._read_object(real)
         except BadElfError:
             self.broken[real] = SearchOutcome.NOT_ELF
         except (OSError, ValueError):

@@ -47,7 +47,7 @@ def fetch(
     """
     if not requirements:
         return ()
-    cache = _cache_folder(environ)
+    cache = cache_folder(environ)
     wheels = cache / "wheels"
     command = _command(dependent)
     question = repr((sorted(requirements), command[-1], python_version(_python(dependent))))
@@ -80,7 +80,7 @@ def fetch(
     return tuple(wheels / name for name in names)
 
 
-def _cache_folder(environ: Mapping[str, str]) -> Path:
+def cache_folder(environ: Mapping[str, str]) -> Path:
     """Return wheelfix's folder below XDG_CACHE_HOME (XDG Base Directory Specification)."""
     base = environ.get("XDG_CACHE_HOME", "")
     home = environ.get("HOME", "")

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
@@ -25,6 +25,7 @@ from wheelfix.host.import_runs import python_of, run_imports
 from wheelfix.host.installed_environment import read_modules, site_of
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.loader_config import configured_directories
+from wheelfix.host.required_wheels import cache_folder
 from wheelfix.host.wheel_environment import distributions_of, environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
@@ -142,7 +143,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings, terminal: Te
     names, library_path = asked.names, asked.library_path
     with _installed(asked) as folder:
         with time_limit(settings.timeout, str(asked.subject)):
-            modules = read_modules(site_of(folder), library_path)
+            cache = None if asked.is_wheel else _cache(os.environ)
+            modules = read_modules(site_of(folder), library_path, cache)
             judged = settings
             if names or request.every_order:  # what fails in an order that is asked for is an error
                 judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
@@ -230,6 +232,13 @@ def _installed(asked: _Asked) -> Generator[Path]:
     folder = options.current_folder()
     with environment_with(asked.subject, asked.others, folder, os.environ) as made:
         yield made
+
+
+def _cache(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder in which is kept what was read, None without a place for it."""
+    with suppress(SettingsError):
+        return cache_folder(environ) / "objects"
+    return None
 
 
 def _active(environ: Mapping[str, str]) -> Path:

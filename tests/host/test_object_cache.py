@@ -1,0 +1,104 @@
+"""Objects that are kept between runs: only of the same files, and only what only we can write."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import shared_object
+from wheelfix.host import object_cache
+from wheelfix.host.object_cache import ObjectCache
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = shared_object(tmp_path / "liba.so", "int a(void) { return 1; }", soname="liba.so")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return path
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    read = object_cache.reader.read_elf
+    monkeypatch.setattr(
+        object_cache.reader, "read_elf", lambda data, path: found.append(path) or read(data, path)
+    )
+    return found
+
+
+def test_a_file_is_read_once_until_it_changes(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, folder = reads(monkeypatch), tmp_path / "cache"
+    first = ObjectCache(folder, "/env")
+    elf = first.read(str(library))
+    first.save()
+    again = ObjectCache(folder, "/env")
+    assert again.read(str(library)) == elf
+    assert len(read) == 1
+    (file,) = folder.iterdir()
+    before = file.stat().st_mtime_ns
+    again.save()
+    assert file.stat().st_mtime_ns == before
+    os.utime(library)  # just now: the next change may have the same time
+    later = ObjectCache(folder, "/env")
+    later.read(str(library))
+    later.save()
+    ObjectCache(folder, "/env").read(str(library))
+    ObjectCache(folder, "/other").read(str(library))
+    assert len(read) == 4
+
+
+def damage(data: bytes) -> bytes:
+    return data[:-20]
+
+
+def run_a_program(_: bytes) -> bytes:
+    class Attack:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.system, ("false",)
+
+    return pickle.dumps(Attack())
+
+
+@pytest.mark.parametrize("change", [damage, run_a_program])
+def test_a_damaged_cache_is_not_used(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object
+) -> None:
+    read, folder = reads(monkeypatch), tmp_path / "cache"
+    first = ObjectCache(folder, "/env")
+    first.read(str(library))
+    first.save()
+    (file,) = folder.iterdir()
+    assert callable(change)
+    file.write_bytes(change(file.read_bytes()))
+    monkeypatch.setattr(os, "system", pytest.fail)
+    ObjectCache(folder, "/env").read(str(library))
+    assert len(read) == 2
+
+
+def test_a_cache_that_others_can_write_is_not_used(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, folder = reads(monkeypatch), tmp_path / "cache"
+    first = ObjectCache(folder, "/env")
+    first.read(str(library))
+    first.save()
+    (file,) = folder.iterdir()
+    file.chmod(0o666)
+    ObjectCache(folder, "/env").read(str(library))
+    assert len(read) == 2
+    folder.chmod(0o777)
+    unsafe = ObjectCache(folder, "/other")
+    unsafe.read(str(library))
+    unsafe.save()
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_old_environments_are_forgotten(library: Path, tmp_path: Path) -> None:
+    for number in range(25):
+        cache = ObjectCache(tmp_path / "cache", f"/env{number}")
+        cache.read(str(library))
+        cache.save()
+    assert len(list((tmp_path / "cache").iterdir())) == 20
