@@ -2,12 +2,14 @@
 
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.build import shared_object
-from wheelfix.host import object_cache
+from wheelfix.elf import reader
+from wheelfix.elf.model import Elf
 from wheelfix.host.object_cache import ObjectCache
 
 
@@ -20,10 +22,13 @@ def library(tmp_path: Path) -> Path:
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    read = object_cache.reader.read_elf
-    monkeypatch.setattr(
-        object_cache.reader, "read_elf", lambda data, path: found.append(path) or read(data, path)
-    )
+    read = reader.read_elf
+
+    def noting(data: memoryview, path: str) -> Elf:
+        found.append(path)
+        return read(data, path)
+
+    monkeypatch.setattr(reader, "read_elf", noting)
     return found
 
 
@@ -57,25 +62,25 @@ def damage(data: bytes) -> bytes:
 def run_a_program(_: bytes) -> bytes:
     class Attack:
         def __reduce__(self) -> tuple[object, tuple[str]]:
-            return os.system, ("false",)
+            return os.mkdir, ("made",)
 
     return pickle.dumps(Attack())
 
 
 @pytest.mark.parametrize("change", [damage, run_a_program])
 def test_a_damaged_cache_is_not_used(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     read, folder = reads(monkeypatch), tmp_path / "cache"
     first = ObjectCache(folder, "/env")
     first.read(str(library))
     first.save()
     (file,) = folder.iterdir()
-    assert callable(change)
     file.write_bytes(change(file.read_bytes()))
-    monkeypatch.setattr(os, "system", pytest.fail)
+    monkeypatch.chdir(tmp_path)
     ObjectCache(folder, "/env").read(str(library))
     assert len(read) == 2
+    assert not Path("made").exists()
 
 
 def test_a_cache_that_others_can_write_is_not_used(
