@@ -312,6 +312,15 @@ def chain_inherited() -> Files:
 
 
 @bomb
+def circle() -> Files:
+    """Make 300 libraries that need each other in a circle: each loads all."""
+    return {
+        f"p/l{n}.so": library([f"l{(n + 1) % 300}.so"], soname=f"l{n}.so", runpath="$ORIGIN")
+        for n in range(300)
+    }
+
+
+@bomb
 def libraries_of_one_soname() -> Files:
     """Make 500 copies of two libraries, one of which needs the other."""
     files: dict[str, bytes | str] = {}
