@@ -171,7 +171,7 @@ VERBS = {
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
     "reaches", "refers", "removes", "requires", "shows", "states", "takes", "uses",
-    "was",
+    "was", "writes",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""
 AFTER_A_NUMBER = re.compile(r"`? (?:(?:more|of them|other|different|new|whole) )*([a-z]+(?<!s)s)\b")
