@@ -72,9 +72,22 @@ def extension(
     Its function `value()` returns the sum of the functions named in `calls` (`int name(void)`),
     which `needed` may define, or 42 where there are none.
     """
+    return shared_object(
+        path,
+        extension_source(module, calls, single_phase=single_phase),
+        needed=needed,
+        rpath=rpath,
+        runpath=runpath,
+        as_needed=as_needed,
+        flags=["-I", sysconfig.get_path("include"), *flags],
+    )
+
+
+def extension_source(module: str, calls: Sequence[str] = (), *, single_phase: bool = False) -> str:
+    """Return the C code of an extension module, as `extension` describes it."""
     initialiser = "PyModule_Create(&module)" if single_phase else "PyModuleDef_Init(&module)"
     slots = "0" if single_phase else "slots"
-    source = f"""
+    return f"""
     #include <Python.h>
     {"".join(f"int {name}(void);" for name in calls)}
     static PyObject *value(PyObject *self, PyObject *unused) {{
@@ -86,15 +99,6 @@ def extension(
         PyModuleDef_HEAD_INIT, "{module}", 0, 0, methods, {slots}, 0, 0, 0}};
     PyMODINIT_FUNC PyInit_{module}(void) {{ (void)slots; return {initialiser}; }}
     """
-    return shared_object(
-        path,
-        source,
-        needed=needed,
-        rpath=rpath,
-        runpath=runpath,
-        as_needed=as_needed,
-        flags=["-I", sysconfig.get_path("include"), *flags],
-    )
 
 
 def stub_library_with_versions(

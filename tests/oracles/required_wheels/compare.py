@@ -4,26 +4,30 @@
 
 In each set, each wheel is judged beside those that it requires, and its package is imported where
 all are installed. A wheel without an error or a warning about loading must be imported, one with
-such a finding must not. Every difference is printed.
+such a finding must not. Every difference is printed. One call of the installer takes several sets.
 """
 
 import argparse
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.oracles.required_wheels.sets import Distribution, Use, random_set
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import GCC, extension_source, make_wheel, shared_object
+from tests.support.compiled import compile_c
 from tests.support.providers import SUFFIX, TAG
 from wheelfix import Settings, check
+from wheelfix.host.installers import any_pip, find_uv
 from wheelfix.rules.findings import Severity
 
 _ABOUT_LOADING = ("WF10", "WF301", "WF304", "WF805", "WF821", "WF823", "WF824", "WF828")
+_AT_ONCE = 20
 _MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
 
 
@@ -35,9 +39,11 @@ def main() -> int:
     parser.add_argument("--installer", choices=("pip", "uv", "none"), default="none")
     options = parser.parse_args()
     began, counts = time.monotonic(), Counter[str]()
-    for seed in range(options.first, options.first + options.n):
+    seeds = range(options.first, options.first + options.n)
+    for start in range(0, len(seeds), _AT_ONCE):
         with tempfile.TemporaryDirectory() as folder:
-            for line in differences(seed, Path(folder), options.installer, counts):
+            some = seeds[start : start + _AT_ONCE]
+            for line in differences(some, Path(folder), options.installer, counts):
                 counts["differences"] += 1
                 print(line, flush=True)
     seconds = time.monotonic() - began
@@ -45,12 +51,21 @@ def main() -> int:
     return 1 if counts["differences"] else 0
 
 
-def differences(seed: int, folder: Path, installer: str, counts: Counter[str]) -> Iterator[str]:
-    """Yield the wheels of a set that are imported against the prediction, or not."""
-    parts = random_set(seed)
-    wheels = [_wheel(folder, part, parts) for part in parts]
-    site = _installed(folder / "site", wheels, installer)
-    failures = [_import(site, part.number) for part in parts]
+def differences(
+    seeds: Iterable[int], folder: Path, installer: str, counts: Counter[str]
+) -> Iterator[str]:
+    """Yield the wheels of the sets that are imported against the prediction, or not."""
+    sets = [random_set(seed) for seed in seeds]
+    wheels = [[_wheel(folder / parts[0].name, part, parts) for part in parts] for parts in sets]
+    site = _installed(folder / "site", [wheel for some in wheels for wheel in some], installer)
+    for parts, some in zip(sets, wheels, strict=True):
+        yield from _differences(parts, some, site, counts)
+
+
+def _differences(
+    parts: Sequence[Distribution], wheels: Sequence[Path], site: Path, counts: Counter[str]
+) -> Iterator[str]:
+    failures = [_import(site, part.name) for part in parts]
     for part, wheel, failure in zip(parts, wheels, failures, strict=True):
         if any(failures[u.other] for u in part.uses if u.is_imported or u.is_global):
             counts["imports one that fails"] += 1
@@ -65,7 +80,7 @@ def differences(seed: int, folder: Path, installer: str, counts: Counter[str]) -
         ]
         counts["imported" if failure is None else "not imported"] += 1
         if (failure is None) is bool(said) or report.error is not None:
-            yield f"seed {seed}, d{part.number}: {failure or 'imported'}; said {said}"
+            yield f"{part.name}: {failure or 'imported'}; said {said or report.error}"
 
 
 def _required(part: Distribution, parts: Sequence[Distribution]) -> set[int]:
@@ -78,64 +93,71 @@ def _uses(part: Distribution) -> tuple[Use, ...]:
 
 
 def _wheel(folder: Path, part: Distribution, parts: Sequence[Distribution]) -> Path:
-    n, own = part.number, folder / f"d{part.number}"
-    calls = {use.function for use in part.uses}
-    library = _library(folder, part, part.functions)
-    linked = [use for use in part.uses if not use.is_global]
-    whole = [_library(folder / "whole", parts[u.other], _all(u.other)) for u in linked]
-    entries = ["$ORIGIN/lib", *(use.entry for use in linked if use.entry)]
+    n, own = part.number, folder / part.name
+    calls = sorted({f"f{n}", *(use.function for use in part.uses)})
+    library = _library(folder, part, parts, part.functions)
+    linked = [parts[use.other] for use in part.uses if not use.is_global]
+    whole = [_library(folder / "whole", other, parts, _all(other.number)) for other in linked]
+    entries = ["$ORIGIN/lib", *(use.entry for use in part.uses if use.entry)]
     path = ":".join(entries)
     inherited = any(use.is_inherited for use in part.uses)
-    (own / "more.c").write_text(f"int g{n}(void) {{ return 1; }}\n")
-    module = extension(
+    compiled = own / "_core.o"  # one for all: Python.h costs more than all else
+    options = ["-c", "-fPIC", "-I", sysconfig.get_path("include")]
+    compile_c(GCC, compiled, extension_source("_core", ["calls"]), options)
+    module = shared_object(
         own / f"_core{SUFFIX}",
-        "_core",
+        f"int g{n}(void) {{ return 1; }}\n"
+        + "".join(f"int {name}(void);\n" for name in calls)
+        + f"int calls(void) {{ return {' + '.join(f'{name}()' for name in calls)}; }}\n",
         needed=[library, *whole],
-        calls=[f"f{n}", *sorted(calls)],
         rpath=path if inherited else None,
         runpath=None if inherited else path,
-        flags=[str(own / "more.c")],
+        flags=["-xnone", str(compiled)],
     )
     files: dict[str, str | Path] = {
-        f"d{n}/__init__.py": "".join(_source(part)),
-        f"d{n}/_core{SUFFIX}": module,
+        f"{part.name}/__init__.py": "".join(_source(part, parts)),
+        f"{part.name}/_core{SUFFIX}": module,
     }
     if part.has_library:
-        files[f"d{n}/lib/{library.name}"] = library
-    metadata = "".join(f"Requires-Dist: d{use.other}\n" for use in _uses(part))
-    return make_wheel(folder / "dist", f"d{n}", "1.0", _MANYLINUX, files, metadata=metadata)
+        files[f"{part.name}/lib/{library.name}"] = library
+    required = (parts[use.other].name for use in _uses(part))
+    metadata = "".join(f"Requires-Dist: {name}\n" for name in required)
+    return make_wheel(folder / "dist", part.name, "1.0", _MANYLINUX, files, metadata=metadata)
 
 
 def _all(number: int) -> tuple[str, ...]:
     return (f"f{number}", f"new{number}")
 
 
-def _library(folder: Path, part: Distribution, functions: Sequence[str]) -> Path:
-    """Link the library; one that is whole serves to link others with."""
-    path = folder / f"d{part.number}" / "lib" / f"lib{part.number}.so.1"
+def _library(
+    folder: Path, part: Distribution, parts: Sequence[Distribution], functions: Sequence[str]
+) -> Path:
+    """Link the library; one with all functions serves to link others with."""
+    path = folder / part.name / "lib" / f"lib{part.number}.so.1"
     path.parent.mkdir(parents=True, exist_ok=True)
     use = part.library_needs if part.functions is functions else None
     source = "".join(f"int {name}(void) {{ return 1; }}\n" for name in functions)
+    script = path.parent / "versions.map"
+    script.write_text("".join(f"V{n} {{ {name}; }};\n" for n, name in enumerate(functions)))
+    flags = [f"-Wl,--version-script,{script}"] if part.is_versioned else []
     needed: list[Path] = []
+    entry = None
     if use is not None:
+        entry = use.entry
         source += f"int {use.function}(void);\nint use(void) {{ return {use.function}(); }}\n"
-        stub = folder / "stub" / f"d{part.number}" / f"lib{use.other}.so.1"
-        stub.parent.mkdir(parents=True, exist_ok=True)
-        code = f"int f{use.other}(void) {{ return 1; }}\n"
-        needed = [shared_object(stub, code, soname=stub.name)]
-    entry = use.entry if use else None
-    return shared_object(path, source, soname=path.name, needed=needed, runpath=entry)
+        needed = [_library(folder / "stub", parts[use.other], parts, (use.function,))]
+    return shared_object(path, source, soname=path.name, needed=needed, runpath=entry, flags=flags)
 
 
-def _source(part: Distribution) -> Iterator[str]:
+def _source(part: Distribution, parts: Sequence[Distribution]) -> Iterator[str]:
     yield "import ctypes\n"
     for use in part.uses:
         if use.is_global:
-            yield f"from d{use.other} import _core as _other\n"
+            yield f"from {parts[use.other].name} import _core as _other\n"
             yield "ctypes.CDLL(_other.__file__, mode=ctypes.RTLD_GLOBAL)\n"
         elif use.is_imported:
-            yield f"import d{use.other}\n"
-    yield f"from d{part.number} import _core\n"
+            yield f"import {parts[use.other].name}\n"
+    yield f"from {part.name} import _core\n"
 
 
 def _installed(site: Path, wheels: Sequence[Path], installer: str) -> Path:
@@ -145,15 +167,15 @@ def _installed(site: Path, wheels: Sequence[Path], installer: str) -> Path:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
         return site
-    command = ["uv", "pip"] if installer == "uv" else [sys.executable, "-m", "pip"]
+    command = [find_uv() or "uv", "pip"] if installer == "uv" else any_pip()
     options = ["-q", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*command, "install", *options, *paths], check=True)
     return site
 
 
-def _import(site: Path, number: int) -> str | None:
+def _import(site: Path, name: str) -> str | None:
     """Return why the package cannot be imported; None if it can."""
-    code = f"import sys; sys.path.insert(0, {str(site)!r}); import d{number}"
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import {name}"
     environment = {"LD_BIND_NOW": "1"}
     command = [sys.executable, "-I", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -24,13 +24,16 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One wheel of the set: `dN/__init__.py`, `dN/_core.so`, `dN/lib/libN.so.1`."""
+    """One wheel of the set: `sSdN/__init__.py`, `sSdN/_core.so`, `sSdN/lib/libN.so.1`."""
 
+    name: str
     number: int
     functions: tuple[str, ...]
     """What the library defines."""
     has_library: bool
     """Whether the library is in the wheel: without, it was forgotten."""
+    is_versioned: bool
+    """Whether the functions of the library have symbol versions, `V0`, and `V1` for the new one."""
     uses: tuple[Use, ...]
     library_needs: Use | None = None
     """The use of another library by the library of this one."""
@@ -45,12 +48,14 @@ def random_set(seed: int) -> tuple[Distribution, ...]:
         old = (f"f{number}",)
         found.append(
             Distribution(
+                name=f"s{seed}d{number}",
                 number=number,
                 functions=old if chance.random() < 0.2 else (*old, f"new{number}"),
                 has_library=chance.random() > 0.1,
-                uses=tuple(_use(chance, other) for other in former),
+                is_versioned=chance.random() < 0.4,
+                uses=tuple(_use(chance, found[other]) for other in former),
                 library_needs=(
-                    _library_use(chance, chance.randrange(number))
+                    _library_use(chance, found[chance.randrange(number)])
                     if number and chance.random() < 0.3
                     else None
                 ),
@@ -59,12 +64,13 @@ def random_set(seed: int) -> tuple[Distribution, ...]:
     return tuple(found)
 
 
-def _use(chance: random.Random, other: int) -> Use:
+def _use(chance: random.Random, used: Distribution) -> Use:
+    other = used.number
     if chance.random() < 0.2:
         name = f"g{other}" if chance.random() < 0.8 else f"gone{other}"
         return Use(other, name, None, is_global=True)
-    right = f"$ORIGIN/../d{other}/lib"
-    entry = chance.choice((right, right, right, right, f"$ORIGIN/../d{other}/lost", None))
+    right = f"$ORIGIN/../{used.name}/lib"
+    entry = chance.choice((right, right, right, right, f"$ORIGIN/../{used.name}/lost", None))
     return Use(
         other=other,
         function=chance.choice((f"f{other}", f"f{other}", f"new{other}")),
@@ -74,6 +80,6 @@ def _use(chance: random.Random, other: int) -> Use:
     )
 
 
-def _library_use(chance: random.Random, other: int) -> Use:
-    right = f"$ORIGIN/../../d{other}/lib"
-    return Use(other, f"f{other}", chance.choice((right, right, right, None)))
+def _library_use(chance: random.Random, used: Distribution) -> Use:
+    right = f"$ORIGIN/../../{used.name}/lib"
+    return Use(used.number, f"f{used.number}", chance.choice((right, right, right, None)))
