@@ -56,7 +56,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     Checks the objects that need a library of a `provider`: an entry of their own search paths must
     lead to the provider's directory, in every install scheme that the tags allow. A
     library counts as found if a source of the package imports the provider, one of the wheels
-    beside it, whose objects then have loaded it.
+    beside it, whose objects then have loaded it. It is a warning for an object that nothing in the
+    wheel is seen to load: what loads it may have loaded the library before.
 
     ## Why is this bad?
     The library is neither in this wheel nor in a default directory: the import fails, or loads
@@ -83,6 +84,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if missing and not context.is_found_beside(use.member, use.library):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
+        is_seen = member in context.seen_loads
+        notes = () if is_seen else ("nothing in the wheel is seen to load it",)
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"
         edits = add_entries(context, member, missing)
@@ -94,8 +97,9 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         labels = join_some(use.provider.label for use in uses)
         yield Hit(
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
+            severity=None if is_seen else Severity.WARNING,
             member=member,
-            notes=(note,),
+            notes=(note, *notes),
             hint=hint,
             fix=fix,
         )
