@@ -80,6 +80,31 @@ def test_alone_it_is_not_known_and_beside_it_all_is_well(tmp_path: Path) -> None
     assert imported(unpacked(site, path)) == "7"
 
 
+def test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements(
+    tmp_path: Path, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, words = demo(tmp_path, tag=TAG, requires="core>=1", runpath=None), ["repair", "-w"]
+    pro(tmp_path, name="core")
+    assert run([*words, str(tmp_path / "failed"), str(path)]) == 2
+    assert "hint: for what `core` may bring, `--deps` looks; or," in capsys.readouterr().err
+    assert run([*words, str(tmp_path / "failed"), "--deps", str(path)]) == 2
+    assert "`--deps`" not in capsys.readouterr().err
+    del index
+
+
+@pytest.mark.parametrize("command", ["why", "show", "tree"])
+def test_a_library_of_a_neighbor_to_which_no_search_path_leads_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = demo(tmp_path, runpath=None), pro(tmp_path)
+    words = ["libpro"] if command == "why" else []
+    assert run([command, "--with", str(other), str(path), *words]) == (command == "tree")
+    printed = capsys.readouterr().out
+    assert f"no search path leads to `{other.name}!pro/lib/libpro.so.3`" in printed
+    if command == "why":
+        assert f"  bring in   wheelfix repair --with {other} {path}" in printed
+
+
 def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:
     path = demo(tmp_path)
     pro(tmp_path)

@@ -767,6 +767,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`wheelfix check --deps` decides it",
         "  required by METADATA, and not installed",
         "  METADATA does not require it: try --with FILE",
+        "for what {} may bring, `--deps` looks",
     ),
 }
 """Why there is nothing to follow -> the beginnings of the messages."""

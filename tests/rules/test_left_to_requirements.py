@@ -1,5 +1,6 @@
 """What a wheel leaves to its requirements: one note, and no error about it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") 
         ("libany.so", "$ORIGIN/../far/lib", ["one"], "one"),
         ("libonnxruntime.so", "$ORIGIN", ["demo-core==1.0"], "demo-core"),
         ("libonedal.so.2", "$ORIGIN/../../..", ["dem==1.0"], "dem"),
+        ("libQt6Gui.so.6", "$ORIGIN/Qt6/lib", ["PyQt6-sip", "PyQt6"], "PyQt6"),
+        ("libonedal.so.2", "$ORIGIN/../../..", ["numpy", "daal==2"], "daal"),
         ("libpyvex.so", None, ["pyvex"], "pyvex"),
         ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
     ],
@@ -57,6 +60,17 @@ def test_a_requirement_that_may_bring_the_library(
     assert f"`{library}`" in found.message
     (found,) = findings(left_to_requirements, subject, fail_on_unknown=True)
     assert found.severity is Severity.ERROR
+
+
+def test_what_the_loaded_library_of_a_requirement_brings_is_not_known() -> None:
+    """As `librmm`, whose requirement has the logger that `rmm` needs, too."""
+    loads = "try:\n    import libdemo\nexcept ImportError:\n    pass\nelse:\n    {}\n"
+    for call, number in (("libdemo.load_library()", 1), ("libdemo.version()", 0)):
+        subject = replace(
+            wheel({CORE: elf("liblogger.so")}, metadata=asked("libdemo-cu12")),
+            sources={"demo/__init__.py": loads.format(call).encode()},
+        )
+        assert len(findings(left_to_requirements, subject)) == number
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_a_library_that_is_opened_by_name_has_to_find_its_own(
     [
         ("", False),
         ("path = f'_inject.{abi}.so'", False),
+        ("preloaded = PyDLL(library_path('_inject'))", False),
         ("from demo import _inject", True),
         ("import importlib\nimportlib.import_module('demo._inject')", True),
     ],

@@ -1,5 +1,6 @@
 """The library graph of a whole wheel: which object needs which library, and how it is found."""
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,8 @@ class Node:
     """The platform's package that contains a missing library."""
     wheels: tuple[str, ...] = ()
     """The well-known wheels that contain a missing library."""
+    unreached: tuple[str, ...] = ()
+    """Files of other wheels with the name of a missing library: no search path leads there."""
 
     @property
     def folder(self) -> str:
@@ -167,6 +170,7 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
     files = world.environment.files
     nodes = {node.id: node for node in _wheel_nodes(world, sizes)}
     paths = {world.label(path): path for path in files if path not in world.members}
+    others = grouped(world.others, posixpath.basename)
     for edge in edges:
         if edge.target in nodes:
             continue
@@ -181,6 +185,7 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
                 role="library",
                 package=world.packages.get(edge.target),
                 wheels=well_known_providers_of(edge.name),
+                unreached=tuple(map(world.label, others.get(edge.target, ()))),
             )
         else:
             nodes[edge.target] = Node(

@@ -20,10 +20,15 @@ from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings, matches_any
-from wheelfix.wheel.imported_modules import imported_modules, opens_for_all
+from wheelfix.wheel.imported_modules import (
+    imported_modules,
+    loads_libraries_of,
+    opens_for_all,
+)
 from wheelfix.wheel.model import Wheel
 
 _WORD = re.compile(r"[a-z0-9]+")
+_OF_CUDA = re.compile(r"-cu\d+$")
 _MOST = 100
 """Requirements that are tried for each library: a wheel that uses others has a few."""
 _NO_NAMES = frozenset({"lib", "libs", "py", "python"})
@@ -58,6 +63,7 @@ def left_to_requirements(
     missing = list(_missing(wheel, settings, providers)) if unknown else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     names = [requirement.name for requirement in unknown[:_MOST]]
+    loading = next(_loading(wheel, names), "") if missing else ""
     libraries: dict[str, str] = {}
     expected: set[str] = set()
     folders: set[str] = set()
@@ -68,7 +74,7 @@ def left_to_requirements(
         outward = leading.get(member, {})
         sure = _well_known(library, names) or _companion(wheel, elf, unknown[:_MOST])
         sure = sure or _most_alike(names, outward.values())
-        likely = sure or libraries.get(library) or _most_alike(names, [library])
+        likely = sure or libraries.get(library) or _most_alike(names, [library]) or loading
         if likely or outward:
             libraries[library] = likely
             folders.update(outward.values())
@@ -111,15 +117,18 @@ def _missing(
 def _outward_entries(member: str, elf: Elf, layout: Layout) -> Iterator[tuple[str, str]]:
     """Yield the entries of a search path that lead to folders without files of the wheel.
 
-    Each comes with its folder, relative to site-packages or to the environment.
+    Each comes with its folder, relative to site-packages or to the environment. Below the `lib` of
+    the environment is site-packages; libraries of several wheels may be in it.
     """
     origin = layout.paths.get(member, "").rpartition("/")[0]
     scheme = layout.scheme
     bases = [f"{base}/" for base in (scheme.platlib, scheme.purelib, scheme.root)]
+    filled = {path.rpartition("/")[0] for path in layout.paths.values()}
+    own = (layout.directories - {f"{scheme.root}/lib"}) | filled
     for entry in elf.entries if origin else ():
         folder = entry_directory(entry, origin)
         base = next((base for base in bases if folder.startswith(base)), None)
-        if base and folder not in layout.directories and entry.startswith(("$ORIGIN", "${ORIGIN}")):
+        if base and folder not in own and entry.startswith(("$ORIGIN", "${ORIGIN}")):
             yield entry, folder.removeprefix(base)
 
 
@@ -158,7 +167,7 @@ def _most_alike(names: Iterable[str], places: Iterable[str]) -> str:
     there = {word for place in places for word in _words(place)} - _NO_NAMES
     there |= {word.removeprefix("lib") for word in there}
     alike = {name: len(there.intersection(_names(name))) for name in names}
-    best = max(alike, key=alike.__getitem__, default="")
+    best = max(alike, key=lambda name: (alike[name], -len(_names(name))), default="")
     return best if alike.get(best) else ""
 
 
@@ -172,9 +181,22 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+def _loading(wheel: Wheel, names: Iterable[str]) -> Iterator[str]:
+    """Yield the distributions of `names` whose `load_library` a source calls."""
+    by_module = _by_module(names)
+    for source in wheel.sources.values():
+        for module in loads_libraries_of(source):
+            yield from filter(None, [by_module.get(canonicalize_name(module))])
+
+
+def _by_module(names: Iterable[str]) -> dict[str, str]:
+    """Return the distributions by the module that each probably has: librmm of librmm-cu12."""
+    return {_OF_CUDA.sub("", canonicalize_name(name)): name for name in names}
+
+
 def opened_for_all(wheel: Wheel, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each top-level package with the distributions of `names` that it opens for all."""
-    by_module = {canonicalize_name(name): name for name in names}
+    by_module = _by_module(names)
     for member, source in wheel.sources.items():
         path = site_path(member, wheel) or ""
         package = path.rpartition("/")[0].replace("/", ".")

@@ -34,6 +34,7 @@ from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.settings import SETTING_FIELDS
+from wheelfix.text import join_some
 
 
 class _Entry(NamedTuple):
@@ -199,11 +200,24 @@ def run(arguments: Sequence[str]) -> int:
     return ExitCode.ERROR
 
 
+def _commands_with(flag: str) -> list[str]:
+    """Return the commands that take the flag of a setting, in words."""
+    return [
+        f"wheelfix {command}"
+        for field in SETTING_FIELDS
+        if flag in {one for both in field.flags for one in both.split("/")}
+        for command in field.setting.commands
+    ]
+
+
 def _usage_error(error: ClickException) -> SettingsError:
     """Return an error of the command line in wheelfix's words."""
     message, hint = error.format_message(), ""
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter) and error.param:
         message = f"{_names_of(error.param)}: {error.message.replace('int range', 'integer')}"
+    elif isinstance(error, NoSuchOption) and (commands := _commands_with(error.option_name)):
+        message = f"no such option here: {error.option_name}"
+        hint = f"it is one of {join_some(commands, len(commands))}"
     elif isinstance(error, NoSuchOption) and error.possibilities:
         message = error.message
         hint = f"did you mean `{error.possibilities[0]}`?"

@@ -46,9 +46,10 @@ from wheelfix.wheel.unverified_reader import open_unverified
 
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _WORD_OF_CODE = re.compile(
-    rb"(?<![\w\x80-\xff])[\w\x80-\xff]+(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
+    rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]+"
+    rb"(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
 )
-"""A word that is not in the name of a file, such as `_core.abi3.so` or `_core.{suffix}`."""
+"""A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
 _FEW_TEXTS = 8
 """So many are searched for one by one."""
 _MOST_PARSED = 1 << 21

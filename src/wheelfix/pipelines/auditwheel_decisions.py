@@ -15,7 +15,7 @@ from wheelfix.analysis.policy_reasons import (
     unlocated_libraries_error,
 )
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.errors import SettingsError
+from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.pipelines.auditwheel_values import Analysis
@@ -28,8 +28,9 @@ from wheelfix.pipelines.graft import (
     renames,
     tags_of,
 )
+from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.settings import Settings
-from wheelfix.text import join_plain
+from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -72,7 +73,7 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     dropped = _dropped_needed(external, analysis.libpython, wheel)
-    externals = _locate(external, analysis, wheel)
+    externals = _locate(external, analysis, wheel, _unknown_requirements(wheel, settings))
     sources = sorted({path for found in externals.values() for path in found.values()})
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
@@ -159,8 +160,12 @@ def _locate(
     external: Mapping[str, Mapping[str, Path | None]],
     analysis: Analysis,
     wheel: Wheel,
+    unknown: Sequence[str],
 ) -> Externals:
-    """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them."""
+    """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them.
+
+    `unknown` are the requirements that were not looked into.
+    """
     missing: set[str] = set()
     located: dict[str, dict[str, Path]] = {}
     for member, libraries in external.items():
@@ -169,10 +174,22 @@ def _locate(
         missing |= grafts.keys() - located[member].keys()
     if missing:
         places = places_of_missing(missing, wheel)
-        raise unlocated_libraries_error(
+        error = unlocated_libraries_error(
             sorted(missing), wheel, analysis.searched, analysis.untrusted, places
         )
+        if unknown and not analysis.untrusted:
+            looking = f"for what {join_some(unknown, FEW)} may bring, `--deps` looks; or,"
+            error = ToolError(error.message, hint=f"{looking}\n{error.hint}")
+        raise error
     return located
+
+
+def _unknown_requirements(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the names of what the wheel requires, unless neighbors were named."""
+    if settings.deps or settings.site or settings.neighbors:
+        return ()
+    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+    return tuple(requirement.name for requirement in required)
 
 
 def _dropped_needed(

@@ -10,7 +10,7 @@ from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.reports.explain_formats import PROVENANCE_COLORS, possible_providers
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
-from wheelfix.text import FEW, count, in_units, join_plain
+from wheelfix.text import FEW, count, in_units, join_plain, join_some
 
 _STYLE = {
     Provenance.WHEEL: ("#dbeafe", "#2563eb"),
@@ -60,7 +60,10 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
             lines += ["", paint(printable(title), Color.BOLD, on=color)]
         for node in nodes:
             name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=color)
-            text = _dependents(dependents[node.id]) + possible_providers(node.package, node.wheels)
+            providers = possible_providers(node.package, node.wheels)
+            if node.unreached:
+                providers = f"  (no search path leads to {join_some(node.unreached, 2)})"
+            text = _dependents(dependents[node.id]) + providers
             lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
 

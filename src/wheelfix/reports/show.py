@@ -103,6 +103,8 @@ def _missing(graph: Graph) -> list[str]:
     for node in graph.missing:
         dependents = join_some([posixpath.basename(e.source) for e in edges.get(node.id, ())], 2)
         given = f"; the wheel of {join_some(node.wheels, 2)} has it" if node.wheels else ""
+        if node.unreached:
+            given = f"; no search path leads to {join_some(node.unreached, 2)}"
         lines.append(f"{node.id}, needed by {dependents}{given}")
     return first_of(lines, _MOST)
 

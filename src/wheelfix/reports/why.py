@@ -39,11 +39,14 @@ class Use(NamedTuple):
     """What to do first, where no repair can be planned; empty if it can, or if none was."""
 
 
-def text(answers: Sequence[tuple[Path, Sequence[Use]]]) -> str:
-    """Return a paragraph for each library; of several wheels, below the name of its wheel."""
+def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = ()) -> str:
+    """Return a paragraph for each library; of several wheels, below the name of its wheel.
+
+    `words` are the flags with which a repair has the same settings.
+    """
     blocks: list[str] = []
     for path, uses in answers:
-        command = f"wheelfix repair {shlex.quote(str(path))}"
+        command = shlex.join(("wheelfix", "repair", *words, str(path)))
         some = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
         if some and len(answers) > 1:
             some[0] = f"{printable(path.name)}\n{some[0]}"
@@ -80,7 +83,9 @@ def _state(use: Use) -> str:
         case Provenance.OTHER | Provenance.VARIABLE:
             return f"from `{use.node.id}`"
         case Provenance.MISSING:
-            return "not found: neither in the wheel nor on the platform"
+            there = join_some(use.node.unreached, 2)
+            where = f"no search path leads to {there}" if there else ""
+            return f"not found: {where or 'neither in the wheel nor on the platform'}"
         case Provenance.PLATFORM | Provenance.PYTHON:
             return f"expected from the {use.node.provenance}, never grafted"
 
@@ -95,8 +100,9 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
             yield f"  bring in   {first}"
             yield from (f"             {line}" for line in more)
         else:
-            yield f"  bring in   where it is installed: {command}"
-        for provider in well_known_providers_of(use.name):
+            where = "" if use.node.unreached else "where it is installed: "
+            yield f"  bring in   {where}{command}"
+        for provider in () if use.node.unreached else well_known_providers_of(use.name):
             option = f"--provider {provider} --add-requires"
             yield f"             or from another wheel: {command} {option}"
 

@@ -139,7 +139,8 @@ def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[
         return names
     in_sources = frozenset(filter(found.is_named, names))
     mentions = found.mentions(names - in_sources)
-    return in_sources | {name for name, members in mentions.items() if members}
+    elfs = context.wheel.elfs.keys()
+    return in_sources | {name for name, some in mentions.items() if not elfs.isdisjoint(some)}
 
 
 @rule("WF311", "module-hook", Severity.ERROR)

@@ -60,7 +60,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     of the Python C API are left to WF303.
 
     It is a warning if another object of the wheel defines the symbol; if only a program needs it;
-    if a library that no object of the wheel loads needs it from a platform library; or if the
+    if a library that no object of the wheel loads needs it from a platform library; if nothing in
+    the wheel is seen to load the object; or if the
     result depends on a library of this machine, which other machines may have in another version.
 
     ## Why is this bad?
@@ -172,7 +173,11 @@ def _undefined_hit(
     platform = _platform_definer(context, root, name)
     # An object that Python does not import may be opened by a program that defines the symbol.
     mild = (
-        definer or unresolved.foreign or root.is_executable or (platform and not root.module_hooks)
+        definer
+        or unresolved.foreign
+        or root.is_executable
+        or (platform and not root.module_hooks)
+        or unresolved.root not in context.seen_loads
     )
     return Hit(
         message=f"undefined symbol `{_spell(reference)}`: no loaded library defines it",

@@ -30,6 +30,19 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def loads_libraries_of(source: bytes) -> frozenset[str]:
+    """Return the modules whose function `load_library` a source calls, as RAPIDS' packages do."""
+    tree = parse_source(source) if b".load_library(" in source else None
+    return frozenset(
+        node.func.value.id
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "load_library"
+        and isinstance(node.func.value, ast.Name)
+    )
+
+
 def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     """Return for the last name of each imported module whether all imports of it may fail.
 

@@ -77,7 +77,8 @@ def diff(
     Tags, Pythons, requirements, sizes, files, bundled libraries, dynamic entries and symbols. It is
     an error if a library that others can link to is gone, has another SONAME or lacks exports, and
     if objects need a newer glibc than the tag promises. Of two directories, wheels for the same
-    Python and platform are compared.
+    Python and platform are compared. Whether a release loads beside what it requires is no
+    difference of files: `wheelfix check --deps` judges that.
     """
     configuration = options.configuration_of(context, given, config)
     settings = configuration.settings

@@ -90,7 +90,8 @@ def why(
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
     else:
-        terminal.report(reports.text([(a.path, a.uses) for a in answers]))
+        words = options.words_for_repair(context, configuration)
+        terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
     raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
 
 
