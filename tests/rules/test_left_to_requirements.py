@@ -62,6 +62,30 @@ def test_a_requirement_that_may_bring_the_library(
     assert found.severity is Severity.ERROR
 
 
+@pytest.mark.parametrize(
+    ("runpath", "source", "severity"),
+    [
+        (None, "from demo import _core", Severity.WARNING),
+        ("$ORIGIN/../lost", "", Severity.WARNING),
+        ("$ORIGIN/../nvidia/cublas/lib", "", Severity.NOTE),
+        (None, "import nvidia.cublas", Severity.NOTE),
+    ],
+)
+def test_a_known_library_that_nothing_leads_to_is_a_warning(
+    runpath: str | None, source: str, severity: Severity
+) -> None:
+    subject = replace(
+        wheel(
+            {CORE: elf("libcublas.so.12", runpath=runpath)}, metadata=asked("nvidia-cublas-cu12")
+        ),
+        sources={"demo/__init__.py": source.encode()},
+    )
+    (found,) = findings(left_to_requirements, subject)
+    assert found.severity is severity
+    option = "wheelfix repair --provider nvidia-cublas-cu12`"
+    assert (option in (found.hint or "")) is (severity is Severity.WARNING)
+
+
 def test_what_the_loaded_library_of_a_requirement_brings_is_not_known() -> None:
     """As `librmm`, whose requirement has the logger that `rmm` needs, too."""
     loads = "try:\n    import libdemo\nexcept ImportError:\n    pass\nelse:\n    {}\n"

@@ -250,3 +250,17 @@ def test_a_library_that_no_machine_has_counts_on_each_target(
     codes = {finding["code"] for finding in report["wheels"][0]["findings"]}
     assert "WF805" in codes
     assert "WF813" not in codes, "one cause is one finding"
+
+
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_a_soname_that_differs_from_the_file_name_fails_what_is_seen_to_be_loaded(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    is_opened: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    inner = shared_object(tmp_path / "libin.so.1", soname="libin.so.1")
+    outer = shared_object(tmp_path / "libout.so", soname="libout.so", needed=[inner])
+    source = "import ctypes\nctypes.CDLL(__path__[0] + '/libout.so')\n" if is_opened else ""
+    files: Files = {"demo/libin.so": inner, "demo/libout.so": outer, "demo/__init__.py": source}
+    wheel = make_wheel(tmp_path / "dist", tag="py3-none-manylinux_2_28_x86_64", files=files)
+    assert severities(wheel, capsys)["WF313"] == ("error" if is_opened else "warning")

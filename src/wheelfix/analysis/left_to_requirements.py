@@ -18,7 +18,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Provided
 from wheelfix.providers.run import Part, applicable_requirements
 from wheelfix.providers.use import provider_of
-from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.imported_modules import (
     imported_modules,
@@ -44,6 +44,9 @@ class LeftToRequirements:
     """DT_NEEDED entry -> the requirement that probably brings it; empty if none stands out."""
     expected: frozenset[str] = frozenset()
     """Those that the requirement is known to have, or to which a search path leads by its name."""
+    unreached: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Library -> the requirement that is known to have it, where no search path leads there, and
+    no source names the module of the requirement."""
     entries: frozenset[tuple[str, str]] = frozenset()
     """Members with the entries of their search paths that lead to where the libraries may be."""
     opened: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -66,13 +69,17 @@ def left_to_requirements(
     loading = next(_loading(wheel, names), "") if missing else ""
     libraries: dict[str, str] = {}
     expected: set[str] = set()
+    unreached: dict[str, str] = {}
     folders: set[str] = set()
     leading: dict[str, dict[str, str]] = {}
     for member, elf, library in missing:
         if layout and member not in leading:
             leading[member] = dict(_outward_entries(member, elf, layout))
         outward = leading.get(member, {})
-        sure = _well_known(library, names) or _companion(wheel, elf, unknown[:_MOST])
+        known_to_have = _well_known(library, names)
+        if known_to_have and not _is_reached(library, known_to_have, outward.values(), wheel):
+            unreached[library] = known_to_have
+        sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
         sure = sure or _most_alike(names, outward.values())
         likely = sure or libraries.get(library) or _most_alike(names, [library]) or loading
         if likely or outward:
@@ -89,6 +96,7 @@ def left_to_requirements(
         requirements=tuple(requirement.name for requirement in unknown),
         libraries=libraries,
         expected=frozenset(expected),
+        unreached=unreached,
         entries=frozenset(entries),
         opened=dict(opened_for_all(wheel, names)),
     )
@@ -136,6 +144,19 @@ def _well_known(library: str, names: Collection[str]) -> str:
     """Return the requirement that is known to have `library`; empty if there is none."""
     having = well_known_providers_of(library)
     return next((name for name in names if canonicalize_name(name) in having), "")
+
+
+def _is_reached(library: str, requirement: str, folders: Collection[str], wheel: Wheel) -> bool:
+    """Return whether a search path leads to the library of a requirement, or a source may load it.
+
+    `folders` are those that the search path leads to.
+    """
+    name = canonicalize_name(requirement)
+    having = [one.directory for one in well_known_folders().get(name, ()) if one.has(library)]
+    module = _OF_CUDA.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
+    sources = wheel.sources.values()
+    is_named = any(word in source for source in sources for word in (module, b"nvidia"))
+    return not sources or is_named or not set(having).isdisjoint(folders)
 
 
 def _companion(wheel: Wheel, elf: Elf, unknown: Iterable[Requirement]) -> str:

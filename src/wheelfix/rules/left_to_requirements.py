@@ -19,7 +19,9 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     a folder in which the wheel installs nothing; the distribution is known to have the library, or
     has a name like it; or it is pinned to the version of the wheel, and may fill the same folder.
     So does it for undefined symbols if a source of the package opens the module of a required
-    distribution with RTLD_GLOBAL. It is an error with `fail-on-unknown`.
+    distribution with RTLD_GLOBAL. It is an error with `fail-on-unknown`, and a warning if the
+    distribution is known to have the library, but no search path leads there, and no source names
+    its module.
 
     ## Why is this bad?
     Nothing is wrong if the requirement has the library, in a version with all symbols. Whether it
@@ -49,11 +51,16 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         return
     likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
     dependents = [member for name in left.libraries for member in context.dependents[name]]
+    severity, where, hint = None, "", "`wheelfix check --deps` decides it"
+    if left.unreached:
+        options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
+        where = f", and no search path leads to {join_some(left.unreached, 2)}"
+        severity, hint = Severity.WARNING, f"`wheelfix repair {options}` adds the search path"
     yield Hit(
         message=f"whether {join_some(likely or left.requirements, FEW)} "
-        f"{'has' if len(likely) == 1 else 'have'} {join_some(lacking, 2)} is not known",
+        f"{'has' if len(likely) == 1 else 'have'} {join_some(lacking, 2)} is not known{where}",
         entry=lacking[0],
         notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
-        hint="`wheelfix check --deps` decides it",
-        severity=Severity.ERROR if context.settings.fail_on_unknown else None,
+        hint=hint,
+        severity=Severity.ERROR if context.settings.fail_on_unknown else severity,
     )

@@ -24,7 +24,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
     library. It is a warning where a library of that SONAME may be loaded before: Python code opens
-    it by its path, or a requirement has it, or the objects need other libraries of requirements.
+    it by its path, or a requirement has it, or the objects need other libraries of requirements, or
+    nothing in the wheel is seen to load them.
 
     ## Why is this bad?
     The loader searches for *file names*; it compares SONAMEs only with libraries that are already
@@ -58,7 +59,11 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             if dependent != library
         )
         is_elsewhere = _comes_with_a_requirement(name, dependents, context)
-        is_known = is_elsewhere or context.named_libraries.is_opened_by_path(library)
+        is_known = (
+            is_elsewhere
+            or context.named_libraries.is_opened_by_path(library)
+            or context.seen_loads.isdisjoint(dependents)
+        )
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
             "SONAME do not find the file",
