@@ -105,6 +105,18 @@ def test_a_library_of_a_neighbor_to_which_no_search_path_leads_is_named(
         assert f"  bring in   wheelfix repair --with {other} {path}" in printed
 
 
+def test_the_folder_of_a_neighbor_is_known_however_its_path_is_spelled(tmp_path: Path) -> None:
+    """A configuration file in another folder names the environment as `cfg/../env`."""
+    path, other = demo(tmp_path, runpath=None), pro(tmp_path)
+    unpacked(tmp_path / "env" / "lib" / "python3.11" / "site-packages", other)
+    (found,) = (
+        one
+        for one in findings(path, site=str(tmp_path / "dist" / ".." / "env"))
+        if one.code == "WF106"
+    )
+    assert found.notes == ("the missing entry is `$ORIGIN/../pro/lib`",)
+
+
 def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:
     path = demo(tmp_path)
     pro(tmp_path)

@@ -388,7 +388,10 @@ def in_dist_info(
     root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
     places: list[tuple[Key, str, str]] = []
     # Above <prefix>/lib/python3.11/site-packages are the files of the data scheme.
-    bases = {root: str(dist_info.parent), Key.DATA: os.path.normpath(dist_info / "../../../..")}
+    bases = {
+        root: os.path.normpath(dist_info.parent),
+        Key.DATA: os.path.normpath(dist_info / "../../../.."),
+    }
     for file in recorded_files(dist_info):
         scheme = next((key for key, base in bases.items() if file.startswith(f"{base}/")), None)
         if scheme is not None:
