@@ -166,7 +166,8 @@ def test_no_rule_is_a_switch() -> None:
 # --- Words ----------------------------------------------------------------------------------------
 
 VERBS = {
-    "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns", "contains",
+    "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
+    "contains",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",

@@ -107,4 +107,5 @@ def test_symbol_tables_give_the_exports_of_the_object(tmp_path: Path) -> None:
             patch.setattr(contents, "_TABLES", room)
             with open_wheel(path) as archive:
                 assert (archive.contents["x.so"].tables is None) == (room == 0)
-                assert lazy_exports(partial(archive.symbol_tables, "x.so")) == whole
+                read = lazy_exports(partial(archive.symbol_tables, "x.so"))
+                assert (read.definitions, read.copies) == (whole.definitions, whole.copies)
