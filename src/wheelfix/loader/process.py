@@ -32,6 +32,8 @@ class LinkMap:
 
 
 _LOADED = "the libraries that it loads"
+_REQUEST_STEPS = 25
+"""Of one DT_NEEDED entry."""
 _REQUEST_SIZE, _CANDIDATE_SIZE = 200, 150
 """Bytes in memory, without the path of a candidate."""
 
@@ -106,7 +108,7 @@ class LoaderProcess(ABC):
     def dlopen(self, name: str, caller: str | None = None) -> Load:
         """Load `name` and its dependencies; a load with a failed request leaves nothing behind."""
         requester = self.main if caller is None else self._caller(caller)
-        self._spend(15, _REQUEST_SIZE)
+        self._spend(_REQUEST_STEPS, _REQUEST_SIZE)
         link_map, request = self._request(requester, name, dlopen=True)
         if link_map is None:
             return Load(root=name, objects=(), requests=(request,))
@@ -130,7 +132,7 @@ class LoaderProcess(ABC):
         failed: int | None = None
         for loaded in order:  # grows during the loop: breadth first
             entries = self._entries(loaded.elf) if loaded.elf else ()
-            self._spend(15 * len(entries), _REQUEST_SIZE * len(entries))
+            self._spend(_REQUEST_STEPS * len(entries), _REQUEST_SIZE * len(entries))
             for name, filtee in entries:
                 if not name and self._program_is_unnamed:
                     self._append_program(order)
