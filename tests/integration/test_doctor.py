@@ -585,6 +585,15 @@ def test_a_wheel_is_judged_with_what_it_requires_and_what_is_named(
     assert run(["doctor", str(newer), "--with", "gamma", "--fail-on", "warning"]) == 1
     assert f"{newer} with gamma: " in capsys.readouterr().out
 
+    asked = ["--with", "gamma", "--every-order", "--prove", "--output-format", "json"]
+    assert run(["doctor", str(newer), *asked]) == 1
+    report = json.loads(capsys.readouterr().out)
+    orders = {tuple(order["imports"]): order for order in report["orders"]}
+    assert {pair for pair in orders if "alpha" in pair} >= {("alpha", "gamma"), ("gamma", "alpha")}
+    assert orders["alpha", "gamma"]["fails"] == ["gamma._core"]
+    assert orders["gamma", "alpha"]["fails"] == []
+    assert {order["proof"]["outcome"] for order in orders.values()} == {"seen"}
+
 
 def test_what_cannot_be_put_beside_a_wheel(
     site: Environment, index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
