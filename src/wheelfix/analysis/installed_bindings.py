@@ -133,7 +133,7 @@ class _Model:
     def differing(
         self, user: str, usual: str, provider: str, names: Iterable[str]
     ) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]]:
-        """Return the data and the code of which two objects have other sizes.
+        """Return the data and the code that differ in size between two objects.
 
         A library that gives its symbols versions promises that they stay what they are.
         """

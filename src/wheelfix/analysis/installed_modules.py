@@ -53,7 +53,7 @@ class Lack(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of which the loader's message has one."""
+        """The message of the loader contains one of these words."""
         return self.symbols or self.versions or (self.library,)
 
 

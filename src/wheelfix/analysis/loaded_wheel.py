@@ -263,7 +263,7 @@ class LoadedWheel:
 def module_hooks(file: str) -> tuple[str, ...]:
     """Return the names of the functions by which CPython would initialize `file` as a module.
 
-    No C function has that of a file that is no identifier, such as a grafted library.
+    There are none for a file whose name is not an identifier, such as a grafted library.
     """
     module = file.rpartition("/")[2].partition(".")[0]
     return init_functions(module) if module.isidentifier() else ()

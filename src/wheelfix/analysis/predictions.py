@@ -19,7 +19,7 @@ class Prediction(NamedTuple):
     imports: tuple[str, ...]
     """In turn, in a new process."""
     error: tuple[str, ...] = ()
-    """Words of which the ImportError of an import has one; none if all imports succeed."""
+    """The ImportError contains one of these words; empty if all imports succeed."""
     bindings: tuple[Binding, ...] = ()
 
 

@@ -18,7 +18,7 @@ class Copies(NamedTuple):
 
 
 def copies(modules: InstalledModules) -> Iterator[Copies]:
-    """Yield the products of which modules of different distributions load different files.
+    """Yield the products that modules of different distributions load from different files.
 
     A file of no distribution, such as that of the platform, counts as one more.
     """

@@ -227,7 +227,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     symbols bind to after such an import, and without it. Reported are symbols that it otherwise
     gets from itself or from another file, and that are not the same there: variables of other sizes
     are an error, C++ functions with other code a warning, functions of C a note. Left out are
-    symbols with a version, of which their library promises that they stay compatible, those of the
+    symbols with a version, which their library promises to keep compatible, those of the
     C++ standard library, and copies of inline functions. With musl it does nothing.
 
     ## Why is this bad?
@@ -376,7 +376,7 @@ def changed_since_installation(modules: InstalledModules) -> Iterator[Hit]:
     several distributions write are left to WF951.
 
     ## Why is this bad?
-    Somebody has replaced, stripped or edited the file. What is known of the distribution, such as
+    Somebody has replaced, stripped or edited the file. What its metadata says, such as
     that it works for others, does not hold for it.
 
     ## Example
