@@ -57,7 +57,6 @@ def test_a_request_is_read_with_its_candidates_and_their_lists(piece: int) -> No
     ]
     assert (request.path, request.address) == ("/lib/libm.so.6", 0x7F0000000D48)
     assert logged.program == "app"
-    assert logged.versions == {("app", "/lib/libm.so.6")}
 
 
 def test_a_fork_writes_to_the_log_of_its_parent() -> None:

@@ -1,4 +1,4 @@
-"""Parser of glibc's LD_DEBUG output (`libs,files,versions,bindings`).
+"""Parser of glibc's LD_DEBUG output (`libs,files,bindings`).
 
 One file may hold several processes: a fork writes to the file of its parent with its own process
 id (`_dl_debug_vdprintf` in elf/dl-misc.c), and an executed program appends to the file of its
@@ -13,7 +13,7 @@ from fnmatch import translate
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
 
-CATEGORIES = ("libs", "files", "versions")
+CATEGORIES = ("libs", "files")
 """The categories of LD_DEBUG (ld.so(8)) whose lines are read."""
 BINDINGS = "bindings"
 """One more, with a line for every symbol that is bound."""
@@ -79,8 +79,6 @@ class LoggedProgram:
     """Its `argv[0]`; None until the loader transfers control to it: it starts."""
     forked_from: int | None = None
     requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
-    versions: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Dependent and provider of a symbol version, by path."""
     bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
     errors: dict[str, None] = field(default_factory=dict[str, None])
     dropped: int = 0
@@ -159,7 +157,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     """Compile the pattern of the lines that are read, and of the bindings of `symbols`."""
     words = (
         b"file=| search path=| search cache=|  trying file=|  dynamic: |"
-        b"transferring control: |checking for version |"
+        b"transferring control: |"
         rb"[^\n]*: error: "
     )
     line = rb"(?P<word>" + words + rb")(?P<rest>[^\n]*)"
@@ -186,7 +184,6 @@ def _pattern(glob: str) -> bytes:
 
 _REQUEST = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
 _LIST = re.compile(rb".*\t\t\((.*?)(?: from file (.*))?\)$")
-_VERSION = re.compile(rb"`.*' in file (.*) \[\d+\] required by file (.*) \[\d+\]$")
 _DYNAMIC = re.compile(rb"0x([0-9a-f]+)")
 
 
@@ -263,19 +260,12 @@ def _place(logged: LoggedProgram, rest: bytes) -> None:
         logged.mapped.append(logged.current)
 
 
-def _version(logged: LoggedProgram, rest: bytes) -> None:
-    match = _VERSION.match(rest)
-    if match is not None and len(logged.versions) < MAX_KEPT:
-        logged.versions.add((_text(match[2]), _text(match[1])))
-
-
 _READERS = {
     b" search path=": _list,
     b" search cache=": _cache,
     b"  trying file=": _try,
     b"  dynamic: ": _place,
     b"transferring control: ": _start,
-    b"checking for version ": _version,
 }
 
 

@@ -42,8 +42,6 @@ class Loaded:
     tried: int = 0
     """The number of candidates."""
     times: int = 1
-    distribution: str | None = None
-    """The installed distribution that the file belongs to, with its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,6 @@ class NotFound:
     tried: tuple[str, ...]
     passed: tuple[SkippedCandidate, ...] = ()
     times: int = 1
-    wheels: tuple[str, ...] = ()
-    """Well-known wheels that contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +72,6 @@ class Process:
     missed: tuple[NotFound, ...] = ()
     mapped: tuple[File, ...] = ()
     """Files with executable code in /proc/PID/maps."""
-    versions: frozenset[tuple[str, str]] = frozenset()
-    """Dependent and provider of a symbol version, by path."""
     bindings: tuple[tuple[LoggedBinding, int], ...] = ()
     errors: tuple[str, ...] = ()
     dropped: int = 0

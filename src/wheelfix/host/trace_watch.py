@@ -1,6 +1,5 @@
 """Processes under LD_DEBUG, watched while they run: the logs as they grow, and /proc/PID/maps."""
 
-import ctypes
 import os
 import re
 import time
@@ -20,8 +19,6 @@ _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
 _LOG = re.compile(r"log\.\d{1,9}", re.ASCII)
 """The name of a log: that in LD_DEBUG_OUTPUT, a dot, and the process id."""
-_PUNCH_HOLE, _KEEP_SIZE = 2, 1
-"""FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of fallocate(2)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,8 +130,6 @@ class TraceWatch:
             while data := os.read(self._open[pid], _PIECE):
                 grown = True
                 log.feed(data)
-                if len(data) == _PIECE:
-                    _forget(self._open[pid])
         for logged in self._programs():
             if logged.pid not in self.seen:
                 self.add(logged.pid)
@@ -146,7 +141,7 @@ class TraceWatch:
         The command may be of another user, to whom a link or pipe must not open files of ours.
         """
         self._note_user(pid)
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags)
         except OSError:
@@ -271,11 +266,3 @@ def _mapped_file(fields: Sequence[bytes]) -> File:
 def _absolute(request: LoggedRequest, cwd: str | None) -> str:
     # Paths stay text, as the loader spells them. A program starts in this process's directory.
     return os.path.join(cwd or "", request.path or "")  # noqa: PTH118 - text
-
-
-def _forget(descriptor: int) -> None:
-    """Free the disk space of the part read so far, if the file system can (fallocate(2))."""
-    end = os.lseek(descriptor, 0, os.SEEK_CUR)
-    fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
-    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, end)

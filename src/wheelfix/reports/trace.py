@@ -49,7 +49,6 @@ def as_json(trace: Trace) -> dict[str, Any]:
     processes: list[dict[str, Any]] = []
     for process, loaded in whole(trace.processes):
         row = asdict(process)
-        row["versions"] = sorted(process.versions)
         row["bindings"] = [{**asdict(binding), "times": n} for binding, n in process.bindings]
         row["copies"] = {
             name: [library.file.path for library in found if library.file]
@@ -122,8 +121,6 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         yield f"    opened as {loaded.path}"
     if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:
         yield f"    its SONAME is {loaded.soname}"
-    if loaded.distribution is not None:
-        yield f"    of {loaded.distribution}"
     times = f", {count(loaded.times, 'time')}" if loaded.times > 1 else ""
     yield f"    {cause(loaded)}{times}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in loaded.passed)
@@ -136,8 +133,6 @@ def _missing_lines(missed: NotFound, *, verbose: bool, color: bool) -> Iterator[
         paint(f"  not found: {printable(missed.name)}", Color.RED, on=color)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
-    if missed.wheels:
-        yield f"    it is in {' or '.join(missed.wheels)}: pip install {missed.wheels[0]}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in missed.passed)
     if verbose:
         yield from (f"    tried {path}" for path in missed.tried)
