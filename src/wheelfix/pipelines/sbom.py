@@ -46,17 +46,6 @@ _LIBRARY = "wheelfix:library"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """The list of an earlier repair, by wheelfix or by auditwheel, as far as it still holds."""
-
-    components: _Components = field(default_factory=_Components)
-    depends: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """The references that a component depends on, by its own."""
-    tools: frozenset[tuple[str, str]] = frozenset()
-    """Names and versions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
     """The code of others that is in a wheel."""
 
@@ -96,14 +85,9 @@ def sbom_edits(
     uses = by_provider(provider_uses(wheel, providers))
     if not (bundled.libraries or bundled.parts or uses or member in earlier):
         return
-    tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
-    content = write_sbom(
-        wheel,
-        bundled,
-        tools,
-        providers=providers,
-        earlier=join_lists(earlier.values()),
-    )
+    tools = {"auditwheel": metadata.version("auditwheel"), "wheelfix": wheelfix.__version__}
+    components = dict(item for listed in earlier.values() for item in listed.items())
+    content = write_sbom(wheel, bundled, tools, providers=providers, earlier=components)
     if theirs not in earlier and wheel.texts.get(member, "").encode() == content:
         return
     for name in dict.fromkeys((*earlier, member)):
@@ -128,8 +112,6 @@ def places_of(member: str, edits: Iterable[Edit]) -> list[str]:
     return places
 
 
-_NOTHING = Earlier()
-
 # --- The list ------------------------------------------------------------------------------------
 
 
@@ -139,41 +121,26 @@ def write_sbom(
     tools: Mapping[str, str],
     *,
     providers: tuple[Provided, ...] = (),
-    earlier: Earlier = _NOTHING,
+    earlier: _Components | None = None,
 ) -> bytes:
     """Return the SBOM of what is `bundled` in `wheel`, and of the `providers` that it uses.
 
     A package is listed once, with the places of all its libraries. `tools` are the names and
-    versions of the programs that made the wheel. Components of `earlier` with another reference
-    stay.
+    versions of the programs that made the wheel. Components of `earlier`, the lists of earlier
+    repairs, stay if they have another reference.
     """
     own = _wheel_component(wheel.name)
     expected = _provider_components(wheel, providers)
     components = {
         ref: component
-        for ref, component in earlier.components.items()
+        for ref, component in (earlier or {}).items()
         if _holds(component, expected, wheel)
     }
-    libraries = bundled.libraries
-    components |= {library.member: _grafted_component(library, bundled) for library in libraries}
+    grafted = (_grafted_component(library, bundled) for library in bundled.libraries)
+    components |= {component["bom-ref"]: component for component in grafted}
     components |= expected
     components |= {part.purl: _part_component(part, bundled) for part in bundled.parts}
-    objects = {library.member: wheel.elfs[library.member] for library in libraries}
-    sonames = {
-        value: ref
-        for ref, component in expected.items()
-        for name, value in _properties(component)
-        if name == _LIBRARY
-    }
-    sonames |= {
-        objects[library.member].soname or library.host.source.name: library.member
-        for library in libraries
-    }
-    depends = dict(earlier.depends)
-    for ref, elf in objects.items():
-        depends[ref] = tuple(sonames[name] for name in elf.needed if name in sonames)
-    used = sorted({*tools.items(), *earlier.tools})
-    components, depends = _one_for_each_package(components, depends)
+    components = _one_for_each_package(components)
     refs = sorted(components)
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -184,19 +151,13 @@ def write_sbom(
             "tools": {
                 "components": [
                     {"type": "application", "name": name, "version": version}
-                    for name, version in used
+                    for name, version in sorted(tools.items())
                 ]
             },
             "component": own,
         },
         "components": [components[ref] for ref in refs],
-        "dependencies": [
-            {"ref": own["bom-ref"], "dependsOn": refs},
-            *(
-                {"ref": ref, "dependsOn": sorted({*depends.get(ref, ())} & components.keys())}
-                for ref in refs
-            ),
-        ],
+        "dependencies": [{"ref": own["bom-ref"], "dependsOn": refs}],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
@@ -262,8 +223,8 @@ def _content(path: Path) -> bytes:
 # --- Earlier lists -----------------------------------------------------------------------
 
 
-def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | None:
-    """Return the part of a list that still holds; None if it is not CycloneDX with components.
+def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> _Components | None:
+    """Return the components that still hold; None if the list is not CycloneDX with components.
 
     `places` returns the present names of a former member. Components whose members are gone are
     left out; a component without a place, as auditwheel writes it, stays.
@@ -273,52 +234,22 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
         json.dumps(reduce(lambda inner, _: [inner], range(_MARGIN), document), allow_nan=False)
         own = document["metadata"]["component"]["bom-ref"]
         listed = [part for part in document["components"] if _reference_of(part) != own]
-        kept = {
-            component["bom-ref"]: moved
-            for component in listed
-            if (moved := _move(component, places)) is not None
-        }
-        refs = {ref: moved["bom-ref"] for ref, moved in kept.items()}
-        depends = {
-            refs[row["ref"]]: tuple(refs[ref] for ref in row.get("dependsOn", ()) if ref in refs)
-            for row in document.get("dependencies", ())
-            if row["ref"] in refs
-        }
-        programs: Any = document["metadata"].get("tools", ())
-        if "components" in programs:  # CycloneDX 1.4, which auditwheel writes, has a mere list
-            programs = programs["components"]
-        tools = frozenset((str(program["name"]), str(program["version"])) for program in programs)
+        kept = filter(None, (_move(component, places) for component in listed))
+        return {component["bom-ref"]: component for component in kept}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return Earlier(
-        components={moved["bom-ref"]: moved for moved in kept.values()},
-        depends=depends,
-        tools=tools,
-    )
 
 
 def listed_packages(wheel: Wheel) -> dict[str, str]:
     """Return for each member that the wheel's SBOM lists the package it was copied from."""
     listed = read_sbom(wheel.texts.get(f"{wheel.dist_info}/{_MEMBER}", ""), lambda name: (name,))
-    components = listed.components.values() if listed else ()
+    components = listed.values() if listed else ()
     return {
         place["location"]: f"{component['name']} {component['version']}"
         for component in components
         if "purl" in component and "version" in component
         for place in component.get("evidence", {}).get("occurrences", ())
     }
-
-
-def join_lists(lists: Iterable[Earlier]) -> Earlier:
-    """Return several lists as one; later components replace earlier ones."""
-    joined = Earlier()
-    for later in lists:
-        joined = Earlier(
-            components={**joined.components, **later.components},
-            depends={**joined.depends, **later.depends},
-            tools=joined.tools | later.tools,
-        )
-    return joined
 
 
 def _move(
@@ -410,28 +341,18 @@ def _part_component(package: Package, bundled: Bundled) -> dict[str, Any]:
     )
 
 
-def _one_for_each_package(
-    components: _Components, depends: Mapping[str, Sequence[str]]
-) -> tuple[_Components, dict[str, tuple[str, ...]]]:
-    """Return one component for each package URL, and the dependencies of those that are left.
+def _one_for_each_package(components: _Components) -> _Components:
+    """Return one component for each package URL.
 
     It has the places of all, each with the hash of the file that was copied there.
     """
-    refs = {ref: ref for ref in components}
     kept: dict[object, str] = {}
     merged: _Components = {}
     for ref in sorted(components):
         component = components[ref]
         first = kept.setdefault(component.get("purl", ref), ref)
-        refs[ref] = first
         merged[first] = _both(merged[first], component) if first != ref else component
-    links: dict[str, tuple[str, ...]] = {}
-    for ref in components:
-        others = (refs[other] for other in depends.get(ref, ()) if other in refs)
-        links[refs[ref]] = tuple(
-            dict.fromkeys((*links.get(refs[ref], ()), *(o for o in others if o != refs[ref])))
-        )
-    return merged, links
+    return merged
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
