@@ -694,10 +694,6 @@ CASES: Mapping[str, Case] = {
         faulty=wheel({}, members=(member("demo-1.0.data/scripts/run", mode=0o100644),)),
         sound=wheel({}, members=(member("demo-1.0.data/scripts/run", mode=0o100755),)),
     ),
-    "WF514": ValueCase(
-        faulty=wheel({}, shebangs={"demo-1.0.data/scripts/run": "#!/usr/bin/env python3"}),
-        sound=wheel({}, shebangs={"demo-1.0.data/scripts/run": "#!python"}),
-    ),
     "WF515": ValueCase(
         faulty=wheel(
             {"demo/libx.so.1": PLAIN, "demo/libx.so.1.2": PLAIN},

@@ -187,32 +187,6 @@ def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: S
             assert subprocess.run([place], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "severity"),
-    [
-        ("#!python", None),
-        ("#!/bin/sh", None),
-        ("#!/usr/bin/env python3", Severity.WARNING),
-        ("#!/nowhere/cp311/bin/python", Severity.ERROR),
-    ],
-)
-def test_scripts_name_no_python(tmp_path: Path, line: str, severity: Severity | None) -> None:
-    files = {"demo-1.0.data/scripts/run": f"{line}\n"}
-    modes = dict.fromkeys(files, 0o755)
-    path = make_wheel(tmp_path, tag=PURE, files=files, root_is_purelib=True, modes=modes)
-    said = found(path)
-    assert {code: finding.severity for code, finding in said.items()} == (
-        {"WF514": severity} if severity is not None else {}
-    )
-    assert install(path, tmp_path / "target").returncode == 0
-    script = tmp_path / "target" / "bin" / "run"
-    if severity is Severity.ERROR:
-        with pytest.raises(FileNotFoundError):
-            subprocess.run([script], check=False)
-    else:
-        assert subprocess.run([script], check=False).returncode == 0
-
-
 def test_flattened_links_are_loaded_twice(tmp_path: Path) -> None:
     library = shared_object(
         tmp_path / "libx.so.1", "int n; int *f(void){return &n;}", soname="libx.so.1"

@@ -1,7 +1,6 @@
 """Whether the files of the wheel fit its platform tags and are installed properly."""
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -316,48 +315,6 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
 def _is_program(wheel: Wheel, member: str) -> bool:
     elf = wheel.elfs.get(member)
     return elf is not None and elf.is_executable and _runs(elf) and ".so" not in member
-
-
-@rule("WF514", "script-of-build-machine", Severity.WARNING)
-def script_of_build_machine(context: Context) -> Iterator[Hit]:
-    """Script has a shebang with the wrong Python.
-
-    ## What it does
-    Reads the shebang lines of files in `*.data/scripts`. Installers replace only `#!python` with
-    the interpreter that they install for (PEP 427, "Recommended installer features"). It is an
-    error if the interpreter is one of the build machine.
-
-    ## Why is this bad?
-    "bad interpreter: No such file or directory"; or, with `/usr/bin/env python3`, the script runs
-    with the first Python in PATH, which may not have the package.
-
-    ## Example
-    `#!/opt/python/cp311-cp311/bin/python`
-
-    ## Common causes
-    - Scripts copied by a build script, without the build backend. **Solution**: entry points
-      (`[project.scripts]`), or `#!python` as the first line.
-
-    ## Fix safety
-    Not fixed: only the build may change the file.
-    """
-    for member, line in context.wheel.shebangs.items():
-        words = line[2:].split()
-        if not words or line.startswith("#!python") or not _PYTHON.search(line):
-            continue
-        everywhere = posixpath.dirname(words[0]) in _EVERYWHERE
-        whose = "the first Python in PATH" if everywhere else "a Python of the build machine"
-        yield Hit(
-            message=f"has a shebang that names {whose}: `{line[:120]}`",
-            member=member,
-            entry=line[:120],
-            hint="use the shebang `#!python`, or declare an entry point",
-            severity=Severity.WARNING if everywhere else Severity.ERROR,
-        )
-
-
-_PYTHON = re.compile(r"\b(?:python|pypy)[\d.]*t?(?:\s|$)")
-_EVERYWHERE = {"/usr/bin", "/bin", "/usr/local/bin"}
 
 
 @rule("WF515", "flattened-links", Severity.WARNING)

@@ -286,8 +286,6 @@ class Wheel:
     """Bytes of the zip; 0 for a wheel that is not written yet."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """The JSON and text files of the dist-info folder, and its licenses, by member."""
-    shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
     zip_oddities: tuple[ZipOddity, ...] = ()
     """What is unusual about the zip itself; empty for a wheel that is not written yet."""
 

@@ -47,7 +47,6 @@ _LARGEST_TEXT = 2**20
 _TEXTS = 16 * 2**20
 _PIECE = 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
-_LONGEST_SHEBANG = 4096
 _TICK = 10**8
 """Nanoseconds; several times the resolution of the clocks of file systems."""
 _STEPS_A_TAG = 500
@@ -227,7 +226,6 @@ def _read_wheel(
         metadata=_read_metadata(archive, dist_info.metadata),
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
-        shebangs=dict(_shebangs(archive, data_dir)),
         zip_oddities=find_oddities(archive),
     )
     return wheel, contents
@@ -372,14 +370,6 @@ def _and_above(folder: str) -> Iterator[str]:
     while folder:
         yield folder
         folder = folder.rpartition("/")[0]
-
-
-def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
-    for member in archive.entries:
-        if member.startswith(f"{data_dir}/scripts/"):
-            line = next(archive.inflate(member), b"")[:_LONGEST_SHEBANG].partition(b"\n")[0]
-            if line.startswith(b"#!"):
-                yield member, line.decode("utf-8", "replace").rstrip("\r")
 
 
 def _visit_sources(
