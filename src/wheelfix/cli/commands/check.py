@@ -46,13 +46,11 @@ class _Options:
         group=Group.WHEELS,
         metavar="LIST",
     ).default(None)
-    strict: bool = Option(
-        "Fail on warnings too: --fail-on warning.", group=Group.FAILURE, variable="WHEELFIX_STRICT"
-    ).default(False)
+    strict: bool = Option("Fail on warnings too: --fail-on warning.", group=Group.FAILURE).default(
+        False
+    )
     exit_zero: bool = Option(
-        "Report findings, and exit with 0: --fail-on never.",
-        group=Group.FAILURE,
-        variable="WHEELFIX_EXIT_ZERO",
+        "Report findings, and exit with 0: --fail-on never.", group=Group.FAILURE
     ).default(False)
     write_baseline: bool = Option(
         "Write all findings to the baseline file, so that they no longer count.",
@@ -196,26 +194,21 @@ def _refuse_contradictions(request: _Options) -> None:
 
 
 def _fail_on(context: typer.Context, request: _Options, fail_on: object) -> object:
-    """Return the severity that the flags agree on; without flags, that of the variables.
+    """Return the severity that the flags agree on; without flags, that of the variable.
 
-    It is None without both. Raises `SettingsError` for contradictions.
+    Raises `SettingsError` for contradictions.
     """
-    asked = {
-        "fail_on": fail_on,
-        "strict": FailOn.WARNING if request.strict else None,
-        "exit_zero": FailOn.NEVER if request.exit_zero else None,
+    by_variable = options.by_environment(context, "fail_on")
+    flags = {
+        *([FailOn.WARNING] if request.strict else []),
+        *([FailOn.NEVER] if request.exit_zero else []),
+        *([] if fail_on is None or by_variable else [fail_on]),
     }
-    given = {name: value for name, value in asked.items() if value is not None}
-    flags = {value for name, value in given.items() if not options.by_environment(context, name)}
-    wanted = flags or set(given.values())
-    if len(wanted) > 1:
+    if len(flags) > 1:
         raise SettingsError(
-            "--strict, --exit-zero and --fail-on contradict each other"
-            if flags
-            else "WHEELFIX_STRICT, WHEELFIX_EXIT_ZERO and WHEELFIX_FAIL_ON contradict each other",
-            hint="give one of them",
+            "--strict, --exit-zero and --fail-on contradict each other", hint="give one of them"
         )
-    return next(iter(wanted), None)
+    return next(iter(flags), fail_on)
 
 
 def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline:
