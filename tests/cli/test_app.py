@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import COMMANDS, app, run
-from wheelfix.cli.options import configuration_of
+from wheelfix.cli.options import Call
 from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
@@ -513,9 +513,9 @@ def settings_of(command: str, *arguments: str) -> Settings:
     parser = group.get_command(typer.Context(group), command)
     assert parser is not None
     context = parser.make_context(command, [*arguments, "a.whl"])
-    given = context.params
-    found = configuration_of(cast("typer.Context", context), given, given["config"])
-    return replace(found, folder=None).settings
+    config, typed = context.params["config"], cast("typer.Context", context)
+    call = Call(context=typed, config=config, verbose=0, quiet=False, given=context.params)
+    return replace(call.configuration, folder=None).settings
 
 
 @pytest.mark.usefixtures("here")

@@ -51,6 +51,8 @@ def test_each_option_is_in_a_group_and_each_line_fits(
     general = text.split("\nGeneral:\n")[1].split("\n\n")[0]
     options = {word for word in general.replace(",", " ").split() if word.startswith("--")}
     assert options <= {"--config", "--verbose", "--quiet", "--color", "--help"}
+    reads_settings = any(name in field.setting.commands for field in SETTING_FIELDS)
+    assert ("--quiet" in options) is reads_settings
     assert max(map(len, text.splitlines())) <= 80
     for field in SETTING_FIELDS:
         if name in field.setting.commands:

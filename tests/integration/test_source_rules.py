@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.cli.app import run
-from wheelfix.cli.options import with_options
+from wheelfix.cli.options import Call, with_options
 from wheelfix.settings import SETTING_FIELDS, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -320,8 +320,8 @@ def test_every_setting_has_the_environment_variable_that_help_describes(command:
 
 
 def _command_called(name: str) -> Callable[..., None]:
-    def command(**given: object) -> None:
-        del given
+    def command(call: Call) -> None:
+        del call
 
     command.__name__ = name
     return command

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import typer
-
 from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
-from wheelfix.cli.options import by_environment
+from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_environment import read_planted
 from wheelfix.host.provider_objects import neighbors_of
@@ -90,14 +88,14 @@ def target_of(
     return targets.find(text or targets.default_name(wheel, beside), wheel)
 
 
-def refuse_for_site(context: typer.Context, given: Mapping[str, object], *names: str) -> None:
+def refuse_for_site(call: Call, *names: str) -> None:
     """Raise `SettingsError` for options of wheels where an environment is the subject.
 
     `names` are those of the command; `given` are the settings.
     """
-    flags = [f"--{name}" for name in names if context.params.get(name)]
+    flags = [f"--{name}" for name in names if call.context.params.get(name)]
     for name, flag in (("neighbors", "--with"), ("provider", "--provider"), ("deps", "--deps")):
-        flags += [flag] if given[name] and not by_environment(context, name) else []
+        flags += [flag] if call.is_flag(name) else []
     if flags:
         raise SettingsError(
             f"{flags[0]} is for wheels: no wheel is named, so --site is the subject",

@@ -12,7 +12,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -25,7 +25,7 @@ from wheelfix.cli.config.configuration import (
     read_configuration,
 )
 from wheelfix.cli.config.values import FIELDS, kind_of
-from wheelfix.cli.console import Color, Terminal
+from wheelfix.cli.console import Color, Quiet, Terminal, Verbose
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
@@ -37,33 +37,39 @@ Command = Callable[..., None]
 def with_options(command: Command) -> Command:
     """Return `command` with options in the place of some of its parameters.
 
-    A dataclass stands for the options that are its fields, `**given` for the flag of each setting
-    that the command has. Each command also has `--color`.
+    A dataclass stands for the options that are its fields; `Call` for `--config`, `-v`, `-q` and
+    the flag of each setting that the command has. Each command also has `--color`.
     """
     signature = inspect.signature(command)
     parameters: list[inspect.Parameter] = []
     dataclasses: dict[str, type[Any]] = {}
+    settings = [f for f in SETTING_FIELDS if command.__name__ in f.setting.commands]
+    has_call = "call" in signature.parameters
     for parameter in signature.parameters.values():
         kind = parameter.annotation
-        if isinstance(kind, type) and is_dataclass(kind):
+        if kind is Call:
+            parameters += _CALL
+        elif isinstance(kind, type) and is_dataclass(kind):
             dataclasses[parameter.name] = kind
             parameters += map(_own_option, fields(kind))
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            settings = (f for f in SETTING_FIELDS if command.__name__ in f.setting.commands)
-            parameters += map(_setting_option, settings)
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    parameters += map(_setting_option, settings if has_call else ())
     parameters.append(_parameter("color", None, Color))
 
     @wraps(command)
-    def call(*, color: None = None, **values: Any) -> None:  # noqa: ANN401 - of any option
+    def run(*, color: None = None, **values: Any) -> None:  # noqa: ANN401 - of any option
         del color  # its callback has read it
         for name, kind in dataclasses.items():
             values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        if has_call:
+            given = {field.name: values.pop(field.name) for field in settings}
+            own = {parameter.name: values.pop(parameter.name) for parameter in _CALL}
+            values["call"] = Call(**own, given=given)
         command(**values)
 
-    call.__dict__["__signature__"] = signature.replace(parameters=parameters)  # what typer reads
-    return call
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)  # what typer reads
+    return run
 
 
 def _own_option(field: Field[Any]) -> inspect.Parameter:
@@ -122,18 +128,33 @@ def _parameter(name: str, default: object, annotation: object) -> inspect.Parame
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
-def configuration_of(
-    context: typer.Context, given: Mapping[str, object], config: Path | None
-) -> Configuration:
-    """Lay the flags and environment variables `given` over the configuration file.
+class Call(NamedTuple):
+    """What the command line gives to a command besides its own arguments and options."""
 
-    Raises `SettingsError`.
-    """
-    folder = current_folder()
-    found = read_configuration(folder, config)
-    quiet = context.params.get("quiet", False)
-    announce(found, Terminal(verbosity=-1 if quiet else context.params.get("verbose", 0)))
-    return replace(found.over(layers(context, given)), folder=folder)
+    context: typer.Context
+    config: Path | None
+    """The configuration file that it names."""
+    verbose: int
+    quiet: bool
+    given: Mapping[str, object]
+    """Setting -> its value, by a flag or an environment variable; None if there is neither."""
+
+    @property
+    def terminal(self) -> Terminal:
+        """Where the command writes."""
+        return Terminal(verbosity=-1 if self.quiet else self.verbose)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is `given`, laid over the configuration file. Raises `SettingsError`."""
+        folder = current_folder()
+        found = read_configuration(folder, self.config)
+        announce(found, self.terminal)
+        return replace(found.over(layers(self.context, self.given)), folder=folder)
+
+    def is_flag(self, name: str) -> bool:
+        """Return whether a flag, and no environment variable, gave the setting `name`."""
+        return bool(self.given[name]) and not by_environment(self.context, name)
 
 
 def announce(configuration: Configuration, terminal: Terminal) -> None:
@@ -177,11 +198,11 @@ def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
     ]
 
 
-def words_for_repair(context: typer.Context, configuration: Configuration) -> tuple[str, ...]:
+def words_for_repair(call: Call, configuration: Configuration) -> tuple[str, ...]:
     """Return the flags of the command line on which the repair of a wheel depends, too."""
     words: list[str] = []
-    if context.params.get("config") is not None and not by_environment(context, "config"):
-        words += ["--config", str(context.params["config"])]
+    if call.config is not None and not by_environment(call.context, "config"):
+        words += ["--config", str(call.config)]
     for layer in configuration.layers:
         for key, value in layer.table.items() if layer.source == FLAGS else ():
             field = FIELDS[key]
@@ -229,3 +250,9 @@ Config = Annotated[
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
     ),
 ]
+_CALL = (
+    _parameter("context", inspect.Parameter.empty, typer.Context),
+    _parameter("config", None, Config),
+    _parameter("verbose", 0, Verbose),
+    _parameter("quiet", False, Quiet),
+)

@@ -14,8 +14,9 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.config.configuration import Configuration
-from wheelfix.cli.console import Quiet, Terminal, Verbose
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.dask_workers import dask_workers
+from wheelfix.cli.options import Call
 from wheelfix.cli.report_writer import ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
@@ -97,28 +98,21 @@ class _Options:
 
 @options.with_options
 def check(
-    context: typer.Context,
-    request: _Options,
-    paths: Annotated[list[Path] | None, WHEELS] = None,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    **given: object,
+    call: Call, request: _Options, paths: Annotated[list[Path] | None, WHEELS] = None
 ) -> None:
     """Report what is wrong with wheels, and change nothing.
 
     Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
     wheels = expand([*(paths or ()), *_read_list(request.from_file)])
-    given_by_variable = options.by_environment(context, "output_format")
+    given_by_variable = options.by_environment(call.context, "output_format")
     if given_by_variable and not request.can_write(request.output_format):
         request = replace(request, output_format=Format.FULL)
     _refuse_contradictions(request)
-    given["fail_on"] = _fail_on(context, request, given["fail_on"])
-    configuration = options.configuration_of(context, given, config).check(all_rules())
-    terminal = Terminal(verbosity=-1 if quiet else verbose)
-    words = options.words_for_repair(context, configuration)
-    raise typer.Exit(_run(wheels, request, configuration, terminal, words))
+    call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
+    configuration = call.configuration.check(all_rules())
+    words = options.words_for_repair(call, configuration)
+    raise typer.Exit(_run(wheels, request, configuration, call.terminal, words))
 
 
 def _run(
@@ -193,16 +187,16 @@ def _refuse_contradictions(request: _Options) -> None:
         )
 
 
-def _fail_on(context: typer.Context, request: _Options, fail_on: object) -> object:
+def _fail_on(call: Call, request: _Options) -> object:
     """Return the severity that the flags agree on; without flags, that of the variable.
 
     Raises `SettingsError` for contradictions.
     """
-    by_variable = options.by_environment(context, "fail_on")
+    fail_on = call.given["fail_on"]
     flags = {
         *([FailOn.WARNING] if request.strict else []),
         *([FailOn.NEVER] if request.exit_zero else []),
-        *([] if fail_on is None or by_variable else [fail_on]),
+        *([fail_on] if call.is_flag("fail_on") else []),
     }
     if len(flags) > 1:
         raise SettingsError(

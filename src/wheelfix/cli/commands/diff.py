@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.console import Quiet, Terminal, Verbose, write_file
+from wheelfix.cli.console import write_file
+from wheelfix.cli.options import Call
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import wheels_below
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
@@ -63,15 +64,7 @@ class _Options:
 
 
 @options.with_options
-def diff(
-    context: typer.Context,
-    paths: _Paths,
-    request: _Options,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    **given: object,
-) -> None:
+def diff(call: Call, paths: _Paths, request: _Options) -> None:
     """Show what changed between two releases of a wheel.
 
     Tags, Pythons, requirements, sizes, files, bundled libraries, dynamic entries and symbols. It is
@@ -80,9 +73,7 @@ def diff(
     Python and platform are compared. Whether a release loads beside what it requires is no
     difference of files: `wheelfix check --deps` judges that.
     """
-    configuration = options.configuration_of(context, given, config)
-    settings = configuration.settings
-    terminal = Terminal(verbosity=-1 if quiet else verbose)
+    settings, terminal = call.configuration.settings, call.terminal
     sides = [_wheels(path) for path in _two(paths)]
     errors: list[WheelfixError] = [e for side in sides for e in map(_name_error, side) if e]
     for error in errors:
@@ -110,7 +101,7 @@ def diff(
     elif request.output_format is DiffFormat.MARKDOWN:
         text = reports.markdown(judged)
     else:
-        is_verbose = verbose > 0
+        is_verbose = terminal.verbosity > 0
         text = fit(reports.text(judged, verbose=is_verbose, color=color), verbose=is_verbose)
     if request.output is not None:
         write_file(request.output, text)

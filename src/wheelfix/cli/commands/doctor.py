@@ -16,9 +16,9 @@ from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.load_differences import Compared, first_difference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
-from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import parse_library_path
-from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.import_runs import python_of, run_imports
@@ -82,14 +82,7 @@ class _Options:
 
 
 @options.with_options
-def doctor(
-    context: typer.Context,
-    request: _Options,
-    environment: _Environment = None,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    **given: object,
-) -> None:
+def doctor(call: Call, request: _Options, environment: _Environment = None) -> None:
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
@@ -101,17 +94,17 @@ def doctor(
     Exit code 1 for errors, and with `--against` for a difference.
     """
     library_path = parse_library_path(request.env)
-    settings = options.configuration_of(context, given, config).settings
+    settings = call.configuration.settings
     subject = environment or _active(os.environ)
     if request.order is not None and request.every_order:
         raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")
     others = settings.neighbors if subject.suffix == ".whl" else ()
-    if given["neighbors"] and not others and not options.by_environment(context, "neighbors"):
+    if call.is_flag("neighbors") and not others:
         raise SettingsError(
             f"--with is for wheels: `{subject}` is an environment",
             hint="name a wheel, or leave it out",
         )
-    terminal = Terminal(verbosity=verbose)
+    terminal = call.terminal
     terminal.show_progress(printable(subject.name))
     names = [name.strip() for name in (request.order or "").split(",") if name.strip()]
     asked = _Asked(subject, others, library_path, names)

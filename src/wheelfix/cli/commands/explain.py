@@ -19,7 +19,7 @@ from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
-from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import (
     absolute_directories,
     library_path,
@@ -30,7 +30,7 @@ from wheelfix.cli.installation_options import (
     wheels_beside,
     world_of,
 )
-from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.errors import ExitCode, SettingsError
@@ -95,29 +95,22 @@ class _Options:
 
 
 @options.with_options
-def explain(
-    context: typer.Context,
-    request: _Options,
-    arguments: _Arguments = None,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    **given: object,
-) -> None:
+def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None:
     """Explain which libraries an object loads, and why.
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
     Nothing is executed, so a wheel for another machine or C library can be explained too.
     """
-    words, terminal = list(arguments or []), Terminal(verbosity=verbose)
+    words, terminal = list(arguments or []), call.terminal
     variables = parse_variables(request.env)
     answers: list[tuple[str | None, _Answer]] = []
     is_complete = True
-    configuration = options.configuration_of(context, given, config)
+    configuration = call.configuration
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
         if len(words) > 1:
             raise SettingsError("with --site, name one module, file or SONAME")
-        refuse_for_site(context, given, "scheme")
+        refuse_for_site(call, "scheme")
         subject = words[0] if words else None
         with time_limit(configuration.settings.timeout, site):
             process = _in_site(Path(site), subject, request, variables)

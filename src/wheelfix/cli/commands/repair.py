@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.console import Quiet, Terminal, Verbose
-from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.errors import ExitCode, OutputError
@@ -45,23 +45,14 @@ class _Options:
 
 
 @options.with_options
-def repair(
-    context: typer.Context,
-    paths: Wheels,
-    request: _Options,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    **given: object,
-) -> None:
+def repair(call: Call, paths: Wheels, request: _Options) -> None:
     """Write wheels that work once installed.
 
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
     repair the rest. The paths of the wheels written go to stdout, or with
     --output-format json everything about them.
     """
-    configuration = options.configuration_of(context, given, config).check(all_rules())
-    terminal = Terminal(verbosity=-1 if quiet else verbose)
+    configuration, terminal = call.configuration.check(all_rules()), call.terminal
 
     shown: list[Outcome] = []
 

@@ -10,9 +10,8 @@ from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.config.settings_text import tables
-from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel, world_of
-from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
 from wheelfix.errors import ExitCode
 from wheelfix.host.library_definitions import GivenLibraries
@@ -40,23 +39,16 @@ class _Options:
 
 
 @options.with_options
-def show(
-    context: typer.Context,
-    paths: Wheels,
-    request: _Options,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    **given: object,
-) -> None:
+def show(call: Call, paths: Wheels, request: _Options) -> None:
     """Show what wheels are and contain.
 
     The tag that its objects allow and what prevents a better one, the Pythons, the libraries that
     it bundles, those it expects from the platform and from other wheels, and those that are
     missing. It reports no findings: `wheelfix check` does.
     """
-    configuration = options.configuration_of(context, given, config)
+    configuration = call.configuration
     seconds = configuration.settings.timeout
-    terminal, wheels = Terminal(verbosity=verbose), expand(paths)
+    terminal, wheels = call.terminal, expand(paths)
     if request.symbols:
         found, is_complete = ask_each(
             wheels, lambda path: _contracts(path, configuration), terminal, seconds

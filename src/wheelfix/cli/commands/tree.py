@@ -11,7 +11,7 @@ import typer
 
 from wheelfix.analysis.graph import Graph, graph_of, graph_of_wheel
 from wheelfix.cli import installation_options, options
-from wheelfix.cli.console import Terminal, Verbose, write_file
+from wheelfix.cli.console import write_file
 from wheelfix.cli.installation_options import (
     parse_library_path,
     read_wheel,
@@ -20,6 +20,7 @@ from wheelfix.cli.installation_options import (
     wheels_beside,
     world_of,
 )
+from wheelfix.cli.options import Call
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.errors import ExitCode, SettingsError
@@ -70,14 +71,7 @@ class _Options:
 
 
 @options.with_options
-def tree(
-    context: typer.Context,
-    request: _Options,
-    arguments: _Arguments = None,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    **given: object,
-) -> None:
+def tree(call: Call, request: _Options, arguments: _Arguments = None) -> None:
     """Show the dependency graph of a wheel's libraries.
 
     Each edge says how the library is found and who provides it. With --site, show the graph of an
@@ -86,12 +80,12 @@ def tree(
     Exit code 1 if a library is missing.
     """
     library_path = parse_library_path(request.env)
-    words, terminal = list(arguments or []), Terminal(verbosity=verbose)
+    words, terminal = list(arguments or []), call.terminal
     is_complete = True
-    configuration = options.configuration_of(context, given, config)
+    configuration = call.configuration
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
-        refuse_for_site(context, given, "scheme")
+        refuse_for_site(call, "scheme")
         if len(words) > 1:
             raise SettingsError("with --site, name one distribution")
         distribution = words[0] if words else None
@@ -123,7 +117,7 @@ def tree(
     output = request.output
     color = output is None and terminal.colors_results
     form = request.output_format or _by_suffix(output)
-    style = Style(color=color, verbose=verbose > 0)
+    style = Style(color=color, verbose=terminal.verbosity > 0)
     text = _text(graphs, form, style)
     if output is None:
         terminal.result(text)

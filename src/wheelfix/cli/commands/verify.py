@@ -9,9 +9,8 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.config.configuration import Configuration
-from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
-from wheelfix.cli.options import TextOrJson
+from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
@@ -74,22 +73,14 @@ class _Options:
 
 
 @options.with_options
-def verify(
-    context: typer.Context,
-    paths: Wheels,
-    request: _Options,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    quiet: Quiet = False,
-    **given: object,
-) -> None:
+def verify(call: Call, paths: Wheels, request: _Options) -> None:
     """Install wheels into fresh environments, and load them.
 
     Every shared object is loaded, every extension module imported, every program run, each in a
     process of its own. Wheels of providers are installed too, if their files are known.
     This executes the content of the wheels. Nothing is written outside the temporary environments.
     """
-    terminal, strict = Terminal(verbosity=-1 if quiet else verbose), request.strict
+    terminal, strict = call.terminal, request.strict
     if request.image is not None and request.all_pythons:
         raise SettingsError(
             "--all-pythons is about this machine, --image about another one",
@@ -101,7 +92,7 @@ def verify(
         timeout=request.timeout,
         jobs=request.jobs,
     )
-    configuration = options.configuration_of(context, given, config)
+    configuration = call.configuration
     wheels = expand(paths)
     if request.image is not None:
         has_network = configuration.settings.deps
@@ -117,7 +108,7 @@ def verify(
             for result in _verify(wheel, wanted, configuration):
                 results.append(result)
                 is_bad = result.result(strict=strict) not in fine
-                if request.output_format is TextOrJson.TEXT and (is_bad or not quiet):
+                if request.output_format is TextOrJson.TEXT and (is_bad or not call.quiet):
                     color, is_verbose = terminal.colors_results, terminal.verbosity > 0
                     terminal.report(
                         reports.text(result, strict=strict, verbose=is_verbose, color=color)

@@ -14,9 +14,9 @@ from wheelfix.analysis.needed_chains import chains_to, nodes_of_name
 from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.values import suggestion
-from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import read_wheel, world_of
-from wheelfix.cli.options import TextOrJson, current_folder
+from wheelfix.cli.options import Call, TextOrJson, current_folder
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host.library_definitions import library_paths
@@ -49,7 +49,7 @@ class _Options:
 
 @options.with_options
 def why(
-    context: typer.Context,
+    call: Call,
     paths: Wheels,
     library: Annotated[
         str,
@@ -59,9 +59,6 @@ def why(
         ),
     ],
     request: _Options,
-    config: options.Config = None,
-    verbose: Verbose = 0,
-    **given: object,
 ) -> None:
     """Say what needs a library, and why it is or would be grafted.
 
@@ -72,9 +69,7 @@ def why(
         raise SettingsError(
             "name the library after the wheels", hint=f"wheelfix why {shlex.quote(library)} libfoo"
         )
-    configuration = options.configuration_of(context, given, config)
-    terminal = Terminal(verbosity=verbose)
-    wheels = expand(paths)
+    configuration, terminal, wheels = call.configuration, call.terminal, expand(paths)
 
     def ask(path: Path) -> _Answer:
         settings = configuration.settings_for(path.name)
@@ -90,7 +85,7 @@ def why(
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
     else:
-        words = options.words_for_repair(context, configuration)
+        words = options.words_for_repair(call, configuration)
         terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
     raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
 
