@@ -905,10 +905,6 @@ CASES: Mapping[str, Case] = {
         faulty=siblings(sibling(platform="manylinux_2_34_x86_64")), sound=siblings(sibling())
     ),
     "WF854": SetCase(faulty=siblings(sibling(size=48_000_000)), sound=siblings(sibling(size=1))),
-    "WF855": SetCase(
-        faulty=siblings(sibling(metadata=metadata(("requires-dist", "numpy>=2")))),
-        sound=siblings(sibling()),
-    ),
     "WF951": EnvironmentCase(
         faulty=installed(OLDER, OLDER),
         sound=installed(OLDER, module_and_library("beta", "one", ["one"])),

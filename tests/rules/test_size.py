@@ -24,7 +24,7 @@ from wheelfix.rules.rule import SetRule
 from wheelfix.rules.run_rules import find_in_set, run_rules
 from wheelfix.settings import Settings, Size
 from wheelfix.text import in_units
-from wheelfix.wheel.model import Member, Metadata, RecordRow, Wheel
+from wheelfix.wheel.model import Member, RecordRow, Wheel
 from wheelfix.wheel.reader import open_wheel
 
 # --- One wheel ------------------------------------------------------------------------------------
@@ -228,14 +228,6 @@ def test_a_size_that_stands_out() -> None:
     assert [f.wheel for f in stands_out(release_set.odd_size, wheels)] == [str(wheels[2].name)]
     small = [replace(w, size=w.size // 1000) for w in wheels]
     assert not stands_out(release_set.odd_size, small)
-
-
-def test_requirements_that_stand_out() -> None:
-    usual = Metadata(fields=(("requires-dist", "numpy"),))
-    wheels = [replace(w, metadata=usual) for w in release(nothing(3))]
-    wheels[1] = replace(wheels[1], metadata=Metadata())
-    [finding] = stands_out(release_set.odd_metadata, wheels)
-    assert (finding.wheel, finding.entry) == (str(wheels[1].name), "Requires-Dist: numpy")
 
 
 def test_many_wheels_are_compared_in_no_time() -> None:

@@ -235,50 +235,6 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                 )
 
 
-@set_rule("WF855", "odd-metadata", Severity.WARNING)
-def odd_metadata(context: SetContext) -> Iterator[Hit]:
-    """Requires-Dist or Requires-Python differs from the other wheels of the release.
-
-    ## What it does
-    Compares Requires-Dist, Requires-Python and Provides-Extra over all wheels of a version.
-
-    ## Why is this bad?
-    Resolvers that lock for several platforms (uv, Poetry, PDM) read the metadata of one wheel and
-    use it for all: the others are installed without their dependencies.
-
-    ## Example
-    `Requires-Dist: numpy>=2` only in the wheels for aarch64.
-
-    ## Common causes
-    - `setup.py` computes requirements from the machine it runs on. **Solution**: environment
-      markers: `numpy>=2; platform_machine == "aarch64"`.
-
-    ## Fix safety
-    Not fixed.
-    """
-    for wheels in context.releases:
-        said = {str(wheel.name): _requirements(wheel) for wheel in wheels}
-        for wheel, lines, usual in _odd_ones(said):
-            surplus = [line for line in lines if line not in usual]
-            missing = [line for line in usual if line not in lines]
-            yield Hit(
-                message="Requires-Dist differs from the other wheels of this release",
-                wheel=wheel,
-                entry=(surplus or missing)[0],
-                notes=(
-                    *([f"only here: {join_some(surplus)}"] if surplus else []),
-                    *([f"not here: {join_some(missing)}"] if missing else []),
-                ),
-                hint="use environment markers, identical in all wheels",
-            )
-
-
-def _requirements(wheel: Wheel) -> tuple[str, ...]:
-    wanted = {"requires-dist", "requires-python", "provides-extra"}
-    fields = wheel.metadata.fields
-    return tuple(sorted({f"{key.title()}: {value}" for key, value in fields if key in wanted}))
-
-
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same architecture and C library."""
     for wheels in context.releases:
