@@ -23,6 +23,7 @@ from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.reports.explain_formats import explanation_text, resolutions_text, roots_text
+from wheelfix.reports.printable import Style
 from wheelfix.wheel.model import Wheel
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -63,7 +64,7 @@ def test_each_step_has_the_file_and_the_entry_that_led_to_it() -> None:
         }
     )
     world, found = explained(subject, "pkg.a")
-    assert explanation_text(world, found, verbose=False, color=False).splitlines() == [
+    assert explanation_text(world, found).splitlines() == [
         "pkg/a.so  on glibc:2.28, in venv (python3.11)",
         "  libb-01234567.so => demo.libs/libb-01234567.so  [rpath $ORIGIN/../demo.libs]",
         f"    {inner} => demo.libs/{inner}  [inherited from pkg/a.so: $ORIGIN/../demo.libs]",
@@ -102,7 +103,7 @@ def test_a_very_long_chain_is_explained() -> None:
     sys.setrecursionlimit(300)
     try:
         world, found = explained(wheel(objects), "p/l0.so")
-        text = explanation_text(world, found, verbose=True, color=False)
+        text = explanation_text(world, found, Style(verbose=True))
     finally:
         sys.setrecursionlimit(limit)
     assert found.ok
@@ -113,7 +114,7 @@ def test_a_very_long_chain_is_explained() -> None:
 def test_a_missing_library_lists_every_candidate_and_the_package() -> None:
     subject = wheel({"pkg/a.so": elf("libGL.so.1", "libno.so", runpath="$ORIGIN/lib:$ORIGIN")})
     world, found = explained(subject, "pkg/a.so", "debian:12")
-    text = explanation_text(world, found, verbose=False, color=False)
+    text = explanation_text(world, found)
     assert [step.request.name for step in found.missing] == ["libGL.so.1", "libno.so"]
     assert "libGL.so.1  [not found]  (package libgl1)" in text
     assert f"{SITE}/pkg/lib: no such directory" in text
@@ -159,7 +160,7 @@ def test_a_program_starts_with_its_own_search_path() -> None:
 def test_hostile_names_cannot_move_the_cursor() -> None:
     subject = wheel({"pkg/a.so": elf("lib\x1b[2J\n::error::.so", rpath="\x1b]0;x")})
     world, found = explained(subject, "pkg/a.so")
-    text = explanation_text(world, found, verbose=True, color=False)
+    text = explanation_text(world, found, Style(verbose=True))
     assert "\x1b" not in text
     assert not any(line.lstrip().startswith("::") for line in text.splitlines())
 
@@ -372,7 +373,7 @@ def test_without_a_subject_each_load_root_has_a_line_and_failures_come_first() -
     roots = world.roots
     assert [world.label(path) for path in roots] == ["p/a.so", "p/b.so"]
     found = [explain(world, path) for path in roots]
-    lines = roots_text(found, verbose=False, color=False).splitlines()
+    lines = roots_text(found).splitlines()
     assert lines[1] == "  p/b.so: 1 from the platform  not found: `libgone.so`"
     assert lines[2] == "  p/a.so: 1 from the wheel, 1 from the platform  ok"
     assert lines[3].startswith("depends on the")
@@ -382,7 +383,7 @@ def test_a_library_outside_the_wheel_that_a_search_path_names_is_not_of_the_plat
     world = world_on(wheel({"p/a.so": elf("libc.so.6", "libx.so", runpath="/opt/lib")}))
     files = {**world.environment.files, "/opt/lib/libx.so": elf(soname="libx.so")}
     world = replace(world, environment=replace(world.environment, files=files))
-    short = roots_text([explain(world, world.roots[0])], verbose=False, color=False).splitlines()
+    short = roots_text([explain(world, world.roots[0])]).splitlines()
     outside = "1 from folders of the machine that a search path names"
     assert short[1] == f"  p/a.so: 1 from the platform, {outside}  ok"
 
@@ -390,9 +391,9 @@ def test_a_library_outside_the_wheel_that_a_search_path_names_is_not_of_the_plat
 def test_modules_with_the_same_result_share_a_line() -> None:
     world = world_on(wheel({f"p/m{number}.so": elf("libc.so.6") for number in range(9)}))
     found = [explain(world, path) for path in world.roots]
-    short = roots_text(found, verbose=False, color=False).splitlines()
+    short = roots_text(found).splitlines()
     assert short[1] == "  p/m0.so, p/m1.so, p/m2.so, and 6 more: 1 from the platform  ok"
-    assert len(roots_text(found, verbose=True, color=False).splitlines()) == 1 + 9
+    assert len(roots_text(found, Style(verbose=True)).splitlines()) == 1 + 9
 
 
 def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
@@ -407,7 +408,7 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
     asked = resolutions(world, "libcuda.so.1")
     requesters = {name for resolution in asked for name in resolution.requesters}
     assert requesters == {"p/libx.so", "p/b.so"}
-    text = resolutions_text(world, "libcuda.so.1", asked, color=False)
+    text = resolutions_text(world, "libcuda.so.1", asked)
     assert "not found" in text
     assert "for `p/b.so`" in text
 
@@ -419,7 +420,7 @@ def test_objects_that_find_a_library_by_the_same_entry_are_one_result() -> None:
     world = world_on(wheel(files))
     asked = resolutions(world, "libx.so")
     assert [len(resolution.requesters) for resolution in asked] == [5, 1]
-    text = resolutions_text(world, "libx.so", asked, color=False)
+    text = resolutions_text(world, "libx.so", asked)
     assert text.count("x.libs/libx.so  [runpath $ORIGIN/../x.libs]") == 1
 
 

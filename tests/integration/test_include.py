@@ -333,7 +333,7 @@ def test_a_library_that_nothing_brings_is_one_warning_unless_guarded(
     path = make_wheel(tmp_path, tag=TAG, files={**native_files(tmp_path), "demo/other.py": source})
     outcome = repaired(path, tmp_path / "out", None)
     assert [f.severity for f in outcome.remaining if f.code == "WF321"] == [severity]
-    is_shown = f'`ctypes.CDLL("{NAME}")` opens' in summary(outcome, verbose=False, color=False)
+    is_shown = f'`ctypes.CDLL("{NAME}")` opens' in summary(outcome)
     assert is_shown is (severity is Severity.WARNING)
 
 
@@ -355,7 +355,7 @@ def test_explain_knows_what_is_only_opened_by_name(
 def test_the_summary_says_what_is_added_to_python_sources(tmp_path: Path, sdk: Path) -> None:
     files = {**native_files(tmp_path), "demo/other.py": BY_NAME}
     outcome = repaired(make_wheel(tmp_path, tag=TAG, files=files), tmp_path / "out", sdk, NAME)
-    text = summary(outcome, verbose=False, color=False)
+    text = summary(outcome)
     assert f"python   added `demo/_wheelfix_preload.py`, which opens `{NAME}`" in text
     assert "edited `demo/__init__.py`, which imports `_wheelfix_preload` first" in text
 

@@ -375,10 +375,10 @@ def test_the_summary_and_the_plan_name_the_files_that_were_copied(
     part = Component(name="owed", libraries=("libowed.so.1",), license_files=(str(text),))
     wheel = _wheel(tmp_path, library)
     outcome = _repair(wheel, library.parent, component=(part,), sbom_include=(str(sbom),))
-    said = summary(outcome, verbose=False, color=False)
+    said = summary(outcome)
     assert f"  licenses 1 text from `{tmp_path}` in `{INFO}/licenses/bundled/owed`\n" in said
     assert f"  sbom     `{INFO}/sboms/rust.cdx.json` from {sbom}\n" in said
-    assert f"copied from `{text}`, 4 bytes" in plan(outcome, color=False)
+    assert f"copied from `{text}`, 4 bytes" in plan(outcome)
 
 
 LIST = '{"bomFormat": "CycloneDX", "specVersion": "1.5", "components": [%s]}'

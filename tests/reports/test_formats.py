@@ -24,6 +24,7 @@ from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.reports.printable import PLAIN, Style
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
     Finding,
@@ -102,8 +103,10 @@ OPTIONS = RenderOptions(
     version="1.2.3",
     rules=(lost_library, odd_entry, quiet_rule),
     root=ROOT,
-    documentation="https://example.org/docs/",
+    style=Style(documentation="https://example.org/docs/"),
 )
+VERBOSE = OPTIONS._replace(style=OPTIONS.style._replace(verbose=True))
+COLORED = OPTIONS._replace(style=OPTIONS.style._replace(color=True))
 LOST = Finding(
     code="WF901",
     name="lost-library",
@@ -208,7 +211,7 @@ def test_findings_of_one_cause_are_one_block_with_the_files_below() -> None:
     assert text.count("error[WF901] lost-library [*]: ") == 1
     assert "  --> 20 files: demo/_0.so, demo/_1.so, demo/_2.so, and 17 more\n" in text
     assert "Found 1 error in 1 wheel." in text
-    text = render(many(), Format.FULL, OPTIONS._replace(verbose=True))
+    text = render(many(), Format.FULL, VERBOSE)
     assert [f"  --> demo/_{number}.so" in text for number in range(20)] == [True] * 20
     assert "more" not in text
 
@@ -219,7 +222,7 @@ def test_the_full_report_shows_a_few_causes_of_many_and_all_on_demand() -> None:
     text = render(report, Format.FULL, OPTIONS)
     assert text.count("error[WF901]") == 3
     assert "… and 17 more WF901 lost-library: -v shows them" in text
-    text = render(report, Format.FULL, OPTIONS._replace(verbose=True))
+    text = render(report, Format.FULL, VERBOSE)
     assert text.count("error[WF901]") == 20
     assert "more" not in text
     assert text.count("= why: The import fails on every machine.") == 1, "only once"
@@ -295,7 +298,7 @@ def test_commands_of_the_full_report_can_be_pasted() -> None:
 
 def test_the_full_report_has_color_only_on_request() -> None:
     assert "\x1b[" not in render(found(), Format.FULL, OPTIONS)
-    assert "\x1b[1;31merror" in render(found(), Format.FULL, OPTIONS._replace(color=True))
+    assert "\x1b[1;31merror" in render(found(), Format.FULL, COLORED)
 
 
 def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
@@ -700,7 +703,7 @@ def hostile(evil: str) -> SetReport:
 def test_no_format_contains_control_characters_or_runner_commands_of_names(
     form: Format, evil: str
 ) -> None:
-    text = render(hostile(evil), form, OPTIONS._replace(verbose=True))
+    text = render(hostile(evil), form, VERBOSE)
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode()
     if form is not Format.GITHUB:
@@ -746,7 +749,7 @@ def test_markdown_of_hostile_names_is_text(evil: str) -> None:
     """Render it with an independent implementation of CommonMark and GFM's tables."""
     markdown_it = pytest.importorskip("markdown_it")
     renderer = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
-    undocumented = OPTIONS._replace(documentation="")
+    undocumented = OPTIONS._replace(style=PLAIN)
     page = Page()
     page.feed(cast("str", renderer.render(render(hostile(evil), Format.MARKDOWN, undocumented))))
     own = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "p", "code", "pre", "br"}

@@ -179,8 +179,8 @@ def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT
         messages=(evil,),
     )
     shown = [
-        text.summary(outcome, verbose=verbose, color=False),
-        text.plan(outcome, color=False),
+        text.summary(outcome, Style(verbose=verbose)),
+        text.plan(outcome),
         error_text(BadWheelError(evil, hint=evil), color=False),
     ]
     for line in "\n".join(shown).split("\n"):
@@ -240,7 +240,7 @@ def test_a_finding_fits_the_terminal() -> None:
 
 
 def test_the_summary_of_a_repaired_wheel() -> None:
-    assert text.summary(an_outcome(), verbose=False, color=False).splitlines() == [
+    assert text.summary(an_outcome()).splitlines() == [
         f"{NAME}: repaired, linux_x86_64, 12.3 kB -> 23.5 kB",
         "  grafted  libx.so.1 from /usr/lib/libx.so.1.2 (libx1 1.2-3), 2 kB, needed by `_ext.so`",
         "  fixed    WF111 absolute-entry: 1 edit of `pkg/_ext.so`",
@@ -268,7 +268,7 @@ def test_libraries_that_must_come_from_elsewhere_are_named() -> None:
             Absent("libfoo.so.1", Absence.EXCLUDED, "", ("pkg/c.so",)),
         ),
     )
-    lines = text.summary(outcome, verbose=False, color=False).splitlines()
+    lines = text.summary(outcome).splitlines()
     start = lines.index("  excluded libfoo.so.1: must come from elsewhere (needed by `pkg/c.so`)")
     from_elsewhere = "must come from elsewhere: belongs to the driver"
     assert lines[start + 1 : start + 4] == [
@@ -276,7 +276,7 @@ def test_libraries_that_must_come_from_elsewhere_are_named() -> None:
         "  missing  libgone.so: neither in the wheel nor promised by its tag (needed by `b.so`)",
         "  proved   all bundled libraries are found in every install scheme that the tags allow",
     ]
-    complete = text.summary(replace(outcome, absent=()), verbose=False, color=False)
+    complete = text.summary(replace(outcome, absent=()))
     assert (
         "  proved   all libraries are found in every install scheme that the tags allow" in complete
     )
@@ -288,13 +288,13 @@ def test_many_libraries_of_one_provider_share_a_line() -> None:
         Absent(name, Absence.PROVIDED, "PyQt5-Qt5", (f"pkg/{name}.so",)) for name in names
     )
     outcome = replace(an_outcome(), absent=absent)
-    short = text.summary(outcome, verbose=False, color=False).splitlines()
+    short = text.summary(outcome).splitlines()
     (line,) = [line for line in short if "elsewhere" in line]
     assert line == (
         "  provided libQt0.so.5, libQt1.so.5, libQt2.so.5 and 6 more: must come from elsewhere: "
         "PyQt5-Qt5 (needed by `pkg/libQt0.so.5.so`, `pkg/libQt1.so.5.so` and 7 more)"
     )
-    assert text.summary(outcome, verbose=True, color=False).count("elsewhere") == len(names)
+    assert text.summary(outcome, Style(verbose=True)).count("elsewhere") == len(names)
 
 
 def test_the_totals_of_a_run_name_the_cause_and_not_its_details() -> None:
@@ -314,11 +314,11 @@ def test_many_grafted_libraries_take_a_few_lines() -> None:
         for size, name in enumerate(names)
     )
     outcome = replace(an_outcome(), grafted=libraries)
-    lines = text.summary(outcome, verbose=False, color=False).splitlines()
+    lines = text.summary(outcome).splitlines()
     assert lines[1].startswith("  grafted  lib19.so.1 from")
     assert lines[6].endswith("`lib7.so.1` and 7 more")
     assert len(lines) < 20
-    full = text.summary(outcome, verbose=True, color=False)
+    full = text.summary(outcome, Style(verbose=True))
     assert all(f"{name} from" in full for name in names)
 
 
@@ -349,10 +349,10 @@ def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
     outcomes = [replace(quiet, **given) for given in (*lone, kinds, all_but_errors)]
     outcomes.append(replace(quiet, error=BadWheelError("\n".join(map(str, many)))))
     for outcome in outcomes:
-        lines = text.summary(outcome, verbose=False, color=False).splitlines()
+        lines = text.summary(outcome).splitlines()
         assert len(lines) <= 20, "\n".join(lines)
-        assert len(text.summary(outcome, verbose=True, color=False).splitlines()) >= 40
-    full = text.summary(outcomes[-3], verbose=False, color=False)
+        assert len(text.summary(outcome, Style(verbose=True)).splitlines()) >= 40
+    full = text.summary(outcomes[-3])
     for label in ("grafted", "fixed", "excluded", "provided", "missing", "proved", "note", "left"):
         assert f"\n  {label:8} " in full
     assert full.endswith("more lines: -v")
@@ -369,7 +369,7 @@ def test_each_list_of_a_short_summary_begins_with_its_first_line() -> None:
             remaining=errors,
             absent=tuple(Absent(f"lib{n}.so", a, "", ("a",)) for a in Absence for n in range(9)),
         )
-        lines = text.summary(outcome, verbose=False, color=False).splitlines()
+        lines = text.summary(outcome).splitlines()
         firsts = [line for line in lines if re.match(r"  [a-z]", line)]
         assert len(firsts) > 6
         assert not [line for line in firsts if line[11:].startswith("and ")]
@@ -381,7 +381,7 @@ def test_a_grafted_library_names_its_dependents_as_they_were_before_the_graft() 
         member="pkg.libs/liby-5678.so.1", original="liby.so.1", dependents=(GRAFTED.member,)
     )
     outcome = replace(an_outcome(), grafted=(GRAFTED, other))
-    shown = text.summary(outcome, verbose=False, color=False)
+    shown = text.summary(outcome)
     assert "needed by `libx.so.1`" in shown
 
 
@@ -389,7 +389,7 @@ def test_warnings_are_left_with_their_messages_and_notes_as_a_number() -> None:
     mild = replace(FINDING, severity=Severity.WARNING, fix=None)
     note = replace(FINDING, severity=Severity.NOTE)
     outcome = replace(an_outcome(), remaining=(mild, mild, note))
-    lines = text.summary(outcome, verbose=False, color=False).splitlines()
+    lines = text.summary(outcome).splitlines()
     assert lines[-2:] == [
         "  left     WF111 absolute-entry: `pkg/_ext.so` searches `/home/ci/lib`, and 1 more",
         "           1 note: -v",
@@ -397,7 +397,7 @@ def test_warnings_are_left_with_their_messages_and_notes_as_a_number() -> None:
 
 
 def test_the_verbose_summary_is_complete() -> None:
-    shown = text.summary(an_outcome(), verbose=True, color=False)
+    shown = text.summary(an_outcome(), Style(verbose=True))
     assert shown.count("searches `/home/ci/lib`") == 5
     assert "which -v shows" not in shown
     assert "`pkg/b.so`: libx.so.1 from `pkg.libs`" in shown
@@ -408,7 +408,7 @@ def test_remaining_findings_are_shown_in_full() -> None:
     outcome = Outcome(
         source=Path(NAME), status=Status.REJECTED, found=(FINDING,), remaining=(FINDING,)
     )
-    shown = text.summary(outcome, verbose=False, color=False)
+    shown = text.summary(outcome)
     assert finding_text(FINDING, wheel=NAME, places=["pkg/_ext.so"]) in shown
 
 
@@ -416,7 +416,7 @@ def test_a_failed_wheel_shows_its_error_and_no_more() -> None:
     outcome = Outcome(
         source=Path(NAME), status=Status.FAILED, error=BadWheelError("it is cut\nin two", hint="h")
     )
-    assert text.summary(outcome, verbose=False, color=False).splitlines() == [
+    assert text.summary(outcome).splitlines() == [
         f"{NAME}: failed",
         "error: it is cut",
         "  in two",
@@ -425,7 +425,7 @@ def test_a_failed_wheel_shows_its_error_and_no_more() -> None:
 
 
 def test_the_plan_names_file_values_and_rule() -> None:
-    assert text.plan(an_outcome(Status.PLANNED), color=False).splitlines() == [
+    assert text.plan(an_outcome(Status.PLANNED)).splitlines() == [
         f"plan for {NAME}",
         "  pkg/_ext.so",
         "    DT_RUNPATH entry `/home/ci/lib` -> dropped  [WF111 absolute-entry]",
@@ -440,7 +440,7 @@ def test_the_plan_names_file_values_and_rule() -> None:
 
 def test_the_plan_of_a_sound_wheel_is_empty() -> None:
     outcome = Outcome(source=Path(NAME), status=Status.UNCHANGED)
-    assert text.plan(outcome, color=False).splitlines() == [
+    assert text.plan(outcome).splitlines() == [
         f"plan for {NAME}",
         "  nothing to change",
     ]
@@ -449,10 +449,10 @@ def test_the_plan_of_a_sound_wheel_is_empty() -> None:
 def test_color_does_not_change_the_text() -> None:
     outcome = an_outcome()
     for plain, colored in [
-        (text.plan(outcome, color=False), text.plan(outcome, color=True)),
+        (text.plan(outcome), text.plan(outcome, Style(color=True))),
         (
-            text.summary(outcome, verbose=True, color=False),
-            text.summary(outcome, verbose=True, color=True),
+            text.summary(outcome, Style(verbose=True)),
+            text.summary(outcome, Style(verbose=True, color=True)),
         ),
     ]:
         assert colored != plain
@@ -461,8 +461,8 @@ def test_color_does_not_change_the_text() -> None:
 
 def test_nothing_is_proved_of_a_rejected_wheel() -> None:
     outcome = replace(an_outcome(Status.REJECTED), remaining=(FINDING,))
-    assert "proved" not in text.summary(outcome, verbose=True, color=False)
-    planned = text.summary(an_outcome(Status.PLANNED), verbose=False, color=False)
+    assert "proved" not in text.summary(outcome, Style(verbose=True))
+    planned = text.summary(an_outcome(Status.PLANNED))
     assert "  expected auditwheel: manylinux_2_17_x86_64" in planned
 
 
@@ -487,7 +487,7 @@ def test_what_is_added_to_sources_and_metadata_is_named() -> None:
         overall="manylinux_2_34_x86_64", external=(), reasons=(), newest="`dlopen@GLIBC_2.34`"
     )
     outcome = replace(an_outcome(), edits=steps, verdict=verdict, loads=())
-    lines = text.summary(outcome, verbose=False, color=False).splitlines()
+    lines = text.summary(outcome).splitlines()
     assert lines[2:] == [
         "  python   added `pkg/_pre.py`, which opens `libx.so.1`",
         f"  licenses 1 text from `/usr/share/doc/libx1` in `{folder}/licenses/bundled/x`",
@@ -506,6 +506,4 @@ def test_a_dependent_is_named_by_its_path_if_its_file_name_does_not_tell() -> No
     library = GRAFTED._replace(dependents=("pkg/a/_m.so", "pkg/b/_m.so"))
     wheel = replace(a_wheel(), elfs={"pkg/a/_m.so": ELF, "pkg/b/_m.so": ELF})
     outcome = replace(an_outcome(), grafted=(library,), after=wheel)
-    assert "needed by `pkg/a/_m.so`, `pkg/b/_m.so`" in text.summary(
-        outcome, verbose=False, color=False
-    )
+    assert "needed by `pkg/a/_m.so`, `pkg/b/_m.so`" in text.summary(outcome)

@@ -358,7 +358,8 @@ def _where_to_look(
     if left:
         options = dict.fromkeys(_leave_option(name, wheel) for name in left[:FEW])
         glob = " and globs for the others" if len(left) > FEW else ""
-        yield f"name the folder that has {_it(left)} with `--library-path`; or,"
+        them = "it" if len(left) == 1 else "them"
+        yield f"name the folder that has {them} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`{glob}"
 
 
@@ -368,10 +369,6 @@ def _leave_option(library: str, wheel: Wheel) -> str:
     if not name:
         return f"--exclude {shlex.quote(library)}"
     return f"--provider {name}" + ("" if requirements_on(wheel, name) else " --add-requires")
-
-
-def _it(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:

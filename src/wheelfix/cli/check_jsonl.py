@@ -18,6 +18,7 @@ from wheelfix.pipelines.check_digest import digest_of
 from wheelfix.pipelines.check_many import check_many
 from wheelfix.reports.check_content import RenderOptions, lowest_failing, shown_path
 from wheelfix.reports.jsonl_records import Record, record_of
+from wheelfix.reports.printable import Style
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
@@ -79,7 +80,7 @@ def write_records(
         version=__version__,
         folder=folder,
         root=checkout(os.environ, folder),
-        documentation=documentation_site(),
+        style=Style(documentation=documentation_site()),
     )
     by_path = {shown_path(task.wheel, options): task for task in tasks}
     digests = {path: digest_of(task, baseline, rules) for path, task in by_path.items()}

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple, Self, TextIO
 import typer
 
 from wheelfix.errors import WheelfixError
-from wheelfix.reports.printable import error_text, fit, printable
+from wheelfix.reports.printable import Style, error_text, fit, printable
 from wheelfix.system.tempfiles import write_whole
 
 
@@ -151,6 +151,11 @@ class Terminal(NamedTuple):
             _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
         elif self.verbosity == 0 and (slow := SLOW_PROGRESS.get()) is not None:
             slow.show(text)
+
+    @property
+    def result_style(self) -> Style:
+        """How results look."""
+        return Style(color=self.colors_results, verbose=self.verbosity > 0)
 
     @property
     def width(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from typer._click.core import Context, Parameter
+from typer._click.core import Command, Context, Parameter
 from typer._click.formatting import HelpFormatter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -16,7 +16,16 @@ _ALONE = {f"--{field.key}": field for field in SETTING_FIELDS if field.setting.a
 """The flags that may stand alone, without one of their values."""
 
 
-class GroupedCommand(TyperCommand):
+class _WithExamples(Command):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the examples, and what the epilog says."""
+        _write_examples(ctx.info_name or "", formatter)
+        super().format_epilog(ctx, formatter)
+
+
+class GroupedCommand(_WithExamples, TyperCommand):
     """A command whose help lists its options in groups, and ends with examples.
 
     The groups are sections of plain text: the panels of rich leave 18 of 80 columns to the texts.
@@ -40,13 +49,8 @@ class GroupedCommand(TyperCommand):
         """Write a section for each group of options."""
         _write_options(self.get_params(ctx), ctx, formatter)
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the examples, and what the epilog says."""
-        _write_examples(ctx.info_name or "", formatter)
-        super().format_epilog(ctx, formatter)
 
-
-class GroupedProgram(TyperGroup):
+class GroupedProgram(_WithExamples, TyperGroup):
     """A program whose help lists its commands in groups, and ends with examples."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -62,11 +66,6 @@ class GroupedProgram(TyperGroup):
             rows = [(f"{command.name:{widest}}", command.help or "") for command in some]
             _write_section(str(panel), rows, formatter)
         _write_options(self.get_params(ctx), ctx, formatter)
-
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the examples, and what the epilog says."""
-        _write_examples(ctx.info_name or "", formatter)
-        super().format_epilog(ctx, formatter)
 
 
 def _write_options(params: Iterable[Parameter], ctx: Context, formatter: HelpFormatter) -> None:

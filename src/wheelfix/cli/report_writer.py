@@ -19,6 +19,7 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.reports.printable import Style
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.registry import enabled_rules
@@ -67,10 +68,10 @@ class ReportWriter(NamedTuple):
 
     def _options_for(self, form: Format) -> RenderOptions:
         options = self._options(form, color=self.terminal.colors_results)
-        options = options._replace(width=self.terminal.width)
+        style = options.style._replace(width=self.terminal.width)
         if self.terminal.links_results:
-            return options._replace(documentation=documentation_site())
-        return options
+            style = style._replace(documentation=documentation_site())
+        return options._replace(style=style)
 
     def write_step_summary(self, environ: Mapping[str, str]) -> None:
         """Append the report to the summary of the running GitHub step, if there is one.
@@ -98,13 +99,15 @@ class ReportWriter(NamedTuple):
             rules=self._rules(),
             folder=folder,
             root=Path() if on_terminal else checkout(os.environ, folder),
-            color=color,
-            verbose=self.terminal.verbosity > 0,
+            style=Style(
+                color=color,
+                verbose=self.terminal.verbosity > 0,
+                documentation="" if on_terminal else documentation_site(),
+            ),
             quiet=self.terminal.verbosity < 0,
             least=self._least() if form.is_for_people else Severity.NOTE,
             asked=selectors_by_name(self.settings),
             limit=Severity.ERROR if limit is None else limit,
-            documentation="" if on_terminal else documentation_site(),
         )
 
     def _least(self) -> Severity:

@@ -47,10 +47,7 @@ class RenderOptions(NamedTuple):
     """The working directory of the run."""
     root: Path = Path()
     """The folder of the checkout; paths below it are relative to it."""
-    color: bool = False
-    width: int = 0
-    """Columns of the terminal; 0 if lines are not wrapped."""
-    verbose: bool = False
+    style: Style = PLAIN
     least: Severity = Severity.NOTE
     """The lowest severity that formats for people show."""
     asked: tuple[str, ...] = ()
@@ -59,18 +56,6 @@ class RenderOptions(NamedTuple):
     """Whether only findings are shown, without totals."""
     limit: Severity = Severity.ERROR
     """The lowest severity that fails the check."""
-    documentation: str = ""
-    """The address of the documentation site, with a slash at its end; empty for no links."""
-
-    @property
-    def style(self) -> Style:
-        """How text for people looks."""
-        return Style(
-            color=self.color,
-            width=self.width,
-            verbose=self.verbose,
-            documentation=self.documentation,
-        )
 
 
 def lowest_failing(fail_on: FailOn) -> Severity | None:
@@ -296,7 +281,7 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
 
     def kept(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         shown = (finding for finding in findings if is_shown(finding, options))
-        return tuple(shown if options.verbose else map(shorten_finding, shown))
+        return tuple(shown if options.style.verbose else map(shorten_finding, shown))
 
     reports = (replace(report, findings=kept(report.findings)) for report in set_report.reports)
     return replace(set_report, reports=tuple(reports), findings=kept(set_report.findings))

@@ -98,7 +98,7 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
 def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, object]:
     finding, fix = located.finding, located.finding.fix
     return {
-        **finding_value(finding, options.documentation),
+        **finding_value(finding, options.style.documentation),
         "fix": None
         if fix is None
         else {"title": fix.title, "safety": fix.safety.value, "edits": len(fix.edits)},
@@ -108,7 +108,7 @@ def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, objec
 
 def _suppressed_finding(located: Suppressed, options: RenderOptions) -> dict[str, object]:
     because, reason = located.because.value, located.reason
-    about = problem(located.finding, options.documentation)
+    about = problem(located.finding, options.style.documentation)
     return {**about, "because": because, "reason": reason}
 
 

@@ -41,10 +41,10 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     blocks: list[str] = []
     if shown.findings:
         title = f"{count(len(set_report.reports), 'wheel')} side by side"
-        blocks.append(paint(title, Color.BOLD, on=options.color))
+        blocks.append(paint(title, Color.BOLD, on=options.style.color))
         blocks += _texts(_causes_of_set(shown, options), "", reasons, options)
     blocks += _wheels(set_report, shown, reasons, options)
-    if options.verbose:
+    if options.style.verbose:
         blocks += _suppressed_lines(set_report)
     blocks.append(_target_table(set_report, options))
     if not options.quiet and not _is_one_line(set_report, shown):
@@ -54,8 +54,8 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
             if many
             else (*_tallied(shown, options), *_omissions(set_report))
         )
-        blocks.append("\n".join(wrap("", line, options.width, 2) for line in lines))
-    return fit("\n\n".join(block for block in blocks if block), verbose=options.verbose)
+        blocks.append("\n".join(wrap("", line, options.style.width, 2) for line in lines))
+    return fit("\n\n".join(block for block in blocks if block), verbose=options.style.verbose)
 
 
 def _is_one_line(set_report: SetReport, shown: SetReport) -> bool:
@@ -87,14 +87,18 @@ def _wheels(
 
 def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
     """Return the line of a wheel: its path, what its objects allow, and what is not shown."""
-    path = paint(printable(shown_path(report.source, options)), Color.BOLD, on=options.color)
+    path = paint(printable(shown_path(report.source, options)), Color.BOLD, on=options.style.color)
     is_alone = len(set_report.reports) == 1
     findings = (*report.findings, *(set_report.findings if is_alone else ()))
     sound = not any(is_shown(finding, options) for finding in findings)
     number = len(report.wheel.elfs) if report.wheel is not None else 0
     objects = count(number, "object") if number else "no ELF objects"
     facts = [
-        *([paint("ok", Color.GREEN, on=options.color)] if sound and not report.skipped else []),
+        *(
+            [paint("ok", Color.GREEN, on=options.style.color)]
+            if sound and not report.skipped
+            else []
+        ),
         *_allowed(report),
         report.skipped or objects,
         *([f"{kinds}: -v"] if (kinds := _kinds(_hidden(findings, options))) else []),
@@ -205,7 +209,7 @@ def _texts(
     A reason that was printed is removed from `reasons`.
     """
     for code, group in grouped(causes, lambda cause: cause.finding.code).items():
-        shown = group if options.verbose else group[:FEW]
+        shown = group if options.style.verbose else group[:FEW]
         for cause in shown:
             yield finding_text(
                 cause.finding,
@@ -250,20 +254,21 @@ def _suppressed_lines(set_report: SetReport) -> Iterator[str]:
 def render_concise(set_report: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: error[WF101] name: message` for each cause, and the totals."""
     shown = visible_report(set_report, options)
+    is_whole = options.style.verbose
     lines = [
-        _concise(cause, cause.places[0] if cause.places else "all wheels", is_whole=options.verbose)
+        _concise(cause, cause.places[0] if cause.places else "all wheels", is_whole=is_whole)
         for cause in _causes_of_set(shown, options)
     ]
     for report in shown.reports:
         path = shown_path(report.source, options)
         for cause in causes_in_wheel(report.findings):
             place = f"{path}!{cause.places[0]}" if cause.places else path
-            lines.append(_concise(cause, place, is_whole=options.verbose))
+            lines.append(_concise(cause, place, is_whole=is_whole))
     for path, error in unreadable(set_report, options):
         lines.append(f"{path}: not judged: {' '.join(error.message.splitlines())}")
     printed = [printable(line) for line in lines]
     lines = printed if options.quiet else [*printed, *totals(set_report, options)]
-    return fit("\n".join(lines), verbose=options.verbose)
+    return fit("\n".join(lines), verbose=options.style.verbose)
 
 
 def _room(head: str) -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from wheelfix.pipelines.compare_releases import Comparison
 from wheelfix.reports.markdown import code_span, fold, prose
-from wheelfix.reports.printable import Color, json_text, paint, printable
+from wheelfix.reports.printable import PLAIN, Color, Style, json_text, paint, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_changes import ChangeKind, ReleaseChange
 from wheelfix.text import count, first_of, join_some
@@ -39,24 +39,24 @@ class Judged(NamedTuple):
         return ", ".join(count(n, s.label) for s, n in words if n) or "no differences"
 
 
-def text(judged: Judged, *, verbose: bool, color: bool) -> str:
+def text(judged: Judged, style: Style = PLAIN) -> str:
     """Return a paragraph for each pair of wheels; all items if `verbose`."""
     lines: list[str] = []
     for found in judged.comparisons:
         lines += [f"--- {found.old or '(none)'}", f"+++ {found.new or '(none)'}"]
         for change in found.changes or ():
-            lines += _change_lines(judged, change, verbose=verbose)
+            lines += _change_lines(judged, change, style)
         if not found.changes:
             lines.append("no differences")
     lines.append(judged.totals)
-    return "\n".join(_paint(printable(line), color=color) for line in lines)
+    return "\n".join(_paint(printable(line), style) for line in lines)
 
 
-def _change_lines(judged: Judged, change: ReleaseChange, *, verbose: bool) -> Iterator[str]:
+def _change_lines(judged: Judged, change: ReleaseChange, style: Style) -> Iterator[str]:
     severity = judged.severity(change)
-    where = _where(change, len(change.members) if verbose else _MEMBERS)
+    where = _where(change, len(change.members) if style.verbose else _MEMBERS)
     yield f"  {severity.label:8} {change.kind}: {change.message}{where}"
-    most = len(change.items) if verbose else _ITEMS
+    most = len(change.items) if style.verbose else _ITEMS
     yield from (f"             {item}" for item in first_of(change.items, most, ": -v"))
 
 
@@ -66,11 +66,11 @@ def _where(change: ReleaseChange, most: int) -> str:
     return f": {join_some(change.members, most)}" if change.members and not named else ""
 
 
-def _paint(line: str, *, color: bool) -> str:
+def _paint(line: str, style: Style) -> str:
     for severity, tone in _COLORS.items():
         if line.startswith(f"  {severity.label}"):
-            return line.replace(severity.label, paint(severity.label, tone, on=color), 1)
-    return paint(line, Color.BOLD, on=color) if line.startswith(("--- ", "+++ ")) else line
+            return line.replace(severity.label, paint(severity.label, tone, on=style.color), 1)
+    return paint(line, Color.BOLD, on=style.color) if line.startswith(("--- ", "+++ ")) else line
 
 
 def markdown(judged: Judged) -> str:

@@ -11,7 +11,7 @@ from wheelfix.analysis.why_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome
-from wheelfix.reports.printable import Color, fields_value, paint, printable
+from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
 from wheelfix.text import FEW, first_of, join_some
 
 PROVENANCE_COLORS = {
@@ -27,33 +27,33 @@ PROVENANCE_COLORS = {
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def explanation_text(world: World, explanation: Explanation, *, verbose: bool, color: bool) -> str:
+def explanation_text(world: World, explanation: Explanation, style: Style = PLAIN) -> str:
     """Return the tree, all attempts for missing libraries, and what the result depends on."""
-    name = paint(printable(explanation.name), Color.BOLD, on=color)
+    name = paint(printable(explanation.name), Color.BOLD, on=style.color)
     lines = [f"{name}  {_where(explanation)}"]
-    lines += _tree(world, explanation.steps, verbose=verbose, color=color)
+    lines += _tree(world, explanation.steps, style)
     if len(explanation.steps) == 1 and explanation.ok:
         lines.append("  needs nothing")
     lines += [
-        f"{paint('problem', Color.RED, on=color)}: {printable(problem)}"
+        f"{paint('problem', Color.RED, on=style.color)}: {printable(problem)}"
         for problem in explanation.problems
     ]
-    lines += _choices(world, explanation.choices, color=color)
+    lines += _choices(world, explanation.choices, style)
     lines += _incomplete(world)
-    lines += _alternatives(explanation, verbose=verbose, color=color)
-    return "\n".join([*lines, *remedies_text(explanation.remedies, color=color)])
+    lines += _alternatives(explanation, style)
+    return "\n".join([*lines, *remedies_text(explanation.remedies, style)])
 
 
-def remedies_text(remedies: Iterable[str], *, color: bool) -> list[str]:
+def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
     """Return what to do, a line each below a title; nothing without remedies."""
     lines = [f"  {printable(remedy)}" for remedy in dict.fromkeys(remedies)]
-    return [paint("what to do", Color.BOLD, on=color), *lines] if lines else []
+    return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
 
-def _choices(world: World, choices: Sequence[PythonChoice], *, color: bool) -> Iterator[str]:
+def _choices(world: World, choices: Sequence[PythonChoice], style: Style = PLAIN) -> Iterator[str]:
     """Yield the files that Python code opens; the loader's search does not apply to them."""
     if choices:
-        yield paint("opened by Python code", Color.BOLD, on=color)
+        yield paint("opened by Python code", Color.BOLD, on=style.color)
     for choice in choices:
         search = choice.search
         body = f"{search.function}() of {search.source}" if search.function else search.source
@@ -64,7 +64,8 @@ def _choices(world: World, choices: Sequence[PythonChoice], *, color: bool) -> I
         yield printable(f"  {body} looks for it in {places}: the first one wins")
         how = f"{choice.stop.variable} {choice.directory}" if choice.stop else "its own folders"
         where = printable(f"`{choice.name}` => {world.label(choice.path)}  [{how}]")
-        yield f"    {paint(where, Color.YELLOW if choice.elsewhere else Color.GREEN, on=color)}"
+        color = Color.YELLOW if choice.elsewhere else Color.GREEN
+        yield f"    {paint(where, color, on=style.color)}"
         names = " or ".join(search.variables)
         if choice.stop is None:
             yield printable(f"    another file, if a directory of {names} holds `{choice.name}`")
@@ -91,17 +92,19 @@ def _where(explanation: Explanation) -> str:
     return printable(f"on {explanation.target}, in {explanation.where}")
 
 
-def _tree(world: World, steps: Sequence[Step], *, verbose: bool, color: bool) -> Iterator[str]:
+def _tree(world: World, steps: Sequence[Step], style: Style = PLAIN) -> Iterator[str]:
     """Yield a line for each step; the platform's libraries of one object share a line."""
-    shown = groupby(_visible(steps), lambda step: (step.depth, not verbose and _is_plain(step)))
+    shown = groupby(
+        _visible(steps), lambda step: (step.depth, not style.verbose and _is_plain(step))
+    )
     for (depth, is_plain), group in shown:
         if is_plain:
             names = ", ".join(step.request.name for step in group)
             text = printable(f"{names}  [platform {world.name}]")
-            yield "  " * depth + paint(text, Color.DIM, on=color)
+            yield "  " * depth + paint(text, Color.DIM, on=style.color)
             continue
         for step in group:
-            yield from _step(world, step, verbose=verbose, color=color)
+            yield from _step(world, step, style)
 
 
 def _visible(steps: Sequence[Step]) -> Iterator[Step]:
@@ -123,26 +126,26 @@ def _is_plain(step: Step) -> bool:
     return _is_platform(step) and step.request.how in usual
 
 
-def _step(world: World, step: Step, *, verbose: bool, color: bool) -> Iterator[str]:
+def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
     indent = "  " * step.depth
     if step.depth == 0:
         if step.request.failed:
-            yield f"  {paint('cannot be loaded', Color.RED, on=color)}"
-            yield from _candidates(world, step, indent, color=color)
+            yield f"  {paint('cannot be loaded', Color.RED, on=style.color)}"
+            yield from _candidates(world, step, indent, style)
         return
     name = printable(step.request.name)
     how = printable(f"[{describe_search(world, step)}]")
     if step.origin is None:
         providers = printable(possible_providers(step.package, step.wheels))
-        yield f"{indent}{paint(f'{name}  {how}{providers}', Color.RED, on=color)}"
-        yield from _candidates(world, step, indent, color=color)
+        yield f"{indent}{paint(f'{name}  {how}{providers}', Color.RED, on=style.color)}"
+        yield from _candidates(world, step, indent, style)
         return
     where = "" if step.origin.name == step.request.name else f" => {printable(step.origin.name)}"
     again = "  (see above)" if step.repeated and step.request.how is not How.LOADED else ""
-    painted = paint(name, PROVENANCE_COLORS[step.origin.provenance], on=color)
-    yield f"{indent}{painted}{where}  {paint(how, Color.DIM, on=color)}{again}"
-    if verbose:
-        yield from _candidates(world, step, indent, color=color)
+    painted = paint(name, PROVENANCE_COLORS[step.origin.provenance], on=style.color)
+    yield f"{indent}{painted}{where}  {paint(how, Color.DIM, on=style.color)}{again}"
+    if style.verbose:
+        yield from _candidates(world, step, indent, style)
 
 
 def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
@@ -151,7 +154,7 @@ def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
     return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
 
 
-def _candidates(world: World, step: Step, indent: str, *, color: bool) -> Iterator[str]:
+def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> Iterator[str]:
     """Yield all paths that were tried, in order, below the list that each is from."""
     if not step.request.candidates:
         if step.origin is None:
@@ -162,9 +165,9 @@ def _candidates(world: World, step: Step, indent: str, *, color: bool) -> Iterat
     ):
         yield f"{indent}    {printable(_list_name(world, how, owner))}"
         for candidate in group:
-            good = candidate.outcome is SearchOutcome.FOUND
+            color = Color.GREEN if candidate.outcome is SearchOutcome.FOUND else Color.DIM
             shown = printable(f"{candidate.path}: {candidate.verdict}")
-            yield f"{indent}      {paint(shown, Color.GREEN if good else Color.DIM, on=color)}"
+            yield f"{indent}      {paint(shown, color, on=style.color)}"
 
 
 def _list_name(world: World, how: How, owner: str | None) -> str:
@@ -180,14 +183,14 @@ def _list_name(world: World, how: How, owner: str | None) -> str:
     return words.get(how, "the path as written")
 
 
-def _alternatives(explanation: Explanation, *, verbose: bool, color: bool) -> Iterator[str]:
+def _alternatives(explanation: Explanation, style: Style = PLAIN) -> Iterator[str]:
     if not explanation.alternatives:
         return
-    yield paint("depends on", Color.BOLD, on=color)
+    yield paint("depends on", Color.BOLD, on=style.color)
     for factor in Factor:
         for other in explanation.alternatives:
             if other.factor is factor:
-                names = join_some(other.names, len(other.names) if verbose else FEW)
+                names = join_some(other.names, len(other.names) if style.verbose else FEW)
                 yield printable(f"  {factor}: {names}: if {_clause(other.when)}, {other.then}")
 
 
@@ -198,7 +201,7 @@ def _clause(when: str) -> str:
     return when
 
 
-def roots_text(explanations: Sequence[Explanation], *, verbose: bool, color: bool) -> str:
+def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str:
     """Return a line for each load root, those that fail first.
 
     Those with one result share a line, unless `verbose`.
@@ -207,19 +210,21 @@ def roots_text(explanations: Sequence[Explanation], *, verbose: bool, color: boo
         return "no ELF object in it is loaded"
     lines = [_where(explanations[0])]
     ordered = sorted(explanations, key=lambda explanation: explanation.ok)
-    for words, some in grouped(ordered, lambda each: _result(each, color=color)).items():
+    for words, some in grouped(ordered, lambda each: _result(each, style)).items():
         names = [each.name for each in some]
-        shown = [", ".join(first_of(names, FEW))] if len(names) > FEW and not verbose else names
+        shown = (
+            [", ".join(first_of(names, FEW))] if len(names) > FEW and not style.verbose else names
+        )
         lines += [f"  {printable(name)}: {words}" for name in shown]
     lines += _factors(explanations)
     remedies = [remedy for explanation in explanations for remedy in explanation.remedies]
-    return "\n".join([*lines, *remedies_text(remedies, color=color)])
+    return "\n".join([*lines, *remedies_text(remedies, style)])
 
 
-def _result(explanation: Explanation, *, color: bool) -> str:
+def _result(explanation: Explanation, style: Style = PLAIN) -> str:
     """Return `2 from the wheel, 3 from the platform  ok`."""
     found = _counts(explanation) or ("" if explanation.missing else "needs nothing")
-    return "  ".join(filter(None, [found, _verdict(explanation, color=color)]))
+    return "  ".join(filter(None, [found, _verdict(explanation, style)]))
 
 
 def _counts(explanation: Explanation) -> str:
@@ -249,12 +254,12 @@ _SOURCES = {
 _OUTSIDE = "folders of the machine that a search path names"
 
 
-def _verdict(explanation: Explanation, *, color: bool) -> str:
+def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
     if explanation.ok:
-        return paint("ok", Color.GREEN, on=color)
+        return paint("ok", Color.GREEN, on=style.color)
     names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
     missing = [f"not found: {', '.join(names)}"] if names else []
-    return paint(printable("; ".join((*missing, *explanation.problems))), Color.RED, on=color)
+    return paint(printable("; ".join((*missing, *explanation.problems))), Color.RED, on=style.color)
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
@@ -265,10 +270,10 @@ def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
 
 
 def resolutions_text(
-    world: World, name: str, resolutions: Sequence[Resolution], *, color: bool
+    world: World, name: str, resolutions: Sequence[Resolution], style: Style = PLAIN
 ) -> str:
     """Return the results for the library `name`, each with the objects that get it."""
-    title = paint(printable(name), Color.BOLD, on=color)
+    title = paint(printable(name), Color.BOLD, on=style.color)
     lines = [title + printable(f"  on {world.name}")]
     if not resolutions:
         lines.append("  no object needs it")
@@ -280,14 +285,14 @@ def resolutions_text(
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")
         if step.origin is None:
-            lines += _candidates(world, step, "", color=color)
+            lines += _candidates(world, step, "", style)
     return "\n".join(lines)
 
 
-def why_not_text(answer: WhyNot, *, color: bool) -> str:
+def why_not_text(answer: WhyNot, style: Style = PLAIN) -> str:
     """Return the reasons, one a line."""
     head = "it is loaded" if answer.loaded else "why not"
-    lines = [paint(f"{head}: {printable(answer.name)}", Color.BOLD, on=color)]
+    lines = [paint(f"{head}: {printable(answer.name)}", Color.BOLD, on=style.color)]
     return "\n".join([*lines, *(f"  {printable(reason)}" for reason in answer.reasons)])
 
 

@@ -31,23 +31,22 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
 
     Those with the same needs are shown once, unless verbose.
     """
-    color = style.color
     needs, dependents = graph.edges_from(), graph.edges_to()
     roots = [node for node in graph.nodes_from(Provenance.WHEEL) if node.is_root]
     lines = [
-        paint(printable(graph.wheel), Color.BOLD, on=color),
+        paint(printable(graph.wheel), Color.BOLD, on=style.color),
         printable(f"on {graph.target}, in {graph.where}"),
         _sums(graph),
     ]
     for title, nodes in (("loaded first", roots), ("vendored libraries", graph.vendored)):
         if nodes:
-            lines += ["", paint(title, Color.BOLD, on=color)]
+            lines += ["", paint(title, Color.BOLD, on=style.color)]
         for node, *others in _alike(nodes, needs, style):
             by = "" if node.is_root else f"  needed by {_dependents(dependents.get(node.id, []))}"
             more = f" and {len(others):,} more with the same needs: -v" if others else ""
-            name = paint(printable(node.id), Color.GREEN, on=color)
+            name = paint(printable(node.id), Color.GREEN, on=style.color)
             lines.append(f"  {name}{more}  {printable(in_units(node.size or 0) + by)}")
-            lines += _needs(graph, needs.get(node.id, []), color=color)
+            lines += _needs(graph, needs.get(node.id, []), style)
     for provenance, title in (
         (Provenance.OTHER, "from other wheels"),
         (Provenance.VARIABLE, "from LD_LIBRARY_PATH"),
@@ -57,9 +56,9 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
     ):
         nodes = graph.nodes_from(provenance)
         if nodes:
-            lines += ["", paint(printable(title), Color.BOLD, on=color)]
+            lines += ["", paint(printable(title), Color.BOLD, on=style.color)]
         for node in nodes:
-            name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=color)
+            name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=style.color)
             providers = possible_providers(node.package, node.wheels)
             if node.unreached:
                 providers = f"  (no search path leads to {join_some(node.unreached, 2)})"
@@ -93,7 +92,7 @@ def _sums(graph: Graph) -> str:
     return text
 
 
-def _needs(graph: Graph, edges: Sequence[Edge], *, color: bool) -> Iterator[str]:
+def _needs(graph: Graph, edges: Sequence[Edge], style: Style) -> Iterator[str]:
     provenances = {node.id: node.provenance for node in graph.nodes}
     plain: list[str] = []
     for edge in edges:
@@ -101,14 +100,14 @@ def _needs(graph: Graph, edges: Sequence[Edge], *, color: bool) -> Iterator[str]
             plain.append(edge.name)
             continue
         provider_color = PROVENANCE_COLORS[provenances[edge.target]]
-        name = paint(printable(edge.name), provider_color, on=color)
+        name = paint(printable(edge.name), provider_color, on=style.color)
         leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
-        how = paint(printable(f"[{edge.how}]"), Color.DIM, on=color)
+        how = paint(printable(f"[{edge.how}]"), Color.DIM, on=style.color)
         yield f"    {name}{leads}  {how}"
         yield from (f"      but {printable(other)}" for other in edge.varies)
     if plain:
         names = printable(", ".join(plain))
-        yield f"    {paint(f'{names}  [platform]', Color.DIM, on=color)}"
+        yield f"    {paint(f'{names}  [platform]', Color.DIM, on=style.color)}"
 
 
 def _dependents(edges: Sequence[Edge]) -> str:

@@ -86,7 +86,7 @@ def _finding_text(path: str, findings: Sequence[Finding], options: RenderOptions
         for finding in findings
     ]
     first = findings[0]
-    if address := rule_address(first.code, first.name, options.documentation):
+    if address := rule_address(first.code, first.name, options.style.documentation):
         texts.append(f"see {address}")
     return _text("\n\n".join(texts))
 

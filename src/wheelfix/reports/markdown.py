@@ -115,7 +115,7 @@ def _section(report: Report, graph: str, options: RenderOptions, detail: _Detail
     yield f"### {code_span(shown_path(report.source, options))}"
     if report.error is not None:
         words = error_words(report.error).splitlines()
-        yield "  \n".join(map(prose, words if options.verbose else map(shorten, words)))
+        yield "  \n".join(map(prose, words if options.style.verbose else map(shorten, words)))
     yield from _findings(of_wheel(report, options), options, detail)
     if graph:
         yield fold("Libraries once installed", f"```mermaid\n{graph}\n```")
@@ -149,7 +149,7 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
         rule = rules.get(code)
         title = prose(group[0].title)
         first = group[0].finding
-        if address := rule_address(code, first.name, options.documentation):
+        if address := rule_address(code, first.name, options.style.documentation):
             title = f"[{title}]({address})"
         reason = f": {prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"

@@ -16,7 +16,15 @@ from wheelfix.reports.check_content import (
     heading,
     shorten_finding,
 )
-from wheelfix.reports.printable import Color, Style, error_text, error_words, paint, printable
+from wheelfix.reports.printable import (
+    PLAIN,
+    Color,
+    Style,
+    error_text,
+    error_words,
+    paint,
+    printable,
+)
 from wheelfix.reports.run_totals import WheelResult
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import FEW, count, first_of, in_units, join_plain, join_some
@@ -45,18 +53,18 @@ _GRAFTED = 5
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
-def summary(outcome: Outcome, *, verbose: bool, color: bool, documentation: str = "") -> str:
+def summary(outcome: Outcome, style: Style = PLAIN) -> str:
     """Return what was grafted and fixed, the proof, and what is left.
 
     At most `MOST_LINES` lines, unless `verbose`: of each kind, some are left out. Rules are linked
     to their pages on `documentation`, the address of the site, if it is not empty.
     """
-    lines = [*_excluded_lines(outcome.absent, verbose=verbose), *_head(outcome, color=color)]
+    verbose = style.verbose
+    lines = [*_excluded_lines(outcome.absent, verbose=verbose), *_head(outcome, style)]
     if outcome.error is not None:
         return "\n".join(lines if verbose else _cut(lines, MOST_LINES, "line"))
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
     wheel = os.fspath(outcome.source)
-    style = Style(color=color, verbose=verbose, documentation=documentation)
     texts = list(_texts(full, wheel, style))
     rows = list(_rows(outcome, verbose=verbose))
     if not verbose:
@@ -131,14 +139,13 @@ def _excluded_lines(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[s
     yield from (f"Excluding {printable(name)}" for name in (names if verbose else names[:FEW]))
 
 
-def failure(outcome: Outcome, *, color: bool, documentation: str = "") -> str:
+def failure(outcome: Outcome, style: Style = PLAIN) -> str:
     """Return why a wheel was not written, as in `summary` and not longer; empty if it was."""
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    style = Style(color=color, documentation=documentation)
     found = _texts(errors, os.fspath(outcome.source), style)
-    text = "\n".join([*_head(outcome, color=color), *found])
+    text = "\n".join([*_head(outcome, style), *found])
     return "\n".join(_cut(text.splitlines(), MOST_LINES, "line"))
 
 
@@ -151,9 +158,9 @@ def fails_alike(one: Outcome, other: Outcome) -> bool:
     )
 
 
-def failure_again(outcome: Outcome, first: Outcome, *, color: bool) -> str:
+def failure_again(outcome: Outcome, first: Outcome, style: Style = PLAIN) -> str:
     """Return the line of a wheel that fails like `first`, whose error was printed."""
-    status = paint(outcome.status, _STATUS[outcome.status], on=color)
+    status = paint(outcome.status, _STATUS[outcome.status], on=style.color)
     return f"{printable(outcome.source.name)}: {status} like {printable(first.source.name)}"
 
 
@@ -171,14 +178,14 @@ def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[st
         yield finding_text(cause.finding, wheel=wheel, places=cause.lines(style), style=style)
 
 
-def _head(outcome: Outcome, *, color: bool) -> list[str]:
+def _head(outcome: Outcome, style: Style) -> list[str]:
     """Return the line with name, status, tag and sizes, and the error of a wheel that failed."""
-    status = paint(outcome.status, _STATUS[outcome.status], on=color)
+    status = paint(outcome.status, _STATUS[outcome.status], on=style.color)
     is_changed = outcome.status in {Status.REPAIRED, Status.PLANNED}
     facts = [*_tags(outcome), *_sizes(outcome)] if is_changed else []
     head = ", ".join([f"{printable(outcome.source.name)}: {status}", *facts])
     error = outcome.error
-    return [head, *(error_text(error, color=color).splitlines() if error else [])]
+    return [head, *(error_text(error, color=style.color).splitlines() if error else [])]
 
 
 def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -379,10 +386,10 @@ def _sizes(outcome: Outcome) -> Iterator[str]:
 # --- The plan -------------------------------------------------------------------------------------
 
 
-def plan(outcome: Outcome, *, color: bool) -> str:
+def plan(outcome: Outcome, style: Style = PLAIN) -> str:
     """Return each edit of the plan: the file, the old and the new value, and the rule."""
     head = f"plan for {printable(outcome.source.name)}"
-    lines = [paint(head, Color.BOLD, on=color)]
+    lines = [paint(head, Color.BOLD, on=style.color)]
     if not outcome.edits:
         lines.append("  nothing to change")
     for member, edits in grouped(outcome.edits, lambda edit: edit.member).items():
@@ -390,5 +397,7 @@ def plan(outcome: Outcome, *, color: bool) -> str:
         for edit in edits:
             rule = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
-            lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Color.DIM, on=color)}")
+            lines.append(
+                f"    {change}  {paint(f'[{printable(rule)}]', Color.DIM, on=style.color)}"
+            )
     return "\n".join(lines)

@@ -45,7 +45,11 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
                 "name": NAME,
                 "version": options.version,
                 "semanticVersion": options.version,
-                **({"informationUri": options.documentation} if options.documentation else {}),
+                **(
+                    {"informationUri": options.style.documentation}
+                    if options.style.documentation
+                    else {}
+                ),
                 "rules": [_rule(rule, options) for rule in rules.values()],
             }
         },
@@ -64,7 +68,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
 
 def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
     text = cleandoc(rule.explanation)
-    address = rule_address(rule.code, rule.name, options.documentation)
+    address = rule_address(rule.code, rule.name, options.style.documentation)
     return {
         "id": rule.code,
         "name": rule.name,

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from wheelfix.analysis.graph import Graph, Node
+from wheelfix.analysis.graph import Graph
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Provenance
 from wheelfix.loader.platform_libraries import is_dynamic_loader
@@ -88,13 +88,10 @@ def _objects(graph: Graph) -> str:
 
 
 def _bundled_lines(graph: Graph) -> list[str]:
-    nodes = sorted(_libraries(graph), key=lambda node: -(node.size or 0))
+    nodes = [node for node in graph.nodes_from(Provenance.WHEEL) if node.role == "library"]
+    nodes.sort(key=lambda node: -(node.size or 0))
     named = [f"{node.name} ({in_units(node.size or 0)})" for node in nodes]
     return [join_plain(named, _MOST)] if named else []
-
-
-def _libraries(graph: Graph) -> tuple[Node, ...]:
-    return tuple(n for n in graph.nodes_from(Provenance.WHEEL) if n.role == "library")
 
 
 def _missing(graph: Graph) -> list[str]:

@@ -17,7 +17,7 @@ from wheelfix.host.trace_values import (
     whole,
 )
 from wheelfix.loader.load_values import How
-from wheelfix.reports.printable import Color, paint, printable
+from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.text import count, first_of
 
 FEW = 20
@@ -25,21 +25,21 @@ FEW = 20
 _USUAL = frozenset({How.CACHE, How.DEFAULT})
 
 
-def text(trace: Trace, *, verbose: bool, color: bool) -> str:
+def text(trace: Trace, style: Style = PLAIN) -> str:
     """Return the files that each process loaded, with the search list that each was found in.
 
     Without `verbose`, system libraries in their usual directories and the interpreter's own modules
     are only counted.
     """
-    lines = [paint(f"trace of {_quote(trace.command)}", Color.BOLD, on=color)]
+    lines = [paint(f"trace of {_quote(trace.command)}", Color.BOLD, on=style.color)]
     lines += [f"  exit code {trace.exit_code}, {count(len(trace.processes), 'program')}"]
     for process, loaded in whole(trace.processes):
-        lines += _process(process, loaded, verbose=verbose, color=color)
+        lines += _process(process, loaded, style)
     lines += _variables(trace)
     lines += [f"note: {note}" for note in trace.notes]
     return "\n".join(
         # The names in a painted line are printable already.
-        line if color and line.startswith("\x1b[") else printable(line)
+        line if style.color and line.startswith("\x1b[") else printable(line)
         for line in lines
     )
 
@@ -62,34 +62,34 @@ def _quote(command: Sequence[str]) -> str:
     return printable(shlex.join(command)[:200])
 
 
-def _process(
-    process: Process, loaded: Sequence[Loaded], *, verbose: bool, color: bool
-) -> Iterator[str]:
+def _process(process: Process, loaded: Sequence[Loaded], style: Style) -> Iterator[str]:
     head = f"process {process.pid}: {printable(process.executable or process.program)}"
     if process.forked_from is not None:
         head += f", forked from {process.forked_from}"
-    yield paint(head, Color.BOLD, on=color)
+    yield paint(head, Color.BOLD, on=style.color)
     if process.silent is not None:
         yield f"  no loader log: {process.silent}"
         yield from (f"  mapped  {file.path}" for file in process.mapped)
         return
-    hidden = [library for library in process.loaded if not verbose and _is_usual(library)]
+    hidden = [library for library in process.loaded if not style.verbose and _is_usual(library)]
     for library in process.loaded:
-        if verbose or not _is_usual(library):
+        if style.verbose or not _is_usual(library):
             yield from _loaded_lines(library)
     if hidden:
         yield f"  and {count(len(hidden), 'library')} of the system and the interpreter (-v)"
     for name, found in copies(loaded).items():
-        yield paint(f"  {count(len(found), 'copy')} of {printable(name)}", Color.YELLOW, on=color)
+        yield paint(
+            f"  {count(len(found), 'copy')} of {printable(name)}", Color.YELLOW, on=style.color
+        )
         yield from (f"    {copy.file.path}, {cause(copy)}" for copy in found if copy.file)
     # A name that was tried in vain, and then opened by its path, is not missing.
     there = {posixpath.basename(library.file.path) for library in process.loaded if library.file}
     for missed in process.missed:
-        if verbose or posixpath.basename(missed.name) not in there:
-            yield from _missing_lines(missed, verbose=verbose, color=color)
+        if style.verbose or posixpath.basename(missed.name) not in there:
+            yield from _missing_lines(missed, style)
     yield from _unexplained_libraries(process, loaded)
-    yield from (f"  the loader says: {error}" for error in process.errors if verbose)
-    yield from _bindings(process, verbose=verbose)
+    yield from (f"  the loader says: {error}" for error in process.errors if style.verbose)
+    yield from _bindings(process, style)
     if process.dropped:
         yield f"  and {count(process.dropped, 'more request')} or bindings, not recorded"
 
@@ -126,22 +126,22 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in loaded.passed)
 
 
-def _missing_lines(missed: NotFound, *, verbose: bool, color: bool) -> Iterator[str]:
+def _missing_lines(missed: NotFound, style: Style) -> Iterator[str]:
     verb = "opened" if missed.dlopen else "needed"
     times = f", {count(missed.times, 'time')}" if missed.times > 1 else ""
     yield (
-        paint(f"  not found: {printable(missed.name)}", Color.RED, on=color)
+        paint(f"  not found: {printable(missed.name)}", Color.RED, on=style.color)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in missed.passed)
-    if verbose:
+    if style.verbose:
         yield from (f"    tried {path}" for path in missed.tried)
     else:
         yield f"    {count(len(missed.tried), 'path')} tried (-v)"
 
 
-def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
-    shown = process.bindings if verbose else process.bindings[:FEW]
+def _bindings(process: Process, style: Style) -> Iterator[str]:
+    shown = process.bindings if style.verbose else process.bindings[:FEW]
     for binding, _ in shown:
         version = f"@{binding.version}" if binding.version else ""
         yield f"  {binding.symbol}{version}: {binding.user} -> {binding.provider}"

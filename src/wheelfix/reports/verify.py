@@ -7,7 +7,7 @@ from typing import Any
 
 from wheelfix.grouping import grouped
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Verified, VerifyResult
-from wheelfix.reports.printable import Color, paint, printable
+from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.reports.run_totals import WheelResult
 from wheelfix.text import FEW, count, first_of, join_some
 
@@ -27,10 +27,10 @@ _COLORS = {
 }
 
 
-def text(result: Verified, *, strict: bool, verbose: bool, color: bool) -> str:
+def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     """Return the result for one wheel in one environment; failures in full."""
     outcome = result.result(strict=strict)
-    word = paint(outcome, _COLORS[outcome], on=color)
+    word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)})"]
     lines += [f"  {line}" for line in _counts(result.checks)]
@@ -46,12 +46,12 @@ def text(result: Verified, *, strict: bool, verbose: bool, color: bool) -> str:
         CheckStatus.GIL_OF_OTHERS,
     ):
         some = [_mild(check) for check in result.checks if check.status is status]
-        lines += some if verbose else first_of(some, FEW, ": -v")
-    blocks = [_failure(same, color=color) for same in _same_failures(result.checks)]
-    lines += (line for block in (blocks if verbose else blocks[:FEW]) for line in block)
-    if len(blocks) > FEW and not verbose:
+        lines += some if style.verbose else first_of(some, FEW, ": -v")
+    blocks = [_failure(same, style) for same in _same_failures(result.checks)]
+    lines += (line for block in (blocks if style.verbose else blocks[:FEW]) for line in block)
+    if len(blocks) > FEW and not style.verbose:
         lines.append(f"and {len(blocks) - FEW:,} more: -v")
-    if verbose:
+    if style.verbose:
         fine = (check for check in result.checks if check.status is CheckStatus.OK)
         lines += (f"  {check.kind} {printable(check.what)}: ok" for check in fine)
     return "\n".join(lines)
@@ -113,11 +113,11 @@ def _counts(checks: Sequence[Check]) -> Iterator[str]:
             yield f"{kind:6} {count(len(some), noun)}: {good:,} ok{rest}"
 
 
-def _failure(same: Sequence[Check], *, color: bool) -> Iterator[str]:
+def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
     first = same[0]
     kinds = " and ".join(check.kind for check in same)
     yield (
-        paint(f"error[{first.status}]", Color.RED, on=color)
+        paint(f"error[{first.status}]", Color.RED, on=style.color)
         + f": {kinds} `{printable(first.member)}`"
     )
     yield f"  {printable(first.message)}"

@@ -133,63 +133,43 @@ def file_name_refused(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the build backend chooses the name.
     """
-    if context.settings.index is Index.PYPI:
-        yield from (
-            Hit(
-                message=message,
-                entry=entry,
-                notes=(answer.note(*values),),
-                hint=hint,
-            )
-            for message, entry, answer, values, hint in _wrong_in_name(context)
-        )
-
-
-def _wrong_in_name(
-    context: Context,
-) -> Iterator[tuple[str, str, IndexAnswer, tuple[str, ...], str]]:
-    """Yield message, entry, answer with its values, and hint for what is refused of the name."""
+    if context.settings.index is not Index.PYPI:
+        return
     wheel = context.wheel
-    filename = str(wheel.name)
+    filename, distribution = str(wheel.name), wheel.name.distribution
     try:
         parse_wheel_filename(filename)
     except InvalidWheelFilename as error:
         hint = "publish it where variant wheels are taken" if wheel.name.variant else _REBUILD
         reason = str(error).partition("\n")[0]
-        yield f"the file name is not valid: {reason}", "", IndexAnswer.FILE_NAME, (reason,), hint
+        answer = IndexAnswer.FILE_NAME.note(reason)
+        yield _refused_name(f"the file name is not valid: {reason}", "", answer, hint)
     for tag in wheel.name.platforms:
         if not takes_platform(tag) and not is_left_to_repair(context, tag):
-            values = (f"'{filename}'", f"'{tag}'")
+            answer = IndexAnswer.PLATFORM.note(f"'{filename}'", f"'{tag}'")
             hint = "publish it elsewhere, or build it for another platform"
-            yield f"PyPI takes no platform tag `{tag}`", tag, IndexAnswer.PLATFORM, values, hint
-    project = wheel.metadata.name or wheel.name.distribution
-    normalized = canonicalize_name(project).replace("-", "_")
-    is_same = canonicalize_name(wheel.name.distribution).replace("-", "_") == normalized
-    if is_same and wheel.name.distribution != normalized:
-        message = (
-            f"the file name has `{wheel.name.distribution}`, which is not the normalized name "
-            f"`{normalized}`"
+            yield _refused_name(f"PyPI takes no platform tag `{tag}`", tag, answer, hint)
+    normalized = _normalize(wheel.metadata.name or distribution)
+    if distribution != normalized == _normalize(distribution):
+        message = f"the file name has `{distribution}`, which is not the normalized name"
+        answer = IndexAnswer.PROJECT_NAME.note(
+            f"'{filename}'", f"'{normalized}'", f"'{distribution}'"
         )
-        yield (
-            message,
-            normalized,
-            IndexAnswer.PROJECT_NAME,
-            (f"'{filename}'", f"'{normalized}'", f"'{wheel.name.distribution}'"),
-            "upgrade the build backend, and build the wheel again",
-        )
-    dist_info = f"{wheel.name.distribution}-{wheel.name.version}.dist-info"
+        hint = "upgrade the build backend, and build the wheel again"
+        yield _refused_name(f"{message} `{normalized}`", normalized, answer, hint)
+    dist_info = f"{distribution}-{wheel.name.version}.dist-info"
     if wheel.dist_info != dist_info:
-        message = (
-            f"the folder `{wheel.dist_info}` is not spelled as the file name spells it, "
-            f"`{dist_info}`"
-        )
-        yield (
-            message,
-            wheel.dist_info,
-            IndexAnswer.DIST_INFO,
-            (posixpath.join(dist_info, "WHEEL"),),
-            _REBUILD,
-        )
+        message = f"the folder `{wheel.dist_info}` is not spelled as the file name spells it"
+        answer = IndexAnswer.DIST_INFO.note(posixpath.join(dist_info, "WHEEL"))
+        yield _refused_name(f"{message}, `{dist_info}`", wheel.dist_info, answer, _REBUILD)
+
+
+def _normalize(name: str) -> str:
+    return canonicalize_name(name).replace("-", "_")
+
+
+def _refused_name(message: str, entry: str, answer: str, hint: str) -> Hit:
+    return Hit(message=message, entry=entry, notes=(answer,), hint=hint)
 
 
 _REBUILD = "give the wheel the name that it was built with, or build it again"

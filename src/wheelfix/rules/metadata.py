@@ -440,10 +440,8 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
     if not wheel.metadata.requires_python:
         return
-    minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
-    # The first patch release, and one later than any.
-    patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
-    if patches and not allows_any(wheel.metadata.requires_python, patches):
+    pythons = interpreters(wheel.name)
+    if pythons and not allows_any(wheel.metadata.requires_python, pythons):
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
@@ -453,10 +451,13 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
 
 
-def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
-    """Return whether a specifier allows one of `versions`, or cannot be parsed."""
+def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
+    """Return whether a specifier allows one of `pythons` (`python3.13t`), or cannot be parsed."""
     try:
         wanted = SpecifierSet(limit_length(requires_python))
     except ValueError:
         return True
-    return any(wanted.contains(version, prereleases=True) for version in versions)
+    minors = {re.sub(r"^\D+|t$", "", python) for python in pythons}
+    # The first patch release, and one later than any.
+    patches = (f"{minor}.{patch}" for minor in minors for patch in (0, 99))
+    return any(wanted.contains(patch, prereleases=True) for patch in patches)

@@ -5,7 +5,6 @@ is public if other distributions can link to it: it is not grafted, and no exten
 """
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, product
@@ -419,15 +418,7 @@ def _allowed_pythons(side: Side, *release: WheelName) -> tuple[str, ...]:
     required = wheel.metadata.requires_python or ""
     names = (wheel.name, *(name for name in release if _share_a_machine(name, wheel.name)))
     pythons = dict.fromkeys(python for name in names for python in interpreters(name))
-    return tuple(
-        python
-        for python in pythons
-        if allows_any(required, [f"{_minor(python)}.{patch}" for patch in (0, 99)])
-    )
-
-
-def _minor(python: str) -> str:
-    return re.sub(r"^\D+|t$", "", python)
+    return tuple(python for python in pythons if allows_any(required, [python]))
 
 
 def _requirements(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:

@@ -95,14 +95,14 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     if not comparisons:
         raise typer.Exit(ExitCode.ERROR)
     judged = Judged(comparisons, request.accept)
-    color = request.output is None and terminal.colors_results
     if request.output_format is DiffFormat.JSON:
         text = reports.as_json(judged)
     elif request.output_format is DiffFormat.MARKDOWN:
         text = reports.markdown(judged)
     else:
-        is_verbose = terminal.verbosity > 0
-        text = fit(reports.text(judged, verbose=is_verbose, color=color), verbose=is_verbose)
+        color = request.output is None and terminal.colors_results
+        style = terminal.result_style._replace(color=color)
+        text = fit(reports.text(judged, style), verbose=style.verbose)
     if request.output is not None:
         write_file(request.output, text)
     else:

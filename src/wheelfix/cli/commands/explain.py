@@ -331,14 +331,14 @@ def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world = process.world
     found = [process.explain(path) for path in world.first_loads if path in world.members]
     return _Answer(
-        text=roots_text(found, verbose=terminal.verbosity > 0, color=terminal.colors_results),
+        text=roots_text(found, terminal.result_style),
         value={"explanations": [explanation_value(world, root) for root in found]},
         is_found=all(explanation.ok for explanation in found),
     )
 
 
 def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
-    world, color = process.world, terminal.colors_results
+    world, style = process.world, terminal.result_style
     paths = find_subject(world, subject)
     served = _served(process, [subject] if "/" not in subject else [])
     if not paths and not served:
@@ -349,14 +349,11 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     choices = [choice for explanation in explained for choice in explanation.choices]
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
-    texts = [
-        explanation_text(world, explanation, verbose=terminal.verbosity > 0, color=color)
-        for explanation in explained
-    ]
+    texts = [explanation_text(world, explanation, style) for explanation in explained]
     found = [resolution for some in served.values() for resolution in some]
-    texts += [resolutions_text(world, name, some, color=color) for name, some in served.items()]
+    texts += [resolutions_text(world, name, some, style) for name, some in served.items()]
     missing = tuple(resolution.step for resolution in found if resolution.step.request.failed)
-    todo = [] if explained else remedies_text(process.remedies(missing), color=color)
+    todo = [] if explained else remedies_text(process.remedies(missing), style)
     return _Answer(
         text="\n".join(["\n\n".join(texts), *todo]),
         value={
@@ -415,9 +412,9 @@ def _why_not(process: _Process, subject: str | None, text: str, terminal: Termin
     if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
     answers = [why_not(world, root, path, process.opened) for root in roots for path in paths]
-    color = terminal.colors_results
+    style = terminal.result_style
     return _Answer(
-        text="\n".join(why_not_text(answer, color=color) for answer in answers),
+        text="\n".join(why_not_text(answer, style) for answer in answers),
         value={"why_not": [why_not_value(answer) for answer in answers]},
         is_found=True,
     )

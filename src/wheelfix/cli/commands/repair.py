@@ -17,7 +17,7 @@ from wheelfix.pipelines.graft_lock import LOCK_FILE, joined, lock_text, read_loc
 from wheelfix.pipelines.repair_many import repair_many
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.reports import repair_json
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.reports.repair_text import (
     fails_alike,
     failure,
@@ -61,12 +61,12 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
         if like is None:
             _show_summary(outcome, terminal)
         else:
-            terminal.alert(failure_again(outcome, like, color=terminal.colors_notes))
+            terminal.alert(failure_again(outcome, like, _note_style(terminal)))
         shown.append(outcome)
         if outcome.status is Status.FAILED or request.output_format is TextOrJson.JSON:
             return
         if request.dry_run:
-            terminal.report(plan(outcome, color=terminal.colors_results))
+            terminal.report(plan(outcome, terminal.result_style))
         if outcome.output is not None:
             terminal.result(printable(str(outcome.output)))
 
@@ -107,13 +107,13 @@ def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
     cause = outcome.error.__cause__ if outcome.error else None
     if terminal.verbosity > 0 and cause is not None:
         terminal.trace(cause)
-    color = terminal.colors_notes
+    text = failure if terminal.verbosity < 0 else summary
+    terminal.alert(text(outcome, _note_style(terminal)))
+
+
+def _note_style(terminal: Terminal) -> Style:
     site = documentation_site() if terminal.links_notes else ""
-    if terminal.verbosity < 0:
-        terminal.alert(failure(outcome, color=color, documentation=site))
-    else:
-        verbose = terminal.verbosity > 0
-        terminal.alert(summary(outcome, verbose=verbose, color=color, documentation=site))
+    return Style(color=terminal.colors_notes, verbose=terminal.verbosity > 0, documentation=site)
 
 
 def _write_lock(outcomes: Iterable[Outcome], file: Path) -> None:

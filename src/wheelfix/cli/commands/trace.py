@@ -17,7 +17,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
 from wheelfix.host.trace_reading import keep_bindings
 from wheelfix.reports import trace as reports
-from wheelfix.reports.printable import fit, json_text
+from wheelfix.reports.printable import Style, fit, json_text
 from wheelfix.settings import Group, Option
 
 _Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")]
@@ -54,8 +54,8 @@ def trace(command: _Command, request: _Options, verbose: Verbose = 0) -> None:
         if request.output_format is TextOrJson.JSON:
             report = json_text(reports.as_json(seen), indent=1)
         else:
-            report = reports.text(seen, verbose=verbose > 0, color=wants_color(stream))
-            report = fit(report, verbose=verbose > 0)
+            style = Style(color=wants_color(stream), verbose=verbose > 0)
+            report = fit(reports.text(seen, style), verbose=style.verbose)
         try:
             stream.write(report + "\n")
             stream.flush()

@@ -117,7 +117,7 @@ def tree(call: Call, request: _Options, arguments: _Arguments = None) -> None:
     output = request.output
     color = output is None and terminal.colors_results
     form = request.output_format or _by_suffix(output)
-    style = Style(color=color, verbose=terminal.verbosity > 0)
+    style = terminal.result_style._replace(color=color)
     text = _text(graphs, form, style)
     if output is None:
         terminal.result(text)

@@ -109,10 +109,8 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
                 results.append(result)
                 is_bad = result.result(strict=strict) not in fine
                 if request.output_format is TextOrJson.TEXT and (is_bad or not call.quiet):
-                    color, is_verbose = terminal.colors_results, terminal.verbosity > 0
-                    terminal.report(
-                        reports.text(result, strict=strict, verbose=is_verbose, color=color)
-                    )
+                    style = terminal.result_style
+                    terminal.report(reports.text(result, strict=strict, style=style))
             if of_wheel := results[before:]:
                 ended.append(reports.run_result(of_wheel, strict=strict))
         except WheelfixError as error:
