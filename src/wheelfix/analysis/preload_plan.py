@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wheelfix.analysis.opened_libraries import openings
-from wheelfix.analysis.preload_shim import Shim, has_hook, read_shim, with_hook
+from wheelfix.analysis.preload_shim import has_hook, read_shim, with_hook
 from wheelfix.elf.model import Libc
-from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
 from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
@@ -26,8 +25,8 @@ class PreloadPlan:
     """Source -> the libraries that it opens by name."""
     outside: Mapping[str, str] = field(default_factory=dict[str, str])
     """Source of `needs` -> why no shim can run before it."""
-    shims: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
-    """`__init__.py` member -> the shim that its package should have."""
+    shims: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """`__init__.py` member -> the libraries that its shim should open, with their folders."""
     lacking: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """`__init__.py` member -> the sources before which its shim does not open everything now."""
 
@@ -52,7 +51,7 @@ def plan_preloads(
     schemes = [scheme for layout in layouts for scheme in layout.schemes]
     packages, present = package_sources(wheel), dict(_present_shims(wheel))
     outside: dict[str, str] = {}
-    shims: dict[str, Shim] = {}
+    shims: dict[str, Mapping[str, str]] = {}
     lacking: dict[str, list[str]] = {}
     for source, names in needs.items():
         parts = module_name(source, wheel) or ()
@@ -60,14 +59,14 @@ def plan_preloads(
         if package is None:
             outside[source] = never or _NO_PACKAGE
             continue
-        init, module = packages[package], _relative(parts[len(package) :])
+        init = packages[package]
         folders = _folders(init, {name: libraries[name] for name in names}, wheel, schemes)
         if folders is None:
             outside[source] = _NO_PATH
             continue
-        shim = present.get(init, Shim())
-        shims[init] = shims.get(init, shim).union(module, folders)
-        if not shim.opens(module, names):
+        opened = present.get(init, {})
+        shims[init] = {**shims.get(init, opened), **folders}
+        if not opened.keys() >= folders.keys():
             lacking.setdefault(init, []).append(source)
     return PreloadPlan(needs=needs, outside=outside, shims=shims, lacking=lacking)
 
@@ -160,17 +159,12 @@ def _reason_for_none(wheel: Wheel) -> str | None:
     return None
 
 
-def _relative(parts: tuple[str, ...]) -> str:
-    """`("sub", "_core")` -> `.sub._core`; for a package's own source `.sub`, or nothing."""
-    return "".join(f".{part}" for part in parts).removesuffix(".__init__")
-
-
 def shim_of(init: str) -> str:
     """Return the member that is the shim of the package with this `__init__.py`."""
     return f"{init.removesuffix('__init__.py')}{PRELOAD}.py"
 
 
-def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
+def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Mapping[str, str]]]:
     for member, source in wheel.sources.items():
         if member.endswith("/__init__.py") and shim_of(member) in wheel.sources:
             shim = read_shim(wheel.sources[shim_of(member)])
@@ -179,18 +173,11 @@ def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
 
 
 def shim_libraries(wheel: Wheel) -> dict[str, Sequence[str]]:
-    """Return the Python sources of `wheel` and the libraries that its shims open before each."""
-    present = dict(_present_shims(wheel))
-    packages = package_sources(wheel).items() if present else ()
-    opened = values_by_key(
-        (".".join(package) + module, library)
-        for package, init in packages
-        if init in present
-        for module, libraries in present[init].modules.items()
-        for library in libraries
-    )
-    names = {source: module_name(source, wheel) or () for source in wheel.openings if opened}
+    """Return the Python sources of `wheel` and the libraries that shims open before each."""
+    opened = {
+        init.removesuffix("__init__.py"): libraries for init, libraries in _present_shims(wheel)
+    }
     return {
-        source: opened.get(".".join(parts).removesuffix(".__init__"), ())
-        for source, parts in names.items()
+        source: [name for folder in opened if source.startswith(folder) for name in opened[folder]]
+        for source in (wheel.openings if opened else ())
     }

@@ -285,7 +285,7 @@ def _shim_edits(context: Context, init: str) -> Iterator[Edit]:
     yield WriteSource(
         member=shim_of(init),
         content=written[shim_of(init)],
-        what=f"opens {join_some(shim.libraries)}",
+        what=f"opens {join_some(shim)}",
     )
     source = wheel.sources[init]
     hooked = None if has_hook(source) else with_hook(source)
