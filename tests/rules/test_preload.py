@@ -47,8 +47,8 @@ def preloaded(subject: Wheel) -> Wheel:
         (["demo/x/a.py"], ["demo"], {"demo"}),
         (["ns/x/a.py", "ns/y/b.py"], ["ns/x", "ns/y"], {"ns/x", "ns/y"}),
         (["one/a.py", "two/b.py"], ["one", "two"], {"one", "two"}),
-        (["a.py"], ["demo"], set()),
-        (["demo/a.py"], [], set()),
+        (["a.py"], ["demo"], set[str]()),
+        (["demo/a.py"], [], set[str]()),
     ],
 )
 def test_the_shim_is_in_the_innermost_package_around_the_source(

@@ -14,11 +14,11 @@ from wheelfix.analysis.left_to_requirements import (
     left_to_requirements,
     opened_for_all,
 )
-from wheelfix.analysis.loaded_from_inside import seen_loads
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
+from wheelfix.analysis.seen_loads import seen_loads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.analysis.world import Installed, Neighbor, World
