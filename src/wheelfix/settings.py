@@ -317,6 +317,10 @@ _LIB_SDIR = ".libs"
 _OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "tree", "verify")
 _repair_setting = partial(Setting, commands=("repair",))
 _check_setting = partial(Setting, commands=("check",))
+_rule_setting = partial(Setting, group=Group.RULES)
+_graft_setting = partial(_repair_setting, group=Group.GRAFT)
+_loading_setting = partial(Setting, group=Group.LOADING)
+_writing_setting = partial(_repair_setting, group=Group.WRITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,16 +343,14 @@ class Settings:
         metavar="DIR",
         paths=Paths.OUTPUT,
     ).default(Path("wheelhouse"))
-    plat: str = _repair_setting(
+    plat: str = _graft_setting(
         "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
-        group=Group.GRAFT,
         metavar="TAG",
         variable="AUDITWHEEL_PLAT",
     ).default("auto")
-    lib_sdir: Suffix = _repair_setting(
+    lib_sdir: Suffix = _graft_setting(
         "Suffix of the directory for grafted libraries: `.libs` for `pkg.libs`, `/libs` for a "
         "subdirectory of `pkg`.",
-        group=Group.GRAFT,
         short="-L",
         metavar="SUFFIX",
     ).default(Suffix(_LIB_SDIR))
@@ -358,24 +360,21 @@ class Settings:
         group=Group.GRAFT,
         metavar="GLOB",
     ).default(())
-    only_plat: bool = _repair_setting(
+    only_plat: bool = _graft_setting(
         "Have no other platform tag than the one asked for: neither a better one, nor those that "
         "the wheel has.",
-        group=Group.GRAFT,
     ).default(False)
-    update_tags: bool = _repair_setting(
-        "Update the platform tags of the file name and of WHEEL.", group=Group.GRAFT
+    update_tags: bool = _graft_setting(
+        "Update the platform tags of the file name and of WHEEL."
     ).default(True)
-    strip: StripLevel = _repair_setting(
+    strip: StripLevel = _writing_setting(
         "What to remove from the ELF objects: off, debug (debug sections) or all (also symbol "
         "tables). The flag alone means all, as for auditwheel.",
-        group=Group.WRITING,
         metavar="[LEVEL]",
         alone=StripLevel.ALL,
     ).default(StripLevel.OFF)
-    debug_symbols: str | None = _repair_setting(
+    debug_symbols: str | None = _writing_setting(
         "Keep what `strip` removes in this directory, by build-id as gdb and debuginfod expect it.",
-        group=Group.WRITING,
         metavar="DIR",
         example="debug-symbols",
         paths=Paths.OUTPUT,
@@ -386,10 +385,9 @@ class Settings:
         group=Group.WRITING,
         metavar="GLOB",
     ).default(())
-    zip_level: int = _repair_setting(
+    zip_level: int = _writing_setting(
         "Compression level of changed members, 0 to 9; -1 is the default of the library "
         f"({DEFAULT_LEVEL}). Unchanged members are copied.",
-        group=Group.WRITING,
         flag="--zip-compression-level",
         metavar="LEVEL",
         short="-z",
@@ -397,70 +395,59 @@ class Settings:
         least=zlib.Z_DEFAULT_COMPRESSION,
         most=zlib.Z_BEST_COMPRESSION,
     ).default(zlib.Z_DEFAULT_COMPRESSION)
-    zip_codec: ZipCodec = _repair_setting(
+    zip_codec: ZipCodec = _writing_setting(
         "Library that compresses changed members: zlib, libdeflate (where it has wheels), or auto, "
         "the faster one that is installed.",
-        group=Group.WRITING,
     ).default(ZipCodec.AUTO)
-    normalize: bool = _repair_setting(
+    normalize: bool = _writing_setting(
         "Compress all members anew, in a fixed order, with the same date and mode everywhere, so "
         "that builds with the same files give the same wheel.",
-        group=Group.WRITING,
     ).default(False)
-    isa_ext_check: bool = _repair_setting(
+    isa_ext_check: bool = _graft_setting(
         "Refuse objects that need more than the baseline instruction set.",
-        group=Group.GRAFT,
         off_flag="--disable-isa-ext-check",
     ).default(True)
-    allow_pure_python_wheel: bool = _repair_setting(
+    allow_pure_python_wheel: bool = _graft_setting(
         "Accept pure Python wheels: without it, a wheel without ELF objects is an error.",
-        group=Group.GRAFT,
     ).default(False)
-    patcher: Patcher = _repair_setting(
+    patcher: Patcher = _writing_setting(
         "What edits ELF objects that need more room than they have: auto (wheelfix itself, and "
         "patchelf for what it declines), patchelf, lief-patchelf, or none, which edits no object "
         "at all.",
-        group=Group.WRITING,
         variable="AUDITWHEEL_PATCHER",
     ).default(Patcher.AUTO)
 
     # --- which rules, and how far they may go ----------------------------------------------------
-    select: tuple[str, ...] = Setting(
+    select: tuple[str, ...] = _rule_setting(
         "Rules to report, by code, prefix or name; ALL includes those of plug-ins.",
-        group=Group.RULES,
         metavar="RULES",
         separator=",",
     ).default(("ALL",))
-    extend_select: tuple[str, ...] = Setting(
+    extend_select: tuple[str, ...] = _rule_setting(
         "Rules to report besides those.",
-        group=Group.RULES,
         metavar="RULES",
         separator=",",
         is_added=True,
     ).default(())
-    ignore: Mapping[str, str] = Setting(
+    ignore: Mapping[str, str] = _rule_setting(
         "Rules not to report, by code, prefix or name; in the file, a table may give reasons.",
-        group=Group.RULES,
         metavar="RULES",
         separator=",",
         is_added=True,
     ).default({})
-    per_file_ignores: Mapping[str, tuple[str, ...]] = Setting(
+    per_file_ignores: Mapping[str, tuple[str, ...]] = _rule_setting(
         "Rules not to report for members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
-        group=Group.RULES,
         metavar="GLOB:RULES",
         is_added=True,
     ).default({})
-    severity: Mapping[str, SeverityLabel] = Setting(
+    severity: Mapping[str, SeverityLabel] = _rule_setting(
         "Severity of a rule's findings: WF113=error, or warning, or note; repeatable.",
-        group=Group.RULES,
         metavar="RULES=SEVERITY",
         is_added=True,
     ).default({})
-    unfixable: Mapping[str, tuple[str, ...]] = Setting(
+    unfixable: Mapping[str, tuple[str, ...]] = _rule_setting(
         "Rules whose fixes a repair does not apply to members that match a glob: '*:WF111' or "
         "'pkg/tests/*:ALL'; repeatable.",
-        group=Group.RULES,
         metavar="GLOB:RULES",
         is_added=True,
     ).default({})
@@ -479,9 +466,8 @@ class Settings:
     sacrificial_entry: SacrificialEntry = _repair_setting(
         "A harmless first search path entry: off, keep or remove.", group=Group.LOADING
     ).default(SacrificialEntry.OFF)
-    keep_entries: tuple[str, ...] = Setting(
+    keep_entries: tuple[str, ...] = _loading_setting(
         "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
-        group=Group.LOADING,
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
@@ -495,9 +481,8 @@ class Settings:
         flag="--graft",
         metavar="GLOB",
     ).default(("*",))
-    locked: bool = _repair_setting(
+    locked: bool = _graft_setting(
         "Refuse grafts that differ from those in wheelfix.lock, which --write-lock writes.",
-        group=Group.GRAFT,
     ).default(False)
     keep_names: tuple[str, ...] = Setting(
         "Do not rename grafted libraries whose SONAME or file name matches this glob; repeatable.",
@@ -512,17 +497,15 @@ class Settings:
         metavar="LIBRARY",
         paths=Paths.WITH_SLASH,
     ).default(())
-    prune_needed: PruneNeeded = Setting(
-        "Which unused DT_NEEDED entries to drop: off, safe or all.", group=Group.LOADING
+    prune_needed: PruneNeeded = _loading_setting(
+        "Which unused DT_NEEDED entries to drop: off, safe or all."
     ).default(PruneNeeded.SAFE)
-    keep_needed: tuple[str, ...] = Setting(
+    keep_needed: tuple[str, ...] = _loading_setting(
         "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
-        group=Group.LOADING,
         metavar="GLOB",
     ).default(())
-    drop_needed: tuple[str, ...] = Setting(
+    drop_needed: tuple[str, ...] = _loading_setting(
         "Always drop unused DT_NEEDED entries that match this glob; repeatable.",
-        group=Group.LOADING,
         metavar="GLOB",
     ).default(())
     library_path: tuple[str, ...] = Setting(
@@ -572,17 +555,15 @@ class Settings:
     add_requires: bool = _repair_setting(
         "Add missing Requires-Dist lines for providers to METADATA.", group=Group.PROVIDERS
     ).default(False)
-    symbols: tuple[SymbolContract, ...] = Setting(
+    symbols: tuple[SymbolContract, ...] = _rule_setting(
         "Which symbols objects may export and import: objects, exports, never-exports, "
         "must-export, imports-of, imports, never-imports.",
-        group=Group.RULES,
         is_added=True,
         commands=(),
     ).default(())
-    licenses: Licenses = _repair_setting(
+    licenses: Licenses = _graft_setting(
         "What to add on the licenses of grafted libraries: off, texts, metadata (also their "
         "License-File lines), or expression (which also extends the License-Expression).",
-        group=Group.GRAFT,
     ).default(Licenses.TEXTS)
     component: tuple[Component, ...] = Setting(
         "Code in the wheel that no package database knows, for the licenses and the SBOM: name, "
@@ -592,9 +573,8 @@ class Settings:
         commands=(),
         paths=Paths.LICENSE_FILES,
     ).default(())
-    sbom_include: tuple[str, ...] = _repair_setting(
+    sbom_include: tuple[str, ...] = _graft_setting(
         "Copy this SBOM, such as one of cargo's, into the wheel (PEP 770); repeatable.",
-        group=Group.GRAFT,
         metavar="FILE",
         paths=Paths.INPUT,
     ).default(())
@@ -633,9 +613,8 @@ class Settings:
         "Package index that the wheel must satisfy: pypi or none. What it refuses is an error.",
         group=Group.FAILURE,
     ).default(Index.NONE)
-    files: FileLists = Setting(
+    files: FileLists = _rule_setting(
         "Files that the wheel may and must have: tables with the globs `only` and `must`.",
-        group=Group.RULES,
         commands=(),
     ).default(FileLists())
     max_size: Size = _check_setting(

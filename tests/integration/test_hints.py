@@ -44,7 +44,18 @@ Message = tuple[str, str]
 
 # --- The messages ---------------------------------------------------------------------------------
 
-_HELP = {"Option", "Setting", "_repair_setting", "_check_setting", "typer.Option", "typer.Argument"}
+_HELP = {
+    "Option",
+    "Setting",
+    "_repair_setting",
+    "_check_setting",
+    "_rule_setting",
+    "_graft_setting",
+    "_loading_setting",
+    "_writing_setting",
+    "typer.Option",
+    "typer.Argument",
+}
 """Calls whose texts are help."""
 _HELP_MODULES = {"cli/examples.py", "cli/help.py", "cli/app.py", "reports/rule_docs.py"}
 """Modules that write help and documentation, which are held to the program elsewhere."""
@@ -601,7 +612,7 @@ HELD: dict[Message, str] = {
         "`wheelfix repair` writes a shim next to it",
     ): "integration/test_include.py::test_python_code_opens_the_included_library",
     (
-        "rules/index.py",
+        "rules/package_index.py",
         "`wheelfix repair` writes the zip anew",
     ): "rules/test_index.py::test_a_data_descriptor_alone_makes_repair_write_the_wheel_anew",
     (

@@ -57,18 +57,13 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     problems = list(_problems(text))
     reason = _index_refusal(text)
     notes = (IndexAnswer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
-    if problems:
+    if problems or (reason and context.settings.index is Index.PYPI):
         yield Hit(
-            message="has entry points that pip or uv refuses",
+            message="has entry points that pip or uv refuses"
+            if problems
+            else f"has entry points that PyPI refuses: {reason}",
             member=entry_points,
             notes=(*first_of(problems, 5), *notes),
-            hint="fix them in `pyproject.toml`, and build the wheel again",
-        )
-    elif reason and context.settings.index is Index.PYPI:
-        yield Hit(
-            message=f"has entry points that PyPI refuses: {reason}",
-            member=entry_points,
-            notes=notes,
             hint="fix them in `pyproject.toml`, and build the wheel again",
         )
     folder = f"{wheel.data_dir}/scripts/"

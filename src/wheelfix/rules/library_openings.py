@@ -156,20 +156,16 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
 
 def _missing_library(name: str, member: str, reasons: Sequence[str]) -> Hit:
     """Return the hit for an included library; without `reasons`, no code names it."""
-    if not reasons:
-        return Hit(
-            message=f"is included as `{name}`, but no code names it",
-            member=member,
-            entry=name,
-            hint="check the name: it must be the one that the code opens",
-            severity=Severity.WARNING,
-        )
+    no_one = "no code of the wheel can find it" if reasons else "no code names it"
     return Hit(
-        message=f"is included as `{name}`, but no code of the wheel can find it",
+        message=f"is included as `{name}`, but {no_one}",
         member=member,
         entry=name,
         notes=tuple(reasons),
-        hint=_BY_PATH.format(name),
+        hint=_BY_PATH.format(name)
+        if reasons
+        else "check the name: it must be the one that the code opens",
+        severity=None if reasons else Severity.WARNING,
     )
 
 

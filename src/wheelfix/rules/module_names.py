@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
@@ -232,31 +233,19 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
             what = f"the wheel is for {_pythons(allowed)}"
             yield _never(module, what, Severity.WARNING if rest else Severity.ERROR)
         elif missing := _without_module(context, module, served[_import_name(module)]):
-            yield Hit(
-                message=f"`{module.stem}` is missing for {_pythons(missing)}, which the tags allow",
-                member=module.member,
-                entry=module.suffix,
-                hint="build one wheel for each Python, or for the stable ABI",
-                severity=Severity.WARNING,
-            )
+            message = f"`{module.stem}` is missing for {_pythons(missing)}, which the tags allow"
+            hint = "build one wheel for each Python, or for the stable ABI"
+            yield _suffix_hit(module, message, hint, Severity.WARNING)
         elif module.suffix == ".abi3.so" and all(map(is_free_threaded, allowed)):
-            yield Hit(
-                message="has the suffix of the stable ABI, which free-threaded Pythons before "
-                f"3.{_FIRST_ABI3T} import, but do not have",
-                member=module.member,
-                entry=module.suffix,
-                hint="build it without `Py_LIMITED_API`, with the suffix of the Python that it is "
-                "for",
-                severity=Severity.WARNING,
+            message = (
+                "has the suffix of the stable ABI, which free-threaded Pythons before "
+                f"3.{_FIRST_ABI3T} import, but do not have"
             )
+            hint = "build it without `Py_LIMITED_API`, with the suffix of the Python that it is for"
+            yield _suffix_hit(module, message, hint, Severity.WARNING)
         elif not module.tagged and len(allowed) == 1:
-            yield Hit(
-                message=f"is built for {allowed[0]}, but every Python imports the suffix `.so`",
-                member=module.member,
-                entry=module.suffix,
-                hint="use `EXT_SUFFIX` of `sysconfig`",
-                severity=Severity.NOTE,
-            )
+            message = f"is built for {allowed[0]}, but every Python imports the suffix `.so`"
+            yield _suffix_hit(module, message, "use `EXT_SUFFIX` of `sysconfig`", Severity.NOTE)
 
 
 def _import_name(module: ExtensionModule) -> str:
@@ -269,13 +258,14 @@ def _fits_machine(module: ExtensionModule) -> bool:
 
 
 def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
+    message = f"is never imported: no Python of the wheel's tags looks for `{module.suffix}`"
+    hint = "build from a clean tree, with the suffix of the Python that the wheel is for"
+    return replace(_suffix_hit(module, message, hint, severity), notes=(why,))
+
+
+def _suffix_hit(module: ExtensionModule, message: str, hint: str, severity: Severity) -> Hit:
     return Hit(
-        message=f"is never imported: no Python of the wheel's tags looks for `{module.suffix}`",
-        member=module.member,
-        entry=module.suffix,
-        notes=(why,),
-        hint="build from a clean tree, with the suffix of the Python that the wheel is for",
-        severity=severity,
+        message=message, member=module.member, entry=module.suffix, hint=hint, severity=severity
     )
 
 

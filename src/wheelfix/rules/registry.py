@@ -13,7 +13,6 @@ from wheelfix.rules import (
     executable_stack,
     file_placement,
     hardening,
-    index,
     left_to_requirements,
     leftovers,
     library_openings,
@@ -22,6 +21,7 @@ from wheelfix.rules import (
     metadata,
     module_names,
     needed_entries,
+    package_index,
     platform_tag,
     provider_contents,
     provider_requirements,
@@ -68,7 +68,7 @@ RULES = rules_in(
     metadata,
     entry_points,
     executable_stack,
-    index,
+    package_index,
     loader_acceptance,
     hardening,
     file_placement,
@@ -106,7 +106,7 @@ SYMBOL_RULES = rules_in(Rule, needed_entries, undefined_symbols, symbol_contract
 """Rules that look at the libraries around the wheel: `check` does not know those of the machine."""
 
 ARCHIVE_RULES = rules_in(
-    Rule, metadata, entry_points, index, file_placement, allowed_contents, leftovers, size
+    Rule, metadata, entry_points, package_index, file_placement, allowed_contents, leftovers, size
 )
 """Rules about the zip, RECORD, metadata and entry points: for the wheels of every system."""
 
