@@ -135,6 +135,18 @@ def _rows(dist_info: Path, record: bytes) -> Iterator[tuple[str, RecordRow]]:
     return ((os.path.normpath(f"{folder}/{row.name}"), row) for row in rows)
 
 
+def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
+    """Return which distribution in `site` each of the paths `wanted` belongs to, by RECORD.
+
+    The paths are canonical; the value is `name version`, from the name of the dist-info folder.
+    """
+    found: dict[str, str] = {}
+    for dist_info in Path(os.path.realpath(site)).glob("*.dist-info"):
+        owner = _distribution_of(dist_info)
+        found |= dict.fromkeys(recorded_among(dist_info, wanted), owner)
+    return found
+
+
 def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
     """Return the installed files of the `members` of a wheel; those not found are left out.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES
-from wheelfix.host.trace_reading import read_processes
+from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, TraceWatch, writers
 from wheelfix.system.tempfiles import scratch
@@ -64,13 +64,14 @@ def trace(
         alive = list(writers(folder))
         processes = tuple(read_processes(watch))
         notes = list(_notes(watch, alive, folder, symbols))
-    return Trace(
+    seen = Trace(
         command=tuple(command),
         exit_code=code if code >= 0 else 128 - code,
         processes=processes,
         variables=variables(environ, processes),
         notes=tuple(notes),
     )
+    return with_distributions(seen)
 
 
 def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.Signals]) -> int:

@@ -6,18 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import grouped
-from wheelfix.host.installed_files import find_file
+from wheelfix.host.installed_files import (
+    distributions,
+    find_file,
+)
 from wheelfix.host.ld_debug_log import LoggedBinding, LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, TraceWatch
 from wheelfix.loader.glibc_search import search_lists
+from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.loader.load_values import Environment, How
+from wheelfix.providers.well_known import well_known_providers_of
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -205,6 +211,7 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
         tried=tuple(attempt.path for attempt in request.tried),
         passed=tuple(_skipped_candidates(request, None, read_elf)),
         times=request.times,
+        wheels=well_known_providers_of(request.name),
     )
 
 
@@ -232,3 +239,41 @@ def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
         for process in trace.processes
     )
     return replace(trace, processes=kept)
+
+
+# --- Distributions --------------------------------------------------------------------------------
+
+
+def with_distributions(trace: Trace) -> Trace:
+    """Note for each file the installed distribution that it belongs to, by RECORD."""
+    wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
+    owners: dict[str, str] = {}
+    for site in dict.fromkeys(map(os.path.realpath, _sites(trace))):  # lib64 is a link to lib
+        owners |= distributions(Path(site), wanted - owners.keys())
+
+    def owned(loaded: Loaded) -> Loaded:
+        path = loaded.file.path if loaded.file else ""
+        return replace(loaded, distribution=owners.get(path))
+
+    processes = (replace(p, loaded=tuple(map(owned, p.loaded))) for p in trace.processes)
+    return replace(trace, processes=tuple(processes))
+
+
+def _sites(trace: Trace) -> Iterator[Path]:
+    """Yield the folders that may be site-packages of the traced programs."""
+    paths = dict.fromkeys(
+        path
+        for process in trace.processes
+        for entry in process.loaded
+        for path in (entry.path, entry.file.path if entry.file else entry.path)
+    )
+    yield from dict.fromkeys(parent for path in paths for parent in Path(path).parents)
+    for variable in trace.variables:
+        if variable.name == "PYTHONPATH":
+            yield from (Path(folder) for folder in variable.value.split(":") if folder)
+    for process in trace.processes:
+        program = Path(shutil.which(process.program) or process.program)
+        for folder in (program.parent, Path(process.executable or "/").parent):
+            for lib in ("lib", "lib64", "local/lib"):
+                for name in SITE_FOLDERS:
+                    yield from (folder.parent / lib).glob(f"*/{name}")

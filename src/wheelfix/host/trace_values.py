@@ -42,6 +42,8 @@ class Loaded:
     tried: int = 0
     """The number of candidates."""
     times: int = 1
+    distribution: str | None = None
+    """The installed distribution that the file belongs to, with its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class NotFound:
     tried: tuple[str, ...]
     passed: tuple[SkippedCandidate, ...] = ()
     times: int = 1
+    wheels: tuple[str, ...] = ()
+    """Well-known wheels that contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

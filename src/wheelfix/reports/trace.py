@@ -121,6 +121,8 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         yield f"    opened as {loaded.path}"
     if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:
         yield f"    its SONAME is {loaded.soname}"
+    if loaded.distribution is not None:
+        yield f"    of {loaded.distribution}"
     times = f", {count(loaded.times, 'time')}" if loaded.times > 1 else ""
     yield f"    {cause(loaded)}{times}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in loaded.passed)
@@ -133,6 +135,8 @@ def _missing_lines(missed: NotFound, style: Style) -> Iterator[str]:
         paint(f"  not found: {printable(missed.name)}", Color.RED, on=style.color)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
+    if missed.wheels:
+        yield f"    it is in {' or '.join(missed.wheels)}: pip install {missed.wheels[0]}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in missed.passed)
     if style.verbose:
         yield from (f"    tried {path}" for path in missed.tried)
