@@ -278,8 +278,6 @@ class Option:
     """The short flag, such as `-w`."""
     metavar: str | None = None
     """The placeholder of the flag's value in the help."""
-    variable: str = ""
-    """The environment variable; of a setting, auditwheel's for the same option."""
     least: float | None = None
     most: float | None = None
     """The bounds of a number; None for no bound."""
@@ -293,6 +291,8 @@ class Option:
 class Setting(Option):
     """An option of the command line that the other layers of the configuration have, too."""
 
+    variable: str = ""
+    """auditwheel's environment variable for the same option."""
     off_flag: str = ""
     """The flag that turns a boolean off, if it is not `--no-` and the field's name."""
     alone: str = ""

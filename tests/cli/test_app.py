@@ -698,25 +698,6 @@ def test_flags_decide_before_variables_what_fails(
 
 
 @pytest.mark.parametrize(
-    ("variable", "flags", "beginning"),
-    [
-        ("json", "--statistics", "1  warning[WF501]"),
-        ("jsonl", "--statistics", "1  warning[WF501]"),
-        ("jsonl", "--report json=report.json", "WHEEL: "),
-        ("jsonl", "--baseline known.json --write-baseline", "WHEEL: "),
-        ("json", "--report jsonl=report.jsonl", "{"),
-    ],
-)
-def test_a_flag_that_excludes_the_format_of_the_environment_wins(
-    warned: str, capsys: pytest.CaptureFixture[str], variable: str, flags: str, beginning: str
-) -> None:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("WHEELFIX_OUTPUT_FORMAT", variable)
-        assert run(["check", *flags.split(), warned]) == 0
-    assert capsys.readouterr().out.startswith(beginning.replace("WHEEL", warned))
-
-
-@pytest.mark.parametrize(
     "flags",
     [
         "--statistics --output-format json",

@@ -51,20 +51,14 @@ def test_each_format_goes_to_stdout_and_to_a_file(
     assert Path("report").read_text(encoding="utf-8") == shown.out
 
 
-@pytest.mark.parametrize("by_environment", [False, True])
 def test_statistics_go_where_the_report_goes(
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    by_environment: bool,  # noqa: FBT001 - a parameter of the test
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = a_bad_wheel(here)
     assert run(["check", wheel, "--statistics"]) == 1
     shown = capsys.readouterr().out
-    if by_environment:
-        monkeypatch.setenv("WHEELFIX_OUTPUT_FILE", "counts")
-    file = [] if by_environment else ["-o", "counts"]
-    assert run(["check", wheel, "--statistics", *file, "--report", "json=all.json"]) == 1
+    more = ["-o", "counts", "--report", "json=all.json"]
+    assert run(["check", wheel, "--statistics", *more]) == 1
     assert capsys.readouterr().out == ""
     assert Path("counts").read_text(encoding="utf-8") == shown
     assert "empty-entry" in Path("all.json").read_text()

@@ -79,7 +79,6 @@ def _own_option(field: Field[Any]) -> inspect.Parameter:
         *filter(None, (option.short, flag)),
         help=option.help,
         metavar=option.metavar,
-        envvar=option.variable or None,
         min=option.least,
         max=option.most,
         autocompletion=completion.OF_OPTIONS.get(field.name),

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
@@ -61,14 +61,12 @@ class _Options:
         f"Format of the report: {', '.join(Format)}.",
         group=Group.OUTPUT,
         metavar="FORMAT",
-        variable="WHEELFIX_OUTPUT_FORMAT",
     ).default(Format.FULL)
     output_file: Path | None = Option(
         "Write the report to this file instead of stdout.",
         group=Group.OUTPUT,
         short="-o",
         metavar="FILE",
-        variable="WHEELFIX_OUTPUT_FILE",
     ).default(None)
     report: list[str] = Option(
         "Also write the report in another format; repeatable.",
@@ -86,14 +84,7 @@ class _Options:
         "Use the Dask cluster of the scheduler at this address instead of --jobs.",
         group=Group.RUN,
         metavar="ADDRESS",
-        variable="WHEELFIX_DASK",
     ).default(None)
-
-    def can_write(self, form: Format) -> bool:
-        """Return whether the other options allow the report in `form`."""
-        if form is Format.JSONL:
-            return not (self.statistics or self.report or self.write_baseline)
-        return form is Format.FULL or not self.statistics
 
 
 @options.with_options
@@ -105,9 +96,6 @@ def check(
     Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
     wheels = expand([*(paths or ()), *_read_list(request.from_file)])
-    given_by_variable = options.by_environment(call.context, "output_format")
-    if given_by_variable and not request.can_write(request.output_format):
-        request = replace(request, output_format=Format.FULL)
     _refuse_contradictions(request)
     call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
     configuration = call.configuration.check(all_rules())
@@ -180,7 +168,7 @@ def _refuse_contradictions(request: _Options) -> None:
             "--resume needs the file of records to continue",
             hint="--output-format jsonl --output-file FILE --resume",
         )
-    if not request.can_write(request.output_format):
+    if writes_records and (request.report or request.write_baseline):
         raise SettingsError(
             "`--report` and `--write-baseline` need all wheels at once: not with jsonl",
             hint="use a separate run; `--report jsonl=FILE` works with the other formats",
