@@ -18,6 +18,7 @@ hold them equal. They can differ in two cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import takewhile
 from operator import not_
 from posixpath import basename
@@ -146,20 +147,11 @@ def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy])
     found = parse_platform_tag(overall)
     known = {parse_platform_tag(f"{policy.name}_any").version for policy in policies}
     newest = oldest_glibc(wheel.elfs.values())
-    for tag in wheel.name.platforms:
-        parsed = parse_platform_tag(tag)
-        if (
-            parsed.family is not Family.MANYLINUX
-            or parsed.arch != found.arch
-            or parsed.version in known
-        ):
-            continue
-        policy_above = min((version for version in known if version > parsed.version), default=None)
-        if (
-            found.family is parsed.family
-            and found.version == policy_above
-            and newest <= parsed.version
-        ):
+    for tag in wheel.name.platforms if found.family is Family.MANYLINUX else ():
+        own = parse_platform_tag(tag)
+        has_policy = own.version in known
+        above = min((version for version in known if version > own.version), default=())
+        if not has_policy and newest <= own.version and found == replace(own, version=above):
             yield tag
 
 

@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_tree import Step, describe_search, tree_of
@@ -24,23 +25,21 @@ class WhyNot:
 def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
     """Return why the load of `root` does not use the file at `path`, an absolute path."""
     steps = tuple(tree_of(world, world.process(root, after)))
-    label = world.label(path)
+    answer = partial(WhyNot, name=world.label(path))
     for choice in python_choices(world, root):
         if choice.stop and path in {choice.path, root}:
             reason = (
                 f"{choice.search.source} looks in {choice.stop.variable} {choice.directory} first, "
                 f"and opens `{world.label(choice.path)}` by its path"
             )
-            return WhyNot(name=label, loaded=path == choice.path, reasons=(reason,))
+            return answer(loaded=path == choice.path, reasons=(reason,))
     step = next((step for step in steps if step.request.result == path), None)
     if step is not None:
         requester = world.label(step.request.requester)
         reason = f"it is loaded: `{requester}` gets it for `{step.request.name}`"
-        return WhyNot(name=label, loaded=True, reasons=(reason,))
+        return answer(loaded=True, reasons=(reason,))
     reasons = tuple(dict.fromkeys(_reasons(world, steps, path)))
-    return WhyNot(
-        name=label, loaded=False, reasons=reasons or (_reason_not_requested(world, path),)
-    )
+    return answer(loaded=False, reasons=reasons or (_reason_not_requested(world, path),))
 
 
 def _names_of(world: World, path: str) -> set[str]:
