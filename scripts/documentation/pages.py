@@ -15,11 +15,11 @@ from typing import Any
 import typer
 
 from documentation.markup import prose, with_linked_rules
-from documentation.parts import COMMITTED, EVERY_RULE, PARTS, ROOT, SCHEMAS, schema_files
+from documentation.parts import COMMITTED, EVERY_RULE, FAMILIES, PARTS, ROOT, SCHEMAS, schema_files
 from wheelfix.cli.app import COMMANDS, app
 from wheelfix.cli.examples import examples_of
 from wheelfix.cli.help import option_sections
-from wheelfix.reports.rule_docs import FAMILIES, rule_page, rule_path
+from wheelfix.reports.rule_docs import fix_safety, rule_path, sections
 from wheelfix.rules.rule import AnyRule
 
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
@@ -73,8 +73,19 @@ def _rule(rule: AnyRule) -> str:
     family = rule.code[:3]
     title = f"{family}xx: {FAMILIES[family]}"
     anchor = re.sub(r"[^a-z0-9]+", "-", title.lower())
-    heading, _, rest = rule_page(rule).partition("\n")
-    return f"{heading}\n\n[Rules](index.md) / [{title}](index.md#{anchor})\n{rest}"
+    texts = dict(sections(rule))
+    summary = texts.pop("")
+    fixed = {
+        "safe": "`wheelfix repair` fixes it.",
+        "unsafe": "`wheelfix repair --unsafe-fixes` fixes it.",
+        "": "`wheelfix repair` does not fix it.",
+    }[fix_safety(rule)]
+    lines = [f"# {rule.name} ({rule.code})", ""]
+    lines += [f"[Rules](index.md) / [{title}](index.md#{anchor})", ""]
+    lines += [f"**{rule.severity.label.capitalize()}.** {summary} {fixed}", ""]
+    for heading, text in texts.items():
+        lines += [f"## {heading}", "", text, ""]
+    return "\n".join(lines)
 
 
 def _addresses(page: str) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.targets import find, names
 from wheelfix.reports.check_formats import Format
-from wheelfix.reports.rule_docs import FAMILIES, fix_safety, rule_path
+from wheelfix.reports.rule_docs import fix_safety, rule_path
 from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import SETTING_FIELDS, SettingField
@@ -39,6 +39,18 @@ EVERY_RULE: tuple[AnyRule, ...] = tuple(
     sorted((*RULES, *SET_RULES, *ENVIRONMENT_RULES), key=lambda rule: rule.code)
 )
 """wheelfix's own rules by code; those of plug-ins have no page."""
+FAMILIES = {
+    "WF1": "Search paths",
+    "WF2": "Needed libraries",
+    "WF3": "Symbols and names",
+    "WF4": "Vendored libraries",
+    "WF5": "Archive and metadata",
+    "WF6": "Loadability and hardening",
+    "WF7": "Size",
+    "WF8": "Platform",
+    "WF9": "The set of wheels, and wheelfix itself",
+}
+"""The families of wheelfix's own rules, by the beginning of their codes."""
 SCHEMAS = "schemas"
 """The folder of the JSON schemas beside the page about them."""
 

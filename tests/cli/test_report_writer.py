@@ -276,11 +276,3 @@ def test_without_a_site_there_are_no_links(
     assert run(["check", wheel, "--select", "WF112", "--output-format", "json"]) == 1
     [report] = json.loads(capsys.readouterr().out)["wheels"]
     assert [finding["url"] for finding in report["findings"]] == [None]
-
-
-def test_rules_can_be_printed_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["rule", "WF112", "--output-format", "markdown"]) == 0
-    page = capsys.readouterr().out
-    assert page.startswith("# empty-entry (WF112)\n\n**Error.** Empty RPATH entry")
-    assert run(["rule", "--output-format", "markdown"]) == 0
-    assert page in capsys.readouterr().out

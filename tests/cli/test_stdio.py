@@ -25,7 +25,7 @@ COMMANDS = (
     ("check", "--help"),
     ("rule", "--all"),
     ("rule", "WF101"),
-    ("rule", "--all", "--output-format", "markdown"),
+    ("check", "--exit-zero", "--output-format", "sarif", "{wheel}"),
     ("init", "--stdout"),
     ("settings",),
     ("check", "{wheel}"),
@@ -184,7 +184,7 @@ def test_a_list_from_a_closed_stdin_is_empty() -> None:
 def test_a_non_blocking_pipe_gets_everything(places: Mapping[str, Path]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    words = command(("rule", "--all", "--output-format", "markdown"), places)
+    words = command(("check", "--exit-zero", "--output-format", "sarif", "{wheel}"), places)
     with subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE) as run:
         os.close(writer)
         wait_until(lambda: _unread(reader) > 1 << 15)

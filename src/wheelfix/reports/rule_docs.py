@@ -8,18 +8,6 @@ from wheelfix.rules.findings import Safety
 from wheelfix.rules.rule import AnyRule
 
 _HEADING = "## "
-FAMILIES = {
-    "WF1": "Search paths",
-    "WF2": "Needed libraries",
-    "WF3": "Symbols and names",
-    "WF4": "Vendored libraries",
-    "WF5": "Archive and metadata",
-    "WF6": "Loadability and hardening",
-    "WF7": "Size",
-    "WF8": "Platform",
-    "WF9": "The set of wheels, and wheelfix itself",
-}
-"""The families of wheelfix's own rules, by the beginning of their codes."""
 _OWN = "WF"
 """What the codes of wheelfix's own rules begin with; those of plug-ins must not."""
 
@@ -66,20 +54,3 @@ def rule_address(code: str, name: str, site: str) -> str:
 def rule_path(name: str) -> str:
     """Return the path of the page of the rule `name` on the documentation site."""
     return f"rules/{name}"
-
-
-def rule_page(rule: AnyRule) -> str:
-    """Return the Markdown page of `rule`."""
-    texts = dict(sections(rule))
-    summary = texts.pop("")
-    safety = fix_safety(rule)
-    fixed = {
-        "safe": "`wheelfix repair` fixes it.",
-        "unsafe": "`wheelfix repair --unsafe-fixes` fixes it.",
-        "": "`wheelfix repair` does not fix it.",
-    }[safety]
-    lines = [f"# {rule.name} ({rule.code})", ""]
-    lines += [f"**{rule.severity.label.capitalize()}.** {summary} {fixed}", ""]
-    for heading, text in texts.items():
-        lines += [f"{_HEADING}{heading}", "", text, ""]
-    return "\n".join(lines)

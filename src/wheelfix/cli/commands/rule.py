@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import cleandoc
 from typing import Annotated
 
@@ -11,17 +10,10 @@ import typer
 from wheelfix.cli import completion, options
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
-from wheelfix.reports.rule_docs import fix_safety, rule_page
+from wheelfix.reports.rule_docs import fix_safety
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Group, Option
-
-
-class RuleFormat(StrEnum):
-    """How rules are printed."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +21,6 @@ class _Options:
     """The options."""
 
     all: bool = Option("List all rules.", group=Group.OUTPUT).default(False)
-    output_format: RuleFormat = Option(
-        "Text, or Markdown with all explanations.", group=Group.OUTPUT
-    ).default(RuleFormat.TEXT)
 
 
 @options.with_options
@@ -49,13 +38,7 @@ def rule(
     """Explain a rule, or list all rules."""
     rules = all_rules()
     named = None if name is None or request.all else _find_rule(name, rules)
-    if request.output_format is RuleFormat.MARKDOWN:
-        chosen = _by_code(rules) if named is None else [named]
-        typer.echo("\n".join(map(rule_page, chosen)), nl=False)
-    elif named is None:
-        typer.echo(_list_rules(rules))
-    else:
-        typer.echo(_explain(named))
+    typer.echo(_list_rules(rules) if named is None else _explain(named))
 
 
 def _find_rule(name: str, rules: Sequence[AnyRule]) -> AnyRule:
@@ -68,17 +51,13 @@ def _find_rule(name: str, rules: Sequence[AnyRule]) -> AnyRule:
     )
 
 
-def _by_code(rules: Sequence[AnyRule]) -> list[AnyRule]:
-    return sorted(rules, key=lambda rule: rule.code)
-
-
 def _list_rules(rules: Sequence[AnyRule]) -> str:
     """Return a line for each rule."""
     width = max(len(rule.name) for rule in rules)
     return "\n".join(
         f"{rule.code}  {rule.name:{width}}  {rule.severity.label:7}"
         f"  {fix_safety(rule):6}  {rule.summary}".rstrip()
-        for rule in _by_code(rules)
+        for rule in sorted(rules, key=lambda rule: rule.code)
     )
 
 
