@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from wheelfix.analysis.explain import python_choices
@@ -10,7 +10,7 @@ from wheelfix.analysis.load_tree import Step, describe_search, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Libc
 from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
-from wheelfix.loader.loading import load, search_directories
+from wheelfix.loader.loading import search_directories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,6 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
         elif request.result is not None:
             found = world.label(request.result)
             yield f"{needs}: `{found}` is found first ({describe_search(world, step)})"
-            yield _would_follow(world, request, path)
         elif request.fatal:
             last = request.candidates[-1]
             yield f"{needs}: the search ended before, at `{last.path}` ({last.verdict})"
@@ -96,25 +95,6 @@ def _is_at(world: World, candidate: Candidate, path: str) -> bool:
         return False
     spelled = posixpath.normpath(candidate.path)
     return path in {spelled, world.environment.links.get(spelled)}
-
-
-def _would_follow(world: World, request: Request, path: str) -> str:
-    """Return whether the search would find `path` without the files before it, in words."""
-    files = dict(world.environment.files)
-    result = request.result
-    for _ in range(len(files)):
-        if result is None or result == path or result not in files:
-            break
-        del files[result]
-        environment = replace(world.environment, files=files)
-        if request.requester is None or request.requester not in files:
-            break
-        without = load(request.requester, environment, world.budget)
-        results = (twin.result for twin in without.requests if twin.name == request.name)
-        result = next(results, None)
-    if result == path:
-        return "it is shadowed: without the file before it, it would be loaded"
-    return f"even without that file, `{posixpath.dirname(path)}` is not searched"
 
 
 def _ineffective_entries(world: World, request: Request, path: str) -> Iterator[str]:
