@@ -175,6 +175,8 @@ def test_a_version_that_does_not_serve_is_named(
     assert said in found[0].message
     assert "1.0" in f"{found[0].message} {found[0].notes}"
     assert not findings(path, neighbors=(str(good),))
+    alone = findings(path, neighbors=(str(bad),))
+    assert "WF301" not in {one.code for one in alone}, "one cause is one finding"
 
 
 def test_what_a_requirement_requires_is_found(tmp_path: Path) -> None:

@@ -673,7 +673,7 @@ HELD: dict[Message, str] = {
     ): "host/test_provider_objects.py::test_a_required_wheel_that_no_search_path_leads_to_is_a_provider",
     (
         "pipelines/repair_proof.py",
-        "put what it needs beside it with `--with`; `wheelfix repair --no-verify` writes it untried",
+        "put {} beside it with `--with`, or try nothing with `--no-verify`",
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
     (
         "pipelines/graft_lock.py",

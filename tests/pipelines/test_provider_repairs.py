@@ -23,6 +23,8 @@ from tests.support.providers import (
 )
 from tests.support.repairing import repair
 from wheelfix.cli.app import run
+from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Verified
+from wheelfix.pipelines.repair_proof import verify_findings
 from wheelfix.pipelines.repair_result import Absence, Status
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import ProviderSetting, PruneNeeded, Settings
@@ -134,8 +136,17 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Pa
     chosen = Settings(wheel_dir=tmp_path / "no", provider=(given,), verify=True)
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
-    assert any("load when installed: it needs pro" in found.message for found in alone.remaining)
+    (lacking,) = (f for f in alone.remaining if "load when installed: it needs pro" in f.message)
+    assert "put pro beside it with `--with`" in (lacking.hint or "")
     assert repair(path, replace(chosen, verify=False), ENVIRON).status is Status.REPAIRED
+
+
+def test_only_what_lacks_something_is_told_to_put_it_beside() -> None:
+    crashed = Check(kind=AttemptKind.IMPORT, member="a.so", what="a", status=CheckStatus.CRASHED)
+    result = Verified(
+        wheel="", scheme="venv", python="python3.11", interpreter="", checks=(crashed,)
+    )
+    assert [found.hint for found in verify_findings([result])] == [None]
 
 
 def test_verify_installs_wheels_beside_from_any_current_directory(

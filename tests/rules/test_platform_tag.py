@@ -160,6 +160,20 @@ def test_a_library_without_a_provider_is_one_error() -> None:
     assert 'exclude = ["libfoo.so.1"]' in (finding.hint or "")
 
 
+def test_the_chain_of_what_needs_the_library_is_shown(tmp_path: Path) -> None:
+    gone = build.shared_object(tmp_path / "libgone.so.1", soname="libgone.so.1")
+    inner = build.shared_object(tmp_path / "libinner.so.1", soname="libinner.so.1", needed=[gone])
+    outer = build.shared_object(tmp_path / "libouter.so.1", soname="libouter.so.1", needed=[inner])
+    module = build.extension(tmp_path / "_core.abi3.so", "_core", needed=[outer], runpath="$ORIGIN")
+    files: dict[str, Path | str] = {f"p/{path.name}": path for path in (inner, outer, module)}
+    files["p/__init__.py"] = "from p import _core"
+    path = build.make_wheel(tmp_path / "dist", tag="cp311-cp311-manylinux_2_17_x86_64", files=files)
+    (finding,) = (found for found in check(path, Settings()).findings if found.code == "WF805")
+    assert finding.notes == (
+        "needed by `p/_core.abi3.so` -> `p/libouter.so.1` -> `p/libinner.so.1`",
+    )
+
+
 def test_an_excluded_library_is_no_finding() -> None:
     subject = wheel(
         {"p/m.so": replace(EXTENSION, needed=("libcuda.so.1", *EXTENSION.needed))}, name=MANYLINUX

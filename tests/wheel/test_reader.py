@@ -301,11 +301,8 @@ def test_links_and_special_files_are_refused(tmp_path: Path, kind: int) -> None:
     ("names", "message"),
     [
         (("a.py", "a.py"), "`a.py` is in the wheel twice"),
-        (("demo/A.py", "Demo/a.py"), "`Demo/a.py` clashes with `demo/A.py`"),
-        (("stra\u00dfe.py", "STRASSE.py"), "clashes"),
         (("caf\u00e9.py", "cafe\u0301.py"), "clashes"),
         (("demo", "demo/a.py"), "`demo` is a file and a folder"),
-        (("demo/x/y.py", "DEMO"), "`DEMO` is a file and a folder"),
         (("demo", "demo/"), "`demo` is a file and a folder"),
     ],
 )
@@ -314,6 +311,13 @@ def test_names_that_clash_are_refused(tmp_path: Path, names: tuple[str, str], me
     path = zip_of(tmp_path / NAME, entries)
     with pytest.raises(BadWheelError, match=message):
         open_wheel(path)
+
+
+def test_names_that_differ_by_case_are_two_files(tmp_path: Path) -> None:
+    names = ["demo/A.h", "demo/a.h", "Demo/a.h"]
+    path = make_wheel(tmp_path, "demo", "1.0", files=dict.fromkeys(names, ""))
+    with open_wheel(path) as archive:
+        assert {member.name for member in archive.wheel.members} >= set(names)
 
 
 @pytest.mark.parametrize(

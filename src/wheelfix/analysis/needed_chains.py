@@ -1,9 +1,10 @@
 """Chains of DT_NEEDED entries: by which objects a library gets into the load of a wheel."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from wheelfix.analysis.graph import Graph, Node
+from wheelfix.grouping import values_by_key
 from wheelfix.wheel.grafted_name import original_name, short_names
 
 
@@ -33,17 +34,27 @@ def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
     A chain holds the ids of the nodes. A root that is `node` itself has none.
     """
     roots = {known.id for known in graph.nodes if known.is_root}
-    dependents = graph.edges_to()
-    after: dict[str, str | None] = {node.id: None}
-    left = deque([node.id])
+    dependents = values_by_key((edge.target, edge.source) for edge in graph.edges)
+    return shortest_chains(node.id, roots - {node.id}, lambda known: dependents.get(known, ()))
+
+
+def shortest_chains(
+    end: str, roots: Collection[str], dependents: Callable[[str], Iterable[str]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield for each of `roots` a shortest chain that ends at `end`, the shortest first.
+
+    `dependents` returns what needs an object.
+    """
+    after: dict[str, str | None] = {end: None}
+    left = deque([end])
     while left:
         current = left.popleft()
-        if current in roots and current != node.id:
+        if current in roots:
             yield tuple(_chain(current, after))
-        for edge in dependents.get(current, ()):
-            if edge.source not in after:
-                after[edge.source] = current
-                left.append(edge.source)
+        for dependent in dependents(current):
+            if dependent not in after:
+                after[dependent] = current
+                left.append(dependent)
 
 
 def _chain(start: str, after: dict[str, str | None]) -> Iterator[str]:

@@ -70,14 +70,11 @@ def find_neighbors(
 
 
 def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Iterator[Provided]:
-    path = Path(text)
-    if path.suffix == ".whl":
-        yield in_wheel(path, OBJECT)
+    path, wheels = Path(text), named_wheels(text)
+    if wheels:
+        yield from (in_wheel(wheel, OBJECT) for wheel in wheels)
     elif os.path.isdir(path):  # noqa: PTH112 - false for any other text
-        wheels = sorted(path.glob("*.whl"))
-        if wheels:
-            yield from (in_wheel(wheel, OBJECT) for wheel in wheels)
-        elif any(dist_info_folders(path)):
+        if any(dist_info_folders(path)):
             yield from _in_site(path).values()
         else:
             yield in_directory(path)
@@ -86,6 +83,15 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
             refuse_other_text(requirement)
             fetched = fetch([requirement], dependent, environ)
             yield from (in_wheel(wheel, OBJECT) for wheel in fetched)
+
+
+def named_wheels(text: str) -> list[Path]:
+    """Return the wheel, or the wheels of the folder, that a text of `--with` names."""
+    path = Path(text)
+    if path.suffix == ".whl":
+        return [path]
+    is_folder = os.path.isdir(path)  # noqa: PTH112 - false for any other text
+    return sorted(path.glob("*.whl")) if is_folder else []
 
 
 def refuse_other_text(text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.fresh_environments import install, make
-from wheelfix.host.neighbors import refuse_other_text
+from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
@@ -89,12 +89,9 @@ def _files(others: Sequence[str]) -> Iterator[Path]:
     Raises `SettingsError` for a file that is not there, and for a folder without a wheel.
     """
     for text in filter(_is_file, others):
-        path = Path(text)
-        if not path.is_dir():
-            require_file(path)
-            yield path
-            continue
-        wheels = sorted(path.glob("*.whl"))
+        wheels = named_wheels(text)
         if not wheels:
             raise SettingsError(f"there is no wheel in `{text}`", hint="build one, or name a file")
-        yield from wheels
+        for path in wheels:
+            require_file(path)
+            yield path

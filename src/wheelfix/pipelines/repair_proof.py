@@ -123,8 +123,7 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
                 f"{result.scheme}, {result.python}",
                 *dict.fromkeys(line for check in same for line in check.explanation),
             ),
-            hint="put what it needs beside it with `--with`; `wheelfix repair --no-verify` writes "
-            "it untried",
+            hint=_way_out(same[0]),
         )
         for result in results
         for same in grouped(
@@ -138,6 +137,12 @@ def _how(check: Check) -> str:
     if check.status is CheckStatus.NEEDS:
         return f"it needs {check.message}, which is not installed"
     return f"{check.status}: {check.message}"
+
+
+def _way_out(check: Check) -> str | None:
+    if check.status is not CheckStatus.NEEDS:
+        return None
+    return f"put {check.message} beside it with `--with`, or try nothing with `--no-verify`"
 
 
 def _has_failed(check: Check) -> bool:

@@ -1,9 +1,11 @@
 """Whether the wheel satisfies its platform tags, by auditwheel's policies."""
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_verdict import Verdict
@@ -229,9 +231,9 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Follows DT_NEEDED through the bundled libraries, and reports libraries that are neither in the
-    wheel nor on the list of the platform tag. WF827 reports those that a requirement may bring. It
-    is a warning where only plug-ins need the library that nothing in the wheel is seen to load, or
-    modules that are imported in a `try`.
+    wheel nor on the list of the platform tag, each with the objects that lead to it. WF827 reports
+    those that a requirement may bring. It is a warning where only plug-ins need the library that
+    nothing in the wheel is seen to load, or modules that are imported in a `try`.
 
     ## Why is this bad?
     The import works on machines that happen to have the library, such as the build machine, and
@@ -272,7 +274,7 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
     """Return the hit; `providers` are the options for all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
     packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
-    notes = [f"needed by `{dependent}`" for dependent in dependents]
+    notes = [f"needed by {_chain_to(context, dependent)}" for dependent in dependents]
     if reason:
         notes.append(reason)
     elif packages:
@@ -296,3 +298,18 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
         hint=hint,
         fix=None if reason or packages else graft,
     )
+
+
+def _chain_to(context: Context, member: str) -> str:
+    """Return the shortest chain of DT_NEEDED from an object that is opened to `member`."""
+
+    def dependents(needed: str) -> Iterator[str]:
+        names = dict.fromkeys((posixpath.basename(needed), elfs[needed].soname or ""))
+        for name in names:
+            some = context.dependents.get(name, ())
+            context.budget.spend(1 + len(some), "what needs a missing library", needed)
+            yield from some
+
+    elfs = context.wheel.elfs
+    chains = shortest_chains(member, elfs.keys() - context.only_needed, dependents)
+    return " -> ".join(f"`{known}`" for known in next(chains, (member,)))

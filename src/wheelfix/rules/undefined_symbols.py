@@ -19,6 +19,7 @@ from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
+from wheelfix.rules.provider_contents import lacking_symbols
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
@@ -81,10 +82,12 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     definers = _definers(context)
+    named = _named_by_provider(context)
     for unresolved in context.unresolved_symbols:
         is_judged = not unresolved.absent and not is_left(context, unresolved)
         for reference in unresolved.references[:FEW] if is_judged else ():
-            if not _may_be_newer(context, reference[0]):
+            is_named = (unresolved.member, reference[0]) in named
+            if not is_named and not _may_be_newer(context, reference[0]):
                 yield _undefined_hit(context, unresolved, reference, definers)
 
 
@@ -99,6 +102,12 @@ def is_left(context: Context, unresolved: Unresolved) -> bool:
 def root_package(context: Context, unresolved: Unresolved) -> str:
     """Return the top-level package of the object that is loaded."""
     return (site_path(unresolved.root, context.wheel) or "").partition("/")[0]
+
+
+def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
+    """Return the members and symbols that WF824 reports."""
+    found = lacking_symbols(context) if context.unresolved_symbols else ()
+    return frozenset((one.use.member, symbol.name) for _, one in found for symbol in one.symbols)
 
 
 def _opened_without(context: Context, package: str) -> Iterator[str]:

@@ -59,7 +59,7 @@ def check_data_folder(names: Collection[str], data_dir: str) -> None:
     moved = [name for name in names if name.startswith(f"{data_dir}/")]
     if not moved:
         return
-    files = {_fold(name): name for name in names}
+    files = {normalize("NFC", name): name for name in names}
     for name in moved:
         key, _, rest = name.removeprefix(f"{data_dir}/").partition("/")
         if not rest or key not in set(Key):
@@ -68,7 +68,7 @@ def check_data_folder(names: Collection[str], data_dir: str) -> None:
                 hint=_UNSAFE,
             )
         if key in LIBRARY_KEYS:
-            other = files.setdefault(_fold(rest), name)
+            other = files.setdefault(normalize("NFC", rest), name)
             if other != name:
                 raise BadWheelError(f"{quote(name)} is installed over {quote(other)}", hint=_CLASH)
 
@@ -148,11 +148,15 @@ def _has_invisible(name: str) -> bool:
 
 
 def _check_clashes(entries: Sequence[Entry]) -> None:
-    """Refuse members that overwrite each other, also on file systems that ignore case."""
+    """Refuse members that overwrite each other.
+
+    Names that differ by case alone do not, where Linux wheels are installed. Names that differ by
+    the form of Unicode alone look the same.
+    """
     files: dict[str, str] = {}
     folders: set[str] = set()
     for entry in entries:
-        key = _fold(entry.name)
+        key = normalize("NFC", entry.name)
         if key.endswith("/"):
             key = key[:-1]
             folders.add(key)
@@ -168,7 +172,3 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
             parent = parent.rpartition("/")[0]
     for key in files.keys() & folders:
         raise BadWheelError(f"{quote(files[key])} is a file and a folder as well", hint=_CLASH)
-
-
-def _fold(name: str) -> str:
-    return name.lower() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())
