@@ -197,6 +197,16 @@ def test_a_needed_file_that_is_no_elf_is_an_error_in_the_loaders_words(
     assert words in opened(user)
 
 
+def test_a_linker_script_beside_its_library_is_for_linkers(tmp_path: Path) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "pkg/libx.so": "/* GNU ld script */\nINPUT ( libx.so.1 )\n",
+        "pkg/libx.so.1": shared_object(tmp_path / "libx.so.1", soname="libx.so.1", libc=False),
+    }
+    with open_wheel(make_wheel(tmp_path, files=files)) as archive:
+        (found,) = (f for f in judged(archive.wheel) if f.code == "WF602")
+    assert (found.member, found.severity) == ("pkg/libx.so", Severity.NOTE)
+
+
 def test_a_module_that_is_no_elf_is_an_error_and_other_files_are_no_matter(tmp_path: Path) -> None:
     module = "pkg/m.cpython-311-x86_64-linux-gnu.so"
     files = {module: "text", "pkg/a.txt": "text", "pkg/libx.so.txt": "text"}

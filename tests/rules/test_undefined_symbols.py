@@ -120,6 +120,15 @@ def test_what_another_module_defines_is_only_a_warning(tmp_path: Path) -> None:
     assert any("`pkg/core.so` defines it" in note for note in finding.notes)
 
 
+def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:
+    giver = shared_object(tmp_path / "libgiver.so", "int given(void) { return 3; }")
+    taker = shared_object(
+        tmp_path / "libtaker.so", "int given(void); int taken(void) { return given(); }", flags=LAZY
+    )
+    path = packed(tmp_path, {"pkg/lib/libgiver.so": giver, "pkg/lib/libtaker.so": taker})
+    assert said(path) == [("WF301", Severity.NOTE, "given")]
+
+
 def test_the_interpreters_own_libraries_serve_what_was_not_linked(tmp_path: Path) -> None:
     """`sin` without `-lm`: every CPython has libm in its global scope."""
     source = "double sin(double); double f(double x) { return sin(x); }"

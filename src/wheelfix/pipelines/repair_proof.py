@@ -123,7 +123,9 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
                 f"{result.scheme}, {result.python}",
                 *dict.fromkeys(line for check in same for line in check.explanation),
             ),
-            hint=_way_out(same[0]),
+            hint=f"put {same[0].message} beside it with `--with`, or try nothing with `--no-verify`"
+            if same[0].status is CheckStatus.NEEDS
+            else None,
         )
         for result in results
         for same in grouped(
@@ -137,12 +139,6 @@ def _how(check: Check) -> str:
     if check.status is CheckStatus.NEEDS:
         return f"it needs {check.message}, which is not installed"
     return f"{check.status}: {check.message}"
-
-
-def _way_out(check: Check) -> str | None:
-    if check.status is not CheckStatus.NEEDS:
-        return None
-    return f"put {check.message} beside it with `--with`, or try nothing with `--no-verify`"
 
 
 def _has_failed(check: Check) -> bool:

@@ -5,6 +5,7 @@ musl (ldso/dynlink.c).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from posixpath import basename, normpath
 
@@ -21,6 +22,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
+from wheelfix.wheel.content_scan import LINKER_SCRIPT
 from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_libcs
 from wheelfix.wheel.variant import promised_isa
 
@@ -89,7 +91,8 @@ def not_elf(context: Context) -> Iterator[Hit]:
     ## What it does
     Checks the first bytes of every `*.so` and `*.so.N`, and reports what files other than ELF look
     like. It is an error if an object of the wheel needs the file, or if Python imports it as a
-    module.
+    module; it is for information if a linker script, which the linker reads as `libx.so`, lies
+    beside a `libx.so.N`.
 
     ## Why is this bad?
     The loader stops at the first file of the name, whatever its content: `invalid ELF header`, or
@@ -108,6 +111,8 @@ def not_elf(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     sizes = {member.name: member.size for member in context.wheel.members}
+    for_linkers = {member.partition(".so.")[0] + ".so" for member in context.wheel.elfs}
+    for_linkers -= {m for m, what in context.wheel.impostors.items() if what != LINKER_SCRIPT}
     messages: dict[str, str] = {}
     for member, what in context.wheel.impostors.items():
         said = "file too short" if sizes.get(member, 0) < _HEADER else "invalid ELF header"
@@ -115,7 +120,9 @@ def not_elf(context: Context) -> Iterator[Hit]:
             f"is named like a shared object, but is {what}: the loader reports `{said}`"
         )
     hint = "ship the library itself, or give the file another name"
-    yield from _refusals(context, messages, hint)
+    for hit in _refusals(context, messages, hint):
+        is_for_linkers = not hit.severity and hit.member in for_linkers
+        yield replace(hit, severity=Severity.NOTE) if is_for_linkers else hit
 
 
 def _refusals(context: Context, messages: Mapping[str, str], hint: str) -> Iterator[Hit]:

@@ -171,15 +171,30 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    for read, found in lacking_symbols(context):
-        yield _lacking_hit(read, found)
+    if context.definitions is None:
+        return
+    highest: _Uses = {}
+    lowest: _Uses = {}
+    for use in context.provider_uses:
+        pairs = ((version, _library(context, version)) for version in _in_versions(context, use))
+        having = [(version, library) for version, library in pairs if library is not None]
+        if having:
+            highest.setdefault(use.member, []).append(having[0])
+        if len(having) > 1:
+            lowest.setdefault(use.member, []).append(having[-1])
+    yield from (_lacking_hit(context, one) for one in _lacking_symbols(context, highest))
+    if lowest:
+        places = [at for own in lowest.values() for use, _ in own for at in use.provider.places]
+        with_lowest = replace(context, definitions=context.definitions.preferring(places))
+        found = _lacking_symbols(with_lowest, lowest)
+        yield from (_lacking_hit(with_lowest, one) for one in found)
 
 
 _Uses = dict[str, list[tuple[ProviderUse, Library]]]
 """Member -> its uses of providers, each with the library in that version of the provider."""
 
 
-class Lacking(NamedTuple):
+class _Lacking(NamedTuple):
     """Symbols that no library of one version of a provider defines."""
 
     use: ProviderUse
@@ -193,27 +208,7 @@ class Lacking(NamedTuple):
         return f"needs {join_some(spelled)}, not defined in {join_some(self.libraries)}"
 
 
-def lacking_symbols(context: Context) -> Iterator[tuple[Context, Lacking]]:
-    """Yield what the highest and the lowest version lack, each with the context that reads it."""
-    if context.definitions is None:
-        return
-    highest: _Uses = {}
-    lowest: _Uses = {}
-    for use in context.provider_uses:
-        pairs = ((version, _library(context, version)) for version in _in_versions(context, use))
-        having = [(version, library) for version, library in pairs if library is not None]
-        if having:
-            highest.setdefault(use.member, []).append(having[0])
-        if len(having) > 1:
-            lowest.setdefault(use.member, []).append(having[-1])
-    yield from ((context, one) for one in _lacking_symbols(context, highest))
-    if lowest:
-        places = [at for own in lowest.values() for use, _ in own for at in use.provider.places]
-        with_lowest = replace(context, definitions=context.definitions.preferring(places))
-        yield from ((with_lowest, one) for one in _lacking_symbols(with_lowest, lowest))
-
-
-def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[Lacking]:
+def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
     unresolved = {
         symbols.member: symbols for symbols in context.unresolved_symbols if not symbols.absent
     }
@@ -226,17 +221,17 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[Lacking]:
                 s for s in asked if s.name not in known or not binds(defined[s.name], s.version)
             ]
             if lacking:
-                yield Lacking(use, lacking, [use.library])
+                yield _Lacking(use, lacking, [use.library])
         left = unresolved[member].references if member in unresolved else ()
         plain = {reference[0] for reference in left if reference[1] is None}
         if plain:
             first = uses_of_member[0][0]
             lacking = [symbol for symbol in first.elf.undefined if symbol.name in plain]
             libraries = [use.library for use, _ in uses_of_member]
-            yield Lacking(first, lacking, libraries, is_searched=True)
+            yield _Lacking(first, lacking, libraries, is_searched=True)
 
 
-def _lacking_hit(context: Context, found: Lacking) -> Hit:
+def _lacking_hit(context: Context, found: _Lacking) -> Hit:
     use, symbols, *_ = found
     return Hit(
         message=f"{found} of {_describe(use.provider)}",

@@ -19,7 +19,6 @@ from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
-from wheelfix.rules.provider_contents import lacking_symbols
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
@@ -62,8 +61,10 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
 
     It is a warning if another object of the wheel defines the symbol; if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
-    the wheel is seen to load the object; or if the
-    result depends on a library of this machine, which other machines may have in another version.
+    the wheel is seen to load the object; or if the result depends on a library of this machine,
+    which other machines may have in another version. It is for information if nothing is seen to
+    load a library, and another object of the wheel defines the symbol: who links with one may link
+    with both.
 
     ## Why is this bad?
     Python binds all symbols on import, and the import fails with `undefined symbol`.
@@ -105,9 +106,13 @@ def root_package(context: Context, unresolved: Unresolved) -> str:
 
 
 def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
-    """Return the members and symbols that WF824 reports."""
-    found = lacking_symbols(context) if context.unresolved_symbols else ()
-    return frozenset((one.use.member, symbol.name) for _, one in found for symbol in one.symbols)
+    """Return the members and symbols that WF824 reports if they are undefined."""
+    return frozenset(
+        (use.member, symbol.name)
+        for use in (context.provider_uses if context.unresolved_symbols else ())
+        for symbol in (use.elf.undefined if use.provider.places else ())
+        if symbol.version is None or symbol.file == use.library
+    )
 
 
 def _opened_without(context: Context, package: str) -> Iterator[str]:
@@ -146,12 +151,7 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
         if symbol[:4] == name[:4] and abs(len(symbol) - len(name)) <= 4
     ]
     context.budget.spend(_STEPS_A_COMPARISON * len(known), f"the names like `{name}`")
-    return _alike(name, known)
-
-
-def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
-    """Return the name that is spelled most like `name`, if any is similar."""
-    return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.85)), None)
 
 
 def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None:
@@ -164,14 +164,6 @@ def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None
     return None
 
 
-def _similar_name(name: str) -> tuple[str, ...]:
-    """Return a note on the similarly spelled name of the Python C API, if there is one."""
-    if not python_api.is_python_name(name):
-        return ()
-    near = _alike(name, python_api.names())
-    return (f"Python has `{near}`",) if near else ()
-
-
 def _undefined_hit(
     context: Context, unresolved: Unresolved, reference: VersionedName, definers: Mapping[str, str]
 ) -> Hit:
@@ -181,13 +173,14 @@ def _undefined_hit(
     root = context.wheel.elfs[unresolved.root]
     platform = _platform_definer(context, root, name)
     # An object that Python does not import may be opened by a program that defines the symbol.
-    mild = (
-        definer
-        or unresolved.foreign
-        or root.is_executable
-        or (platform and not root.module_hooks)
-        or unresolved.root not in context.seen_loads
-    )
+    is_library = not root.module_hooks and not root.is_executable
+    is_seen = unresolved.root in context.seen_loads
+    elsewhere = definer or (platform and is_library)
+    severity = None
+    if definer and is_library and not is_seen:
+        severity = Severity.NOTE
+    elif elsewhere or unresolved.foreign or root.is_executable or not is_seen:
+        severity = Severity.WARNING
     return Hit(
         message=f"undefined symbol `{_spell(reference)}`: no loaded library defines it",
         member=unresolved.member,
@@ -197,7 +190,6 @@ def _undefined_hit(
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
             *_opened_without(context, root_package(context, unresolved)),
-            *_similar_name(name),
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
@@ -208,7 +200,7 @@ def _undefined_hit(
             *([f"{count(number, 'symbol')} of this object undefined"] if number > FEW else []),
         ),
         hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
-        severity=Severity.WARNING if mild else None,
+        severity=severity,
     )
 
 

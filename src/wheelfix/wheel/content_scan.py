@@ -21,6 +21,7 @@ _MAGIC = (
 )
 _HEAD = 4096
 """Bytes that decide what a file looks like."""
+LINKER_SCRIPT = "a linker script"
 _LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
@@ -52,7 +53,7 @@ def likeness(first: bytes) -> str:
 
 def _text(head: bytes) -> str | None:
     if _LINKER_SCRIPT.search(head):
-        return "a linker script"
+        return LINKER_SCRIPT
     if _LINK.fullmatch(head):
         target = head.strip().decode("ascii", "replace")
         return f"a text file that says `{target}`, as of a symbolic link that was not followed"
