@@ -218,12 +218,6 @@ def test_python_is_held_to_what_each_version_exports(
     assert [(code, severity) for code, severity, _ in said(path)] == expected
 
 
-def test_a_misspelled_name_of_python_is_told_the_right_one(tmp_path: Path) -> None:
-    path = packed(tmp_path, {"pkg/m.so": python_module(tmp_path / "m.so", "PyList_Neu")})
-    [finding] = found(path)
-    assert "Python has `PyList_New`" in finding.notes
-
-
 def test_a_name_that_the_wheels_own_library_defines_is_no_matter_of_pythons(tmp_path: Path) -> None:
     compat = shared_object(tmp_path / "libcompat.so", "char PyUnicode_AsUnicode;")
     built = shared_object(

@@ -1,6 +1,6 @@
 """Whether every undefined symbol of the wheel's objects is resolved, once installed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
