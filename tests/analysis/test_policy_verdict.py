@@ -283,15 +283,6 @@ def test_fpectl_and_narrow_unicode_are_for_no_tag() -> None:
     assert overall(using("PyUnicodeUCS2_Format", "PyInit_m")) == "manylinux_2_5_x86_64"
 
 
-def test_android_wheels_keep_their_own_level() -> None:
-    android = replace(EXTENSION, needed=("libc.so", "libpython3.13.so"))
-    subject = wheel({"p/m.so": android}, name="demo-1.0-cp313-cp313-android_25_x86_64.whl")
-    found = judge(subject, Settings(), POLICIES)
-    assert found is not None
-    assert found.overall == "android_25_x86_64"
-    assert not external(found)
-
-
 def test_a_wheel_without_objects_gets_no_verdict() -> None:
     assert policy_verdict(wheel({}, "p/__init__.py"), Settings(), POLICIES) is None
 

@@ -26,7 +26,7 @@ X86 = "x86_64"
         ("manylinux2014_aarch64", PlatformTag(Family.MANYLINUX, (2, 17), "aarch64")),
         ("musllinux_1_2_armv7l", PlatformTag(Family.MUSLLINUX, (1, 2), "armv7l")),
         ("linux_x86_64", PlatformTag(Family.LINUX, (), X86)),
-        ("android_24_arm64_v8a", PlatformTag(Family.ANDROID, (24,), "arm64_v8a")),
+        ("android_24_arm64_v8a", PlatformTag(Family.OTHER)),
     ],
 )
 def test_a_tag_is_parsed(tag: str, parsed: PlatformTag) -> None:
@@ -85,7 +85,6 @@ def test_32_bit_architectures_are_known() -> None:
             ["any", "win_amd64", "manylinux_2_x86_64"],
             ["any", "win_amd64", "manylinux_2_x86_64"],
         ),
-        ("android_24_x86_64", ["android_24_x86_64", "android_25_x86_64"], ["android_25_x86_64"]),
     ],
 )
 def test_which_tags_objects_may_carry(overall: str, platforms: list[str], left: list[str]) -> None:

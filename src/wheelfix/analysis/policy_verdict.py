@@ -61,7 +61,6 @@ _POLICY_ARCHITECTURES = {
 }
 """Architecture of a platform tag -> that of its policies."""
 _T = TypeVar("_T")
-_JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
@@ -162,7 +161,7 @@ def judge(
     subject = subject_of(wheel, (*settings.exclude, *elsewhere))
     if subject is None:
         return None
-    ladder = ladder_of(subject, wheel.name.platforms, policies)
+    ladder = ladder_of(subject, policies)
     external = _external(subject, ladder)
     private = private_symbols(subject, ladder)
     blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
@@ -175,7 +174,7 @@ def judge(
         first_met(not names for names in blacklisted),
         len(ladder) if isa or fpectl or narrow else 0,
     )
-    tags = [*tags_of_ladder(wheel, subject, ladder), f"linux_{subject.arch}"]
+    tags = [*(f"{policy.name}_{subject.arch}" for policy in ladder), f"linux_{subject.arch}"]
     lacking = map(Shortfall, external, blacklisted)
     return Judgement(
         overall=tags[overall],
@@ -195,12 +194,6 @@ def oldest_for(elfs: Iterable[Elf], ladder: Iterable[Policy], arch: str) -> int:
     return first_met(
         not any(lacks(policy, version, arch) for version in versions) for policy in ladder
     )
-
-
-def tags_of_ladder(wheel: Wheel, subject: Subject, ladder: Sequence[Policy]) -> tuple[str, ...]:
-    """Return the tag of each policy; an Android wheel keeps the API level of its own tag."""
-    own = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
-    return own or tuple(f"{policy.name}_{subject.arch}" for policy in ladder)
 
 
 def first_met(met: Iterable[bool]) -> int:
@@ -223,7 +216,8 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
-    family = _only({tag.family for tag in tags} & _JUDGED) or next(named, Family.MANYLINUX)
+    promised = {tag.family for tag in tags if tag.libc is not None}
+    family = _only(promised) or next(named, Family.MANYLINUX)
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
@@ -287,13 +281,11 @@ def hook_prefix(member: str, elf: Elf) -> str | None:
     return next(hooks, None)
 
 
-def ladder_of(
-    subject: Subject, platforms: Sequence[str], policies: Sequence[Policy]
-) -> list[Policy]:
+def ladder_of(subject: Subject, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies for this family and architecture, that of the oldest platform first.
 
     For musl, auditwheel uses one: the version of this machine, or the newest on a machine without
-    musl. For Android, it uses that of the wheel's API level.
+    musl.
     """
     fitting = sorted(
         (
@@ -303,16 +295,7 @@ def ladder_of(
         ),
         key=lambda policy: -policy.priority,
     )
-    if subject.family is Family.MUSLLINUX:
-        return fitting[-1:]
-    if subject.family is Family.ANDROID:
-        level = max(parse_platform_tag(tag).version for tag in platforms)
-        return [
-            policy
-            for policy in fitting
-            if parse_platform_tag(f"{policy.name}_any").version <= level
-        ][-1:]
-    return fitting
+    return fitting[-1:] if subject.family is Family.MUSLLINUX else fitting
 
 
 def members_by_name(subject: Subject) -> dict[str, str]:
@@ -361,8 +344,7 @@ def _walk(
             continue
         seen.add(name)
         if LIBPYTHON.fullmatch(name):
-            if subject.family is not Family.ANDROID:
-                yield name  # not searched for: a graft removes the entry
+            yield name  # not searched for: a graft removes the entry
         elif name in shipped:
             waiting += subject.needed.get(shipped[name], ())
         else:

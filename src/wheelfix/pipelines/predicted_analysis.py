@@ -28,7 +28,6 @@ from wheelfix.analysis.policy_verdict import (
     policy_verdict,
     private_symbols,
     subject_of,
-    tags_of_ladder,
 )
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.errors import NonPlatformWheelError
@@ -41,7 +40,6 @@ from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def predict(
     subject = subject_of(wheel, tuple(exclude))
     if subject is None:
         raise NonPlatformWheelError("no object is for the platform tag of the wheel")
-    ladder = ladder_of(subject, wheel.name.platforms, read_policies())
+    ladder = ladder_of(subject, read_policies())
     arch = subject.arch
     search = _Search(subject, libraries, exclude)
     allowed = [frozenset(allowed_libraries(subject, policy)) for policy in ladder]
@@ -112,7 +110,7 @@ def predict(
     }
     most = _most_grafts(settings.plat, ladder, external)
     limits["overall"] = max(*limits.values(), first_met(len(names) <= most for names in external))
-    tags = _tags(wheel, subject, ladder)
+    tags = _tags(arch, ladder)
     return Analysis(
         policies=tuple(
             PolicyFindings(tag, aliases, _paths(names), lacking)
@@ -147,13 +145,11 @@ def _most_grafts(
     return min(asked, default=0)
 
 
-def _tags(
-    wheel: Wheel, subject: Subject, ladder: Sequence[Policy]
-) -> list[tuple[str, tuple[str, ...]]]:
+def _tags(arch: str, ladder: Sequence[Policy]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the tag of each policy with its aliases, and last the one that promises nothing."""
-    names = tags_of_ladder(wheel, subject, ladder)
-    aliases = (tuple(f"{alias}_{subject.arch}" for alias in policy.aliases) for policy in ladder)
-    return [*zip(names, aliases, strict=True), (f"linux_{subject.arch}", ())]
+    aliases = (tuple(f"{alias}_{arch}" for alias in policy.aliases) for policy in ladder)
+    names = (f"{policy.name}_{arch}" for policy in ladder)
+    return [*zip(names, aliases, strict=True), (f"linux_{arch}", ())]
 
 
 class _Found(NamedTuple):
@@ -211,8 +207,7 @@ class _Search:
             if name in names or name in allowed or name in self._shipped or is_glibc_loader(name):
                 continue
             if LIBPYTHON.fullmatch(name):
-                if self._subject.family is not Family.ANDROID:
-                    names[name] = None
+                names[name] = None
                 continue
             found = self._find(name, dependent, path, further if path else own)
             if found is not None and matches_any(str(found.path), self._exclude):

@@ -4,7 +4,6 @@
   `manylinux2014` are older names for 2.5, 2.12 and 2.17 (PEP 513, 571, 599).
 - `musllinux_x_y_arch`: musl x.y or newer (PEP 656).
 - `linux_arch`: no promise about the C library.
-- `android_level_abi`: an Android API level or newer (PEP 738).
 
 `packaging.tags` lists the tags that an interpreter accepts, but does not parse a tag.
 """
@@ -39,7 +38,6 @@ musl has other names for the same architectures, and its loader compares none.
 LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _LEGACY_TAG = re.compile(rf"({'|'.join(LEGACY)})_(\w+)")
 _VERSIONED_TAG = re.compile(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
-_ANDROID_TAG = re.compile(r"android_(\d{1,9})_(\w+)")
 _LINUX_TAG = re.compile(r"linux_(\w+)")
 
 
@@ -49,7 +47,6 @@ class Family(StrEnum):
     MANYLINUX = "manylinux"
     MUSLLINUX = "musllinux"
     LINUX = "linux"
-    ANDROID = "android"
     OTHER = "other"
     """`any`, tags of other systems, and malformed tags."""
 
@@ -60,7 +57,7 @@ class PlatformTag:
 
     family: Family
     version: tuple[int, ...] = ()
-    """Of glibc or musl (major, minor) or the API level of Android; empty for other families."""
+    """Of glibc or musl (major, minor); empty for other families."""
     arch: str = ""
     """As the tag spells it; empty for `OTHER`."""
 
@@ -71,8 +68,8 @@ class PlatformTag:
 
     @property
     def is_linux(self) -> bool:
-        """Whether it is a tag for Linux with glibc or musl, not for Android or another system."""
-        return self.family not in {Family.ANDROID, Family.OTHER}
+        """Whether it is a tag for Linux with glibc or musl, not for another system."""
+        return self.family is not Family.OTHER
 
     @property
     def is_32_bit(self) -> bool:
@@ -97,8 +94,6 @@ def parse_platform_tag(tag: str) -> PlatformTag:
         return PlatformTag(Family.MANYLINUX, LEGACY[match[1]], match[2])
     if match := _LINUX_TAG.fullmatch(tag):
         return PlatformTag(Family.LINUX, arch=match[1])
-    if match := _ANDROID_TAG.fullmatch(tag):
-        return PlatformTag(Family.ANDROID, (int(match[1]),), match[2])
     return PlatformTag(Family.OTHER)
 
 
@@ -136,8 +131,6 @@ def satisfies(found: str, tag: str) -> bool:
     object satisfies `any`, the tag of another system, or a malformed one.
     """
     met, required = parse_platform_tag(found), parse_platform_tag(tag)
-    if required.family is Family.ANDROID:
-        return tag == found
     if required.family is Family.LINUX:
         return required.arch == met.arch
     if required.libc is None or (met.family, met.arch) != (required.family, required.arch):
