@@ -71,8 +71,8 @@ _VERSION = re.compile(r"1\.[0-9]+")
 
 def read_metadata(text: str) -> WheelMetadata:
     """Read WHEEL; `BadWheelError` without a Wheel-Version, or with one other than 1.x (PEP 427)."""
-    headers = [(key, value) for key, value in map(_header, _head(text)) if key]
-    version = next((value for key, value in headers if key == "wheel-version"), None)
+    fields = [(field.name, field.value) for field in _fields(text)]
+    version = _one(fields, "wheel-version")
     if not version:
         raise BadWheelError("the WHEEL file has no `Wheel-Version`", hint=_REBUILD)
     if not _VERSION.fullmatch(version):
@@ -80,58 +80,33 @@ def read_metadata(text: str) -> WheelMetadata:
             f"the WHEEL file has `Wheel-Version: {version}`, and wheelfix knows 1.x",
             hint="upgrade wheelfix, or build the wheel for Wheel-Version 1.0",
         )
-    return WheelMetadata(
-        root_is_purelib=is_purelib(text),
-        tags=tuple(value for key, value in headers if key == "tag"),
-    )
+    return WheelMetadata(root_is_purelib=is_purelib(text), tags=_all(fields, "tag"))
 
 
 def is_purelib(text: str) -> bool:
     """Return Root-Is-Purelib of WHEEL; pip and installer read a missing one as false."""
-    headers = map(_header, _head(text))
-    return next((value for key, value in headers if key == "root-is-purelib"), "").lower() == "true"
+    fields = ((field.name, field.value) for field in _fields(text))
+    return (_one(fields, "root-is-purelib") or "").lower() == "true"
 
 
 def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:
     """Set the tags and Root-Is-Purelib in WHEEL; lines that need no change stay as they are."""
     now = read_metadata(text)
     if tuple(tags) != now.tags:
-        text = _set_lines(text, "Tag", tags)
+        text = _with_lines(text, "Tag", tags)
     if root_is_purelib != now.root_is_purelib:
-        text = _set_lines(text, "Root-Is-Purelib", [str(root_is_purelib).lower()])
+        text = _with_lines(text, "Root-Is-Purelib", [str(root_is_purelib).lower()])
     return text
 
 
-def _set_lines(text: str, key: str, values: Sequence[str]) -> str:
-    """Write one line for each value in place of the first line with `key`, or after the headers."""
-    head = list(_head(text))
-    rest = text[sum(map(len, head)) :]
-    end = "\r\n" if head and head[0].endswith("\r\n") else "\n"
-    places = [i for i, line in enumerate(head) if _header(line)[0] == key.lower()]
-    at = places[0] if places else len(head)
-    if head and not places and not head[-1].endswith("\n"):
-        head[-1] += end
-    gone = set(places)
-    kept = [line for i, line in enumerate(head) if i not in gone]
-    kept[at:at] = [f"{key}: {value}{end}" for value in values]
-    return "".join(kept) + rest
-
-
-def _head(text: str) -> Iterator[str]:
-    """Yield the lines before the first empty one, line ends included."""
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        line = text[start:end]
-        if not line.strip("\r\n"):
-            return
-        yield line
-        start = end
-
-
-def _header(line: str) -> tuple[str, str]:
-    key, colon, value = line.partition(":")
-    return (key.strip().lower(), value.strip()) if colon else ("", "")
+def _with_lines(text: str, name: str, values: Sequence[str]) -> str:
+    """Write a line for each value in place of the first field `name`, or after the last field."""
+    fields = list(_fields(text))
+    old = [field for field in fields if field.name == name.lower()]
+    at = old[0].start if old else _end_of_header(text, fields)
+    for field in reversed(old):
+        text = text[: field.start] + text[field.end :]
+    return _insert(text, at, name, values)
 
 
 MAX_FIELDS = 20_000
@@ -149,7 +124,8 @@ _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 def read_core_metadata(text: str) -> Metadata:
     """Read the header of METADATA as Python's `email` does."""
-    fields = tuple(itertools.islice(_fields(text), MAX_FIELDS + 1))
+    found = itertools.islice(_fields(text), MAX_FIELDS + 1)
+    fields = tuple((field.name, field.value) for field in found)
     if len(fields) > MAX_FIELDS:
         return Metadata(problem=f"METADATA has more than {count(MAX_FIELDS, 'field')}")
     return Metadata(
@@ -237,66 +213,75 @@ def edit_core_metadata(text: str, wanted: Metadata) -> str:
     or to the end of the header; Metadata-Version and License-Expression get another value.
     """
     now = read_core_metadata(text)
-    newline = "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
     for name in (_VERSION_FIELD, _EXPRESSION):
         old, new = (_one(found.fields, name.lower()) for found in (now, wanted))
-        spans = [span for span in _spans(text) if span[0] == name.lower()]
+        spans = [field for field in _fields(text) if field.name == name.lower()]
         if old != new and new is not None:
-            for _, start, end in reversed(spans):
-                text = f"{text[:start]}{name}: {new}{newline}{text[end:]}"
+            for field in reversed(spans):
+                text = f"{text[: field.start]}{name}: {new}{_newline(text)}{text[field.end :]}"
     for name in (_REQUIRES, _LICENSE_FILE):
         present = _all(now.fields, name.lower())
         missing = [new for new in _all(wanted.fields, name.lower()) if new not in present]
         if missing:
-            spans = list(_spans(text))
-            last = [end for known, _, end in spans if known == name.lower()]
-            at = (last or [end for _, _, end in spans] or [_folded_end(text)])[-1]
-            ends = not at or text[:at].endswith(("\n", "\r"))
-            lines = "".join(f"{name}: {new}{newline}" for new in missing)
-            text = f"{text[:at]}{'' if ends else newline}{lines}{text[at:]}"
+            fields = list(_fields(text))
+            same = [field for field in fields if field.name == name.lower()]
+            text = _insert(text, _end_of_header(text, same or fields), name, missing)
     return text
 
 
-def _folded_end(text: str) -> int:
-    """Return where the folded lines end that follow no field: `email` skips them."""
+def _insert(text: str, at: int, name: str, values: Iterable[str]) -> str:
+    """Insert a line for each value; the line before gets an end if it has none."""
+    newline = _newline(text)
+    ends = not at or text[:at].endswith(("\n", "\r"))
+    lines = "".join(f"{name}: {value}{newline}" for value in values)
+    return f"{text[:at]}{'' if ends else newline}{lines}{text[at:]}"
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
+
+
+def _end_of_header(text: str, fields: Sequence["_Field"]) -> int:
+    """Return where the last of `fields` ends; `email` skips folded lines that follow no field."""
+    if fields:
+        return fields[-1].end
     lines = itertools.takewhile(lambda match: match[1][:1] in {" ", "\t"}, _LINE.finditer(text))
     return max((match.end() for match in lines), default=0)
 
 
-def _spans(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each field of the header with its first position, and that after its last line."""
+class _Field(NamedTuple):
+    """One field of a header."""
+
+    name: str
+    """In lower case."""
+    value: str
+    """Unfolded."""
+    start: int
+    """Its first position in the text, and that after its last line."""
+    end: int
+
+
+def _fields(text: str) -> Iterator[_Field]:
+    """Yield the fields up to the empty line, or to one that is neither field nor continued."""
     name, start, end = "", 0, 0
-    for match in _LINE.finditer(text):
-        if match[1][:1] not in {" ", "\t"}:
-            if name:
-                yield name, start, end
-            field = _FIELD.fullmatch(match[1])
-            if field is None:
-                return
-            name, start = field[1].lower(), match.start()
-        end = match.end()
-
-
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) up to the empty line, or to one that is neither field nor continued."""
-    name: str | None = None
     parts: list[str] = []
     for match in _LINE.finditer(text):
         line = match[1]
         if line[:1] in {" ", "\t"}:
             parts.append(line.strip())  # RFC 822, 3.1.1: a folded field
-            continue
-        if name is not None:
-            yield name, " ".join(filter(None, parts))
-        field = _FIELD.fullmatch(line)
-        if field is None:
-            return
-        name, parts = field[1].lower(), [field[2].strip()]
+        else:
+            if name:
+                yield _Field(name, " ".join(filter(None, parts)), start, end)
+            field = _FIELD.fullmatch(line)
+            if field is None:
+                return
+            name, start, parts = field[1].lower(), match.start(), [field[2].strip()]
+        end = match.end()
 
 
-def _one(fields: Sequence[tuple[str, str]], name: str) -> str | None:
+def _one(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     return next((value for key, value in fields if key == name), None)
 
 
-def _all(fields: Sequence[tuple[str, str]], name: str) -> tuple[str, ...]:
+def _all(fields: Iterable[tuple[str, str]], name: str) -> tuple[str, ...]:
     return tuple(value for key, value in fields if key == name)
