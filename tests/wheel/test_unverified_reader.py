@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.errors import SettingsError
+from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.wheel.unverified_reader import member_text, open_unverified
 
 
@@ -26,11 +26,12 @@ def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
     text.write_text("no zip")
     for path, reason in (
         (tmp_path / "none.whl", "No such file"),
-        (tmp_path, "it is not a file"),
-        (text, "not a zip file"),
+        (tmp_path, "Is a directory"),
     ):
         with pytest.raises(SettingsError, match=reason), open_unverified(path):
             pass
+    with pytest.raises(BadWheelError, match="not a zip file"), open_unverified(text):
+        pass
 
 
 def test_damage_that_shows_while_reading_is_the_same_error(tmp_path: Path) -> None:
@@ -38,5 +39,5 @@ def test_damage_that_shows_while_reading_is_the_same_error(tmp_path: Path) -> No
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("text", "some text")
     path.write_bytes(path.read_bytes().replace(b"some text", b"same text"))
-    with pytest.raises(SettingsError, match="Bad CRC-32"), open_unverified(path) as archive:
+    with pytest.raises(BadWheelError, match="wrong checksum"), open_unverified(path) as archive:
         member_text(archive, "text")

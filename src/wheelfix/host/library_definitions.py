@@ -3,20 +3,17 @@
 Nothing is executed. A library that is not found is not an error: references to it are not judged.
 """
 
-import mmap
 import os
 import re
-import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from shutil import copyfileobj
 from typing import NamedTuple, Self
-from zipfile import ZipFile
+from weakref import finalize
 
 from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
 from wheelfix.elf.exports import (
@@ -28,7 +25,7 @@ from wheelfix.elf.exports import (
 )
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
-from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.errors import BadElfError, BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.host.machine_files import files_below, map_regular, open_regular
@@ -36,13 +33,13 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
-from wheelfix.system.tempfiles import unnamed_file
 from wheelfix.wheel.content_scan import Strings, strings_among
 from wheelfix.wheel.edits import Edit, sources_of
 from wheelfix.wheel.imported_modules import failing_imports
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.unverified_reader import open_unverified
+from wheelfix.wheel.zip_reader import ZipReader
 
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _WORD_OF_CODE = re.compile(
@@ -219,12 +216,12 @@ class GivenLibraries:
         known, key = self._cache.imports, (provider.wheel, module)
         if key not in known:
             statement = _import_of(module)
-            with suppress(SettingsError), open_unverified(Path(provider.wheel)) as archive:
+            with suppress(WheelfixError), open_unverified(Path(provider.wheel)) as archive:
                 known[key] = any(
-                    entry.filename.endswith(".py")
-                    and entry.file_size <= MAX_SOURCE
-                    and statement.search(archive.read(entry)) is not None
-                    for entry in archive.infolist()
+                    name.endswith(".py")
+                    and entry.size <= MAX_SOURCE
+                    and statement.search(archive.read(name)) is not None
+                    for name, entry in archive.entries.items()
                 )
         return known.get(key, False)
 
@@ -532,14 +529,6 @@ def _map_readable(path: Path) -> memoryview | None:
     return None
 
 
-def _map_member(archive: ZipFile, member: str) -> memoryview:
-    """Map a member of a wheel by way of a temporary file: CUDA's libraries are large."""
-    with archive.open(member) as source, unnamed_file() as file:
-        copyfileobj(source, file, 1 << 20)
-        file.flush()
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
 def canonical(path: Path) -> Path:
     """Return the absolute path of a file or a directory, without `..` and links to directories.
 
@@ -561,13 +550,14 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return
     try:
-        open_regular(path).close()  # to open a FIFO would block
-        archive = ZipFile(path)
-    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+        with ExitStack() as stack:
+            archive = ZipReader(stack.enter_context(open_regular(path)).fileno())
+            finalize(archive, stack.pop_all().close)
+    except (OSError, BadWheelError) as error:
         raise SettingsError(
             f"`{path}` holds no libraries: {getattr(error, 'strerror', None) or error}",
             hint="`library-path` takes directories and wheels",
         ) from error
-    for member in archive.namelist():
+    for member in archive.entries:
         if ".so" in member:
-            yield _GivenLibrary(f"{path}/{member}", partial(_map_member, archive, member))
+            yield _GivenLibrary(f"{path}/{member}", partial(archive.buffer, member))

@@ -1,22 +1,15 @@
 """Reading of single text members from wheels that are not verified, such as providers."""
 
-import struct
-import zipfile
-import zlib
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from zipfile import ZipFile
 
 from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.wheel.dist_info import dist_info_folder, read_core_metadata, read_metadata
 from wheelfix.wheel.model import UnverifiedWheel, WheelName
-from wheelfix.wheel.zip_headers import DEFLATED, STORED
+from wheelfix.wheel.zip_reader import ZipReader
 
-_DAMAGES = (
-    zipfile.BadZipFile, zlib.error, struct.error, OSError, RuntimeError, ValueError, EOFError,
-)  # fmt: skip
-"""What `zipfile` raises for damaged zips."""
 _MAX_TEXT = 1 << 22
 """Bytes read of one text."""
 
@@ -24,7 +17,7 @@ _MAX_TEXT = 1 << 22
 def read_unverified(path: Path) -> UnverifiedWheel:
     """Read the wheel at `path`. Raises `SettingsError`, `BadWheelError`."""
     with open_unverified(path) as archive:
-        name, members = WheelName.parse(path.name), tuple(archive.namelist())
+        name, members = WheelName.parse(path.name), tuple(archive.entries)
         dist_info = dist_info_folder(members, name)
         wheel_file = read_metadata(member_text(archive, dist_info.wheel_file))
         metadata = read_core_metadata(member_text(archive, dist_info.metadata))
@@ -32,33 +25,28 @@ def read_unverified(path: Path) -> UnverifiedWheel:
 
 
 @contextmanager
-def open_unverified(path: Path) -> Generator[ZipFile]:
-    """Open a wheel without verification.
+def open_unverified(path: Path) -> Generator[ZipReader]:
+    """Open a wheel; its directory is verified, and of its members those that are read.
 
-    Raises `SettingsError` if it cannot be opened, or turns out to be damaged while it is read, and
-    names the file in a `BadWheelError` that is raised meanwhile.
+    Raises `SettingsError` if it cannot be opened, and names the file in a `BadWheelError`.
     """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is not a file")
-        with ZipFile(path) as archive:
-            for info in archive.infolist():  # decompressors of others have errors of their own
-                if info.compress_type not in {STORED, DEFLATED}:
-                    raise zipfile.BadZipFile(
-                        f"compression method {info.compress_type} is not that of a wheel"
-                    )
-            yield archive
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            yield ZipReader(file.fileno())
     except BadWheelError as error:
         raise BadWheelError(f"the provider `{path}`: {error.message}", hint=error.hint) from error
-    except _DAMAGES as error:
+    except OSError as error:
         raise SettingsError(
-            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
+            f"the provider `{path}` cannot be read: {error.strerror or error}"
         ) from error
 
 
-def member_text(archive: ZipFile, member: str) -> str:
+def member_text(archive: ZipReader, member: str) -> str:
     """Return the first 4 MiB of a text member; empty if there is none."""
-    if member not in archive.namelist():
-        return ""
-    with archive.open(member) as file:
-        return file.read(_MAX_TEXT).decode("utf-8", "replace")
+    data = bytearray()
+    for piece in archive.inflate(member) if member in archive.entries else ():
+        data += piece
+        if len(data) >= _MAX_TEXT:
+            break
+    return data[:_MAX_TEXT].decode("utf-8", "replace")
