@@ -274,24 +274,15 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
         unlike = ((a, b) for a, b in pairs if a != b) if old.raw != new.raw else iter(())
         for a, b in islice(unlike, FEW):
-            yield (
-                f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
-                f" to {_relocation(now, b)}"
-            )
+            yield f"a relocation of DT_{tag.name} changed from {_relocation(a)} to {_relocation(b)}"
     if _relr(was) != _relr(now):
         yield "the relocations of DT_RELR changed"
 
 
-def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
+def _relocation(entry: tuple[int, ...]) -> str:
     offset, info, *addends = entry
-    wide = dynamic.image.structs.bits == 64
-    number, kind = (info >> 32, info & 0xFFFFFFFF) if wide else divmod(info, 256)
-    symbol = f"the missing symbol {number}"
-    if number < dynamic.symbol_count:
-        for target in dynamic.symbols(number, number + 1):
-            symbol = f"symbol `{_symbol_name(dynamic, target)}`"
     addend = "".join(f", addend {value:#x}" for value in addends)
-    return f"(offset {offset:#x}, type {kind}, {symbol}{addend})"
+    return f"(offset {offset:#x}, info {info:#x}{addend})"
 
 
 def _relr(dynamic: Dynamic) -> bytes:

@@ -1,10 +1,8 @@
 """Sequential reading of memory-mapped files."""
 
 import mmap
-from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -43,12 +41,7 @@ def first_difference(one: memoryview, other: memoryview) -> int | None:
     done = 0
     for first, second in zip_longest(pieces(one), pieces(other), fillvalue=b""):
         if first != second:
-            shorter = range(min(len(first), len(second)))
-            return done + bisect_left(shorter, x=True, key=partial(_differ_up_to, first, second))
+            shorter = min(len(first), len(second))
+            return done + next((n for n in range(shorter) if first[n] != second[n]), shorter)
         done += len(first)
     return None
-
-
-def _differ_up_to(first: bytes, second: bytes, at: int) -> bool:
-    """Return whether two pieces differ up to the byte `at`, or in it."""
-    return first[: at + 1] != second[: at + 1]
