@@ -181,27 +181,16 @@ def _symbol(structs: Structs, name: int, binding: int, type_: int, section: int)
 def _version_needs(
     needs: Sequence[VersionNeed], structs: Structs, strings: _Strings
 ) -> Iterator[bytes]:
-    """Pack Verneed records, each followed by its Vernaux records."""
+    """Pack Verneed records, each followed by its Vernaux records, without hashes of names."""
     index = 2  # 0 and 1 are VER_NDX_LOCAL and VER_NDX_GLOBAL
     for need in needs:
         count = len(need.versions)
         after = 0 if need is needs[-1] else VERSION_RECORD * (count + 1)
         yield structs.verneed.pack(1, count, strings.add(need.file), VERSION_RECORD, after)
         for left, version in zip(reversed(range(count)), need.versions, strict=True):
-            hashed, name = _elf_hash(version), strings.add(version)
             more = VERSION_RECORD if left else 0
-            yield structs.vernaux.pack(hashed, 0, index, name, more)
+            yield structs.vernaux.pack(0, 0, index, strings.add(version), more)
             index += 1
-
-
-def _elf_hash(name: str) -> int:
-    """Return the hash of `name` for vna_hash (gABI chapter 5, "Hash Table")."""
-    value = 0
-    for byte in name.encode("utf-8", "surrogateescape"):
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-    return value
 
 
 def _finish(file: _Builder, elf: Elf) -> bytes:
