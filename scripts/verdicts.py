@@ -17,7 +17,7 @@ from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
-from wheelfix.pipelines.auditwheel_question import verdict
+from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -40,7 +40,7 @@ def compare(wheel: Wheel) -> tuple[str, bool]:
 def _asked(wheel: Wheel) -> Verdict | None:
     with tempfile.TemporaryDirectory() as workdir, Auditwheel(os.environ) as auditwheel:
         try:
-            return verdict(auditwheel, wheel, Settings(), Path(workdir))
+            return AskedAuditwheel(auditwheel, Path(workdir)).verdict(wheel, Settings(), ())
         except WheelfixError:  # no object counts
             return None
 

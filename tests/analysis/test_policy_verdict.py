@@ -19,8 +19,8 @@ from wheelfix.analysis.policy_verdict import judge, policy_verdict
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.pipelines import auditwheel_question as auditwheel
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -179,7 +179,8 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
         with Auditwheel(os.environ) as worker:
-            asked = auditwheel.verdict(worker, subject, settings, tmp_path / "work")
+            analyst = AskedAuditwheel(worker, tmp_path / "work")
+            asked = analyst.verdict(subject, settings, settings.exclude)
         found = policy_verdict(subject, settings, POLICIES)
         assert found == asked
 

@@ -21,7 +21,7 @@ from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixErr
 from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
-from wheelfix.pipelines.auditwheel_question import AskedAuditwheel, verdict
+from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.pipelines.graft import Graft
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.rules.context import Memory
@@ -71,7 +71,9 @@ def _essence(outcome: Graft | WheelfixError) -> object:
 
 def _verdict(path: Path, **options: Any) -> Verdict:
     with Auditwheel(os.environ) as auditwheel:
-        return verdict(auditwheel, _wheel(path), Settings(**options), path.parent / "work")
+        analyst = AskedAuditwheel(auditwheel, path.parent / "work")
+        settings = Settings(**options)
+        return analyst.verdict(_wheel(path), settings, settings.exclude)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ There are two verdicts, and both are values of `Verdict`:
 - `policy_verdict` here, which `check` uses. It applies the rules of auditwheel's `wheel_abi.py`,
   `policy/__init__.py` and `lddtree.py` to auditwheel's policy tables, starts no process, and reads
   no libraries of this machine.
-- `pipelines.auditwheel_question.verdict`, which `repair` uses: it asks auditwheel itself.
+- `pipelines.auditwheel_question.AskedAuditwheel`, which `repair` uses: it asks auditwheel itself.
 
 Both judge the wheel as it is installed: an object that needs a library of the wheel has it, since
 the WF1xx rules judge search paths. tests/analysis/test_policy_verdict.py and scripts/verdicts.py

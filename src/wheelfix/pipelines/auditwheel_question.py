@@ -43,43 +43,50 @@ class AskedAuditwheel:
     def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
         """Ask about a view of `wheel`; the answer is about its members."""
         view = build_view(wheel, exclude, _policies())
-        question = _question(view, settings, exclude, self.auditwheel.environ, self.workdir)
-        question = replace(question, isa_ext_check=checks_isa(wheel, settings))
+        question = self._question(view, wheel, settings, exclude)
         return _about_members(_analyze(self.auditwheel, question, wheel), view, question)
 
-    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
-        """Ask about a view of `wheel`; it does not matter what this machine has."""
-        return verdict(self.auditwheel, wheel, settings, self.workdir, exclude)
+    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict:
+        """Ask about a view of `wheel`; raises as `graft` does.
+
+        Unless a pattern of `exclude` is for paths, it does not matter what this machine has.
+        """
+        policies = _policies()
+        view = build_view(wheel, exclude, policies)
+        question = replace(self._question(view, wheel, settings, exclude), platform=None)
+        if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
+            # What this machine has for an external library makes no difference to the tag.
+            nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
+            question = replace(question, ldpaths="", environ=nowhere)
+        judgement = _judgement(_analyze(self.auditwheel, question, wheel))
+        found = verdict_from(wheel, judgement, settings, policies)
+        return found._replace(newest=newest_symbol(wheel, found.overall, policies))
 
     def library(self, source: Path) -> HostLibrary:
         """Copy the library."""
         return read_library(source, self.workdir)
 
-
-def verdict(
-    auditwheel: Auditwheel,
-    wheel: Wheel,
-    settings: Settings,
-    workdir: Path,
-    elsewhere: Sequence[str] = (),
-) -> Verdict:
-    """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
-
-    The patterns of `exclude` and `elsewhere` are used. Unless one of them is for paths, the answer
-    does not depend on the libraries of this machine. Raises as `graft` does.
-    """
-    policies = _policies()
-    exclude = (*settings.exclude, *elsewhere)
-    view = build_view(wheel, exclude, policies)
-    question = _question(view, settings, exclude, auditwheel.environ, workdir)
-    question = replace(question, platform=None, isa_ext_check=checks_isa(wheel, settings))
-    if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
-        # What this machine has for an external library makes no difference to the tag.
-        nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
-        question = replace(question, ldpaths="", environ=nowhere)
-    judgement = _judgement(_analyze(auditwheel, question, wheel))
-    found = verdict_from(wheel, judgement, settings, policies)
-    return found._replace(newest=newest_symbol(wheel, found.overall, policies))
+    def _question(
+        self, view: View, wheel: Wheel, settings: Settings, exclude: Sequence[str]
+    ) -> Question:
+        """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=self.workdir)).resolve()
+        with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in view.members.items():
+                entry = zipfile.ZipInfo(name)
+                entry.external_attr = 0o100644 << 16
+                archive.writestr(entry, content)
+        return Question(
+            wheel=folder / view.filename,
+            exclude=frozenset(exclude),
+            platform=settings.plat,
+            ldpaths=None,
+            isa_ext_check=checks_isa(wheel, settings),
+            environ=_environment(folder, self.auditwheel.environ, settings.library_path),
+            trust=Trust.of_process(),
+            timeout=settings.timeout,
+        )
 
 
 # --- The question ---------------------------------------------------------------------------------
@@ -98,33 +105,6 @@ def _policies() -> tuple[Policy, ...]:
             hint=f"pip install 'auditwheel{releases}'",
         )
     return read_policies()
-
-
-def _question(
-    view: View,
-    settings: Settings,
-    exclude: Sequence[str],
-    environ: Mapping[str, str],
-    workdir: Path,
-) -> Question:
-    """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
-    workdir.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
-    with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in view.members.items():
-            entry = zipfile.ZipInfo(name)
-            entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, content)
-    return Question(
-        wheel=folder / view.filename,
-        exclude=frozenset(exclude),
-        platform=settings.plat,
-        ldpaths=None,
-        isa_ext_check=settings.isa_ext_check,
-        environ=_environment(folder, environ, settings.library_path),
-        trust=Trust.of_process(),
-        timeout=settings.timeout,
-    )
 
 
 def _environment(
