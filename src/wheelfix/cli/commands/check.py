@@ -21,7 +21,7 @@ from wheelfix.cli.report_writer import ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
-from wheelfix.pipelines.check import NO_BASELINE, CheckTask, apply_baseline, check_set
+from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
 from wheelfix.pipelines.check_many import check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import lowest_failing
@@ -309,11 +309,10 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
-    content = baselines.text(found).encode()
-    write_whole(file, content)
+    write_whole(file, baselines.text(found).encode())
     name = printable(str(file))
     terminal.say(f"{count(len(found), 'finding')} written to `{name}`: they no longer count")
-    return apply_baseline(checked, baselines.parse(content, file))
+    return suppress_all(checked)
 
 
 def _write_reports(
