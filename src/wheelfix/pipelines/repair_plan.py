@@ -28,7 +28,6 @@ from wheelfix.pipelines.graft_included import (
 from wheelfix.pipelines.graft_notes import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
-    refuse_changed_search_paths,
     refuse_edited_objects,
     refuse_false_record,
     refuse_other_system,
@@ -204,13 +203,12 @@ def _graft(
     whole = graft_of(planner, keep_search_paths(wheel, included))
     planner.read.budget.add_grafts(len(whole.libraries))
     graft = grafting.keep_names(whole, settings.keep_names)
-    grafted, steps = plan_in_order(
+    _, steps = plan_in_order(
         wheel,
         grafting.edits(graft, wheel),
         "graft",
         "graft libraries that the platform does not provide",
     )
-    refuse_changed_search_paths(wheel, grafted)
     return replace(graft, messages=(*graft.messages, *graft_notes(graft.libraries, wheel))), steps
 
 

@@ -1,4 +1,4 @@
-"""Wheels and plans that a repair refuses: other systems and platforms, no objects, wrong edits."""
+"""Wheels and plans that a repair refuses: other systems and platforms, no objects, edits."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,6 @@ from wheelfix.errors import (
     NonPlatformWheelError,
     SettingsError,
     ToolError,
-    VerificationError,
 )
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
@@ -97,14 +96,3 @@ def refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
             f"the patcher `none` cannot edit {members}, which needs {count(len(edits), 'edit')}",
             hint="--patcher auto (the default) makes them, --dry-run then lists them",
         )
-
-
-def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
-    """Raise `VerificationError` if the graft has changed a search path of the wheel's objects."""
-    for member, elf in before.elfs.items():
-        if after.elfs[member].entries != elf.entries:
-            raise VerificationError(
-                f"`{member}`: the graft changed the search path from `{elf.search_path}` to "
-                f"`{after.elfs[member].search_path}`",
-                hint=PLEASE_REPORT,
-            )
