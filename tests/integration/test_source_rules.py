@@ -230,7 +230,6 @@ OWN_FILES = {
     "cli/resume_file.py": "continues a regular file of records",
     "cli/stdio.py": "opens /dev/null in the place of a closed stream",
     "host/machine_files.py": "the one that opens files of this machine",
-    "host/library_definitions.py": "maps members of a regular wheel by a file without a name",
     "host/trace_watch.py": "reads /proc of the processes that it traces, and the logs of a trace",
     "pipelines/apply_edits.py": "maps members that it has copied to its temporary folder",
     "pipelines/debug_files.py": "maps debug files of its own, and those in the output directory",

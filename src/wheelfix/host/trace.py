@@ -7,7 +7,6 @@ is injected into its process.
 
 import os
 import secrets
-import shutil
 import signal
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -75,7 +74,7 @@ def trace(
 
 
 def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    """Start the command as a shell would: descriptors stay open, signals are reset."""
+    """Start the command: descriptors stay open, signals are reset."""
     # Python ignores these two; its parent process most likely does not.
     defaults = [signal.SIGPIPE, signal.SIGXFSZ]
     try:
@@ -83,9 +82,6 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.
             command[0], list(command), dict(environ), setsigmask=mask, setsigdef=defaults
         )
     except OSError as error:
-        if error.strerror == "Exec format error":  # a script without `#!`: execvp(3) asks the shell
-            script = shutil.which(command[0]) or command[0]
-            return _spawn(["/bin/sh", script, *command[1:]], environ, mask)
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise CommandError(command[0], error, code) from error
 

@@ -320,8 +320,8 @@ def populate(
     `environment` are kept; `library_path` is LD_LIBRARY_PATH.
     """
     values = _placeholders(scheme, abi)
-    main = _fill(target.program.path, values)
-    directories = tuple(_fill(directory, values) for directory in target.directories)
+    main = target.program.path.format_map(values)
+    directories = tuple(directory.format_map(values) for directory in target.directories)
     described = {**_files_of(target, abi, values), main: _main_program(target, abi, values)}
     dependents = (*environment.files.values(), *described.values())
     given = _bare_libraries(dependents, target, abi, directories)
@@ -332,7 +332,7 @@ def populate(
         main=main,
         directories=environment.directories | set(directories),
         default_directories=directories,
-        lib=_fill(target.lib, values),
+        lib=target.lib.format_map(values),
         subdirectories=_subdirectories(target, abi),
         library_path=library_path,
     )
@@ -352,8 +352,8 @@ def _files_of(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, 
     libc = _libc_soname(target, abi)
     files: dict[str, Elf] = {}
     for text, names in target.program.files.items():
-        path = _fill(text, values)
-        needed = (*(_fill(name, values) for name in names), libc)
+        path = text.format_map(values)
+        needed = (*(name.format_map(values) for name in names), libc)
         files[path] = replace(_library(abi, path.rpartition("/")[2]), needed=needed)
     return files
 
@@ -363,9 +363,9 @@ def _main_program(target: Target, abi: Abi, values: Mapping[str, str]) -> Elf:
     return replace(
         _library(abi, None),
         interpreter=f"/lib/ld-{target.libc}.so",
-        needed=(*(_fill(name, values) for name in program.needed), _libc_soname(target, abi)),
-        rpath=None if program.rpath is None else _fill(program.rpath, values),
-        runpath=None if program.runpath is None else _fill(program.runpath, values),
+        needed=(*(name.format_map(values) for name in program.needed), _libc_soname(target, abi)),
+        rpath=None if program.rpath is None else program.rpath.format_map(values),
+        runpath=None if program.runpath is None else program.runpath.format_map(values),
     )
 
 
@@ -391,16 +391,10 @@ def _placeholders(scheme: Scheme, abi: Abi) -> dict[str, str]:
     known = MACHINES.get(abi)
     triplet = known.triplet if known else "unknown-linux-gnu"
     return {
-        "{triplet}": triplet,
-        "{multiarch}": lib_value(abi.bits, triplet),
-        "{lib}": lib_value(abi.bits),
-        "{prefix}": scheme.root,
-        "{python}": scheme.python,
-        "{version}": python_version(scheme.python),
+        "triplet": triplet,
+        "multiarch": lib_value(abi.bits, triplet),
+        "lib": lib_value(abi.bits),
+        "prefix": scheme.root,
+        "python": scheme.python,
+        "version": python_version(scheme.python),
     }
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    for key, value in values.items():
-        text = text.replace(key, value)
-    return text
