@@ -197,13 +197,8 @@ class GivenLibraries:
         known = self._cache.importers
         if module not in known:
             statement = _import_of(module)
-            known[module] = tuple(
-                member.name
-                for member in self.archive.wheel.members
-                if member.name.endswith(".py")
-                and member.size <= MAX_SOURCE
-                and statement.search(self.archive.read(member.name))
-            )
+            sources = _sources(self.archive)
+            known[module] = tuple(name for name, source in sources if statement.search(source))
         return known[module]
 
     def imports(self, provider: Provided, module: str) -> bool:
@@ -217,19 +212,15 @@ class GivenLibraries:
         if key not in known:
             statement = _import_of(module)
             with suppress(WheelfixError), open_unverified(Path(provider.wheel)) as archive:
-                known[key] = any(
-                    name.endswith(".py")
-                    and entry.size <= MAX_SOURCE
-                    and statement.search(archive.read(name)) is not None
-                    for name, entry in archive.entries.items()
-                )
+                known[key] = any(statement.search(source) for _, source in _sources(archive))
         return known.get(key, False)
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
         if self._cache.named is None:
             modules = self._modules
-            words = (set(_WORD_OF_CODE.findall(source)) for source in self._python_sources())
+            sources = (source for _, source in _sources(self.archive))
+            words = (set(_WORD_OF_CODE.findall(source)) for source in sources)
             self._cache.named = frozenset[bytes]().union(*(modules & some for some in words))
         return module.encode() in self._cache.named
 
@@ -246,7 +237,7 @@ class GivenLibraries:
         """
         modules, found = self._modules, dict[str, bool]()
         left = _MOST_PARSED + self.archive.size
-        for source in self._python_sources():
+        for _, source in _sources(self.archive):
             named = modules.intersection(_WORD.findall(source))
             if not named:
                 continue
@@ -265,11 +256,6 @@ class GivenLibraries:
         """The names of the objects of the wheel as modules, without packages."""
         files = (member.rpartition("/")[2] for member in self.archive.wheel.elfs)
         return frozenset(file.partition(".")[0].encode() for file in files)
-
-    def _python_sources(self) -> Iterator[bytes]:
-        for member in self.archive.wheel.members:
-            if member.name.endswith(".py") and member.size <= MAX_SOURCE:
-                yield self.archive.read(member.name)
 
     def _has_string(self, member: str, text: bytes) -> bool:
         strings = Strings(text)
@@ -475,6 +461,13 @@ def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
         for name in LIBRARY_PATHS
         if environ.get(name)
     }
+
+
+def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and texts of the Python sources that a person may have written."""
+    for name, entry in archive.entries.items():
+        if name.endswith(".py") and entry.size <= MAX_SOURCE:
+            yield name, archive.read(name)
 
 
 def _import_of(module: str) -> re.Pattern[bytes]:

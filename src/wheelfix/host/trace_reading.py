@@ -20,9 +20,9 @@ from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, TraceWatch
-from wheelfix.loader.glibc_search import search_lists
+from wheelfix.loader.glibc_search import check_header, search_lists
 from wheelfix.loader.install_schemes import SITE_FOLDERS
-from wheelfix.loader.load_values import Environment, How
+from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.providers.well_known import well_known_providers_of
 
 _ReadElf = Callable[[str], Elf | None]
@@ -194,13 +194,10 @@ def _reason(elf: Elf | None, taken: Elf | None) -> str:
         return "not a readable ELF file"
     if taken is None:
         return "not loadable"
-    if elf.bits != taken.bits:
-        return "wrong ELF class"
-    if elf.machine != taken.machine:
-        return "wrong machine"
-    if elf.convention != taken.convention:
-        return f"other calling convention ({elf.convention}, not {taken.convention})"
-    return "not there when the loader looked, or not readable for the process"
+    outcome = check_header(elf, taken)
+    if outcome is SearchOutcome.FOUND:
+        return "not there when the loader looked, or not readable for the process"
+    return outcome
 
 
 def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:

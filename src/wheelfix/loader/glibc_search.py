@@ -146,19 +146,7 @@ class GlibcProcess(LoaderProcess):
             yield how, self._search_path(owner, owner.elf.rpath)
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
-        """`open_verify`: other classes and machines are skipped, other errors are fatal."""
-        versions = _ABI_VERSIONS.get(elf.osabi, range(0))
-        is_valid = elf.valid_header and elf.abi_version in versions
-        checks = (
-            (elf.bits == reference.bits, SearchOutcome.WRONG_CLASS),
-            (elf.little_endian == reference.little_endian, SearchOutcome.WRONG_ENDIANNESS),
-            (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
-            (is_valid, SearchOutcome.INVALID_HEADER),
-            (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
-            (elf.convention == reference.convention, SearchOutcome.WRONG_CONVENTION),
-            (is_shared_object(elf), SearchOutcome.NOT_SHARED),
-        )
-        return next((outcome for is_met, outcome in checks if not is_met), SearchOutcome.FOUND)
+        return check_header(elf, reference)
 
     def _add_other_name(self, known: LinkMap, name: str) -> None:
         self._add_name(known, name)
@@ -181,6 +169,25 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
     files = FileSystem(replace(environment, cache={}), Budget.of_files())
     process = GlibcProcess(files, None)
     return process.search_lists(loader, "")
+
+
+def check_header(elf: Elf, reference: Elf) -> SearchOutcome:
+    """Return what glibc does with an object in a process whose objects are like `reference`.
+
+    `open_verify`: other classes and machines are skipped, other errors are fatal.
+    """
+    versions = _ABI_VERSIONS.get(elf.osabi, range(0))
+    is_valid = elf.valid_header and elf.abi_version in versions
+    checks = (
+        (elf.bits == reference.bits, SearchOutcome.WRONG_CLASS),
+        (elf.little_endian == reference.little_endian, SearchOutcome.WRONG_ENDIANNESS),
+        (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
+        (is_valid, SearchOutcome.INVALID_HEADER),
+        (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
+        (elf.convention == reference.convention, SearchOutcome.WRONG_CONVENTION),
+        (is_shared_object(elf), SearchOutcome.NOT_SHARED),
+    )
+    return next((outcome for is_met, outcome in checks if not is_met), SearchOutcome.FOUND)
 
 
 def is_shared_object(elf: Elf) -> bool:
