@@ -6,8 +6,9 @@ import tracemalloc
 import pytest
 
 from tests.support.effort import slowness
-from wheelfix.host.ld_debug_log import MAX_KEPT, Log, LoggedBinding, LoggedProgram
+from wheelfix.host.ld_debug_log import MAX_KEPT, Log, LoggedProgram
 from wheelfix.loader.load_values import How
+from wheelfix.loader.process_bindings import Binding
 
 START = """\
        100:\t
@@ -99,8 +100,8 @@ def test_symbols_are_chosen_while_reading() -> None:
     ]
     (logged,) = read("".join(f"       100:\t{line}\n" for line in lines), "tvm*")
     assert logged.bindings == {
-        LoggedBinding(symbol="tvmGet", version="V_1", user="/a.so", provider="/b.so"): 2,
-        LoggedBinding(symbol="_ZN3tvm3runEv", version=None, user="/a.so", provider="/b.so"): 1,
+        Binding(symbol="tvmGet", version="V_1", user="/a.so", provider="/b.so"): 2,
+        Binding(symbol="_ZN3tvm3runEv", version=None, user="/a.so", provider="/b.so"): 1,
     }
 
 

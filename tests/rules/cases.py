@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.build import (
     ONE_FUNCTION,
@@ -16,12 +16,13 @@ from tests.support.build import (
 )
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
-from wheelfix.analysis.installed_modules import InstalledModules, Owner, Promotion
+from wheelfix.analysis.installed_modules import InstalledModules, Owner
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.elf.exports import SizedDefinition
+from wheelfix.elf.exports import Names, SizedDefinition
 from wheelfix.elf.model import (
     Definition,
     Elf,
@@ -187,35 +188,42 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
         where="/env",
     )
     return InstalledModules(
-        world=world,
+        symbols=InstalledSymbols(world=world, contents=WrittenContents(paths, defined)),
         owners={path: tuple(some) for path, some in owners.items()},
-        read_exports=lambda path: Exports(
-            definitions={
-                name: (Definition(None, None, hidden=False, weak=False, type=2),)
-                for name in defined.get(path, ())
-            }
-        ),
-        read_own_lookups=lambda path: (
-            {"u": sized(paths[path].unique_symbols)}
-            if paths[path].unique_symbols
-            else {"own": sized(8)}
-            if "own" in defined[path]
-            else {}
-        ),
-        read_sizes=lambda path, names: {
-            name: sized(16) for name in names & {*defined.get(path, ())}
-        },
-        read_version=no_version,
-        read_size=lambda path: len(files[path.removeprefix(f"{PREFIX}/")].soname or ""),
-        read_promotions=lambda: [
-            Promotion(path, "alpha/__init__.py:1") for path in paths if path.endswith("/for_all.so")
-        ],
-        read_packages=lambda top: {top: b"from . import _core"},
     )
 
 
-def no_version(_path: str, _pattern: re.Pattern[bytes]) -> str:
-    return ""
+class WrittenContents(NamedTuple):
+    """What is in the files of `installed`."""
+
+    files: Mapping[str, Elf]
+    defined: Mapping[str, Sequence[str]]
+
+    def exports(self, path: str) -> Exports:
+        names = self.defined.get(path, ())
+        definition = Definition(None, None, hidden=False, weak=False, type=2)
+        return Exports(definitions=dict.fromkeys(names, (definition,)))
+
+    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        if self.files[path].unique_symbols:
+            return {"u": sized(self.files[path].unique_symbols)}
+        return {"own": sized(8)} if "own" in self.defined[path] else {}
+
+    def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(16))
+
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - as asked
+        return ""
+
+    def size(self, path: str) -> int:
+        return len(self.files[path].soname or "")
+
+    def promotions(self) -> Sequence[Promotion]:
+        paths = (path for path in self.files if path.endswith("/for_all.so"))
+        return [Promotion(path, "alpha/__init__.py:1") for path in paths]
+
+    def sure_imports(self, top: str) -> Sequence[str]:
+        return (top, f"{top}._core")
 
 
 def sized(size: int) -> SizedDefinition:

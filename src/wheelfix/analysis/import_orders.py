@@ -9,9 +9,10 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.predictions import Binding, Prediction
+from wheelfix.analysis.predictions import Prediction
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import Load
+from wheelfix.loader.process_bindings import Binding
 from wheelfix.text import FEW, join_some
 
 _MOST_SYMBOLS = 3
@@ -70,7 +71,9 @@ def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModule
     for name in names:
         top, *others = name.split(".")
         is_name = all(part.isidentifier() for part in (top, *others))
-        if not is_name or (top not in modules.imports and not modules.sure_imports(top)):
+        if not is_name or (
+            top not in modules.imports and not modules.symbols.contents.sure_imports(top)
+        ):
             raise SettingsError(
                 f"nothing in `{modules.world.where}` is imported as `{name}`",
                 hint=_suggestion(modules, name),
@@ -99,7 +102,7 @@ def _opened_by(modules: InstalledModules, name: str, seen: set[str]) -> Iterator
         return
     seen.add(name)
     top = name.partition(".")[0]
-    sure = modules.sure_imports(top) if name == top else ()
+    sure = modules.symbols.contents.sure_imports(top) if name == top else ()
     for other in dict.fromkeys(one.partition(".")[0] for one in sure):
         if other != top:
             yield from _opened_by(modules, other, seen)
@@ -130,7 +133,7 @@ def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]
 
 def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
     """Return the pairs of names, in both orders, that load different files of one SONAME."""
-    sonames = modules.contested
+    sonames = modules.symbols.contested
     loaders: dict[str, dict[str, set[str]]] = {name: {} for name in sonames}
     for top, paths in modules.imports.items():
         for path in paths:
@@ -161,13 +164,13 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
             imports = modules.modules[first_with[result]], modules.modules[path]
             shown = Prediction(imports, bindings=bindings) if bindings else None
             served.setdefault(result, {}).setdefault((user, usual), Served(user, usual, shown))
-    sonames = {path: name for name, paths in modules.contested.items() for path in paths}
+    sonames = {path: name for name, paths in modules.symbols.contested.items() for path in paths}
     copies = (
         Copy(
             soname=sonames[path],
             path=path,
             first=first,
-            others=tuple(one for one in modules.contested[sonames[path]] if one != path),
+            others=tuple(one for one in modules.symbols.contested[sonames[path]] if one != path),
             served=tuple(served.get(path, {}).values()),
         )
         for path, first in first_with.items()
@@ -191,7 +194,7 @@ def _bindings(
     """Return bindings of `user` to `provider`, of symbols that no other object defines for it."""
     found = (
         Binding(name, user, provider)
-        for name, definer in modules.bindings(load, user)
+        for name, definer in modules.symbols.bindings(load, user)
         if definer == provider
     )
     return tuple(islice(found, _MOST_SYMBOLS))

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from wheelfix.analysis.installed_modules import InstalledModules, Promotion
+from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
 from wheelfix.elf.constants import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
 from wheelfix.elf.exports import OF_LINKER, SizedDefinition, among
 from wheelfix.elf.model import Libc
@@ -47,10 +48,10 @@ def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[B
     """
     wanted = {
         name
-        for path, library in modules.libraries.items()
-        for name in (*library.names, *modules.own_lookups(path))
+        for path, library in modules.symbols.libraries.items()
+        for name in (*library.names, *modules.symbols.contents.own_lookups(path))
     }
-    bound = _Model(modules, wanted).process()
+    bound = _Model(modules.symbols, wanted).process()
     for load, for_all in process:
         yield from bound.open(load, for_all=for_all)
 
@@ -61,9 +62,9 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     Only symbols that they get from another file otherwise; musl and environments of an unknown
     program are not judged.
     """
-    if modules.world.environment.libc is Libc.MUSL or not modules.start:
+    if modules.world.environment.libc is Libc.MUSL or not modules.symbols.start:
         return
-    for promotion in modules.promotions:
+    for promotion in modules.symbols.contents.promotions():
         load = modules.world.process(promotion.path)[-1]
         if not load.missing:
             yield from _preempted(modules, promotion, load)
@@ -72,29 +73,31 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
 def _preempted(
     modules: InstalledModules, promotion: Promotion, promoted: Load
 ) -> Iterator[Preemption]:
+    symbols = modules.symbols
     loaded = dict.fromkeys(promoted.objects)
-    new = [path for path in loaded if path not in modules.start and path in modules.libraries]
-    users = dict(_users(modules, promotion, {*loaded, *modules.start}))
+    new = [path for path in loaded if path not in symbols.start and path in symbols.libraries]
+    users = dict(_users(modules, promotion, {*loaded, *symbols.start}))
     wanted = {
         name
         for user in users
-        for name in (*modules.libraries[user].names, *modules.own_lookups(user))
+        for name in (*symbols.libraries[user].names, *symbols.contents.own_lookups(user))
     }
     defined = frozenset[str]().union(
-        *(among(modules.libraries[path].exports.definitions, wanted) for path in new)
+        *(among(symbols.libraries[path].exports.definitions, wanted) for path in new)
     )
-    model = _Model(modules, defined - OF_LINKER)
+    model = _Model(symbols, defined - OF_LINKER)
     for module, some in values_by_key((module, user) for user, module in users.items()).items():
         after = modules.world.process(module, [promotion.path])[-1]
         if after.missing or not any(map(model.lookups, some)):
             continue
-        usual = {b[:2]: b.provider for b in model.process().open(modules.world.load(module))}
+        alone = model.process().open(modules.world.load(module))
+        usual = {(one.user, one.symbol, one.version): one.provider for one in alone}
         moved = values_by_key(
-            ((user, usual[user, symbol], provider), symbol.name)
-            for user, symbol, provider in model.process(promoted.objects).open(after)
-            if usual.get((user, symbol), provider) != provider
+            ((user, before, provider), symbol)
+            for symbol, user, provider, version in model.process(promoted.objects).open(after)
+            if (before := usual.get((user, symbol, version), provider)) != provider
             and modules.are_different(user, provider)
-            and modules.are_different(usual[user, symbol], provider)
+            and modules.are_different(before, provider)
         )
         for (user, before, provider), names in moved.items():
             data, code = model.differing(user, before, provider, names)
@@ -117,17 +120,17 @@ def _users(
 class _Model:
     """The lookups of the objects of an environment, by the names that matter."""
 
-    def __init__(self, modules: InstalledModules, wanted: Collection[str]) -> None:
+    def __init__(self, symbols: InstalledSymbols, wanted: Collection[str]) -> None:
         """Restrict it to the names `wanted`."""
-        self._modules = modules
+        self._symbols = symbols
         self._wanted = frozenset(wanted)
-        self._index = SymbolIndex(modules.libraries, self._wanted, modules.world.environment.libc)
+        self._index = SymbolIndex(symbols.libraries, self._wanted, symbols.world.environment.libc)
         self._sizes = cache(self._read_sizes)
         self.lookups = cache(self._lookups)
 
     def process(self, for_all: Iterable[str] = ()) -> ProcessBindings:
         """Return a process with the main program, and with objects that were opened for all."""
-        start = dict.fromkeys((*self._modules.start, *for_all))
+        start = dict.fromkeys((*self._symbols.start, *for_all))
         return ProcessBindings(self._index, self.lookups, start)
 
     def differing(
@@ -137,7 +140,7 @@ class _Model:
 
         A library that gives its symbols versions promises that they stay what they are.
         """
-        ours = self._modules.own_lookups(user) if usual == user else self._sizes(usual)
+        ours = self._symbols.contents.own_lookups(user) if usual == user else self._sizes(usual)
         theirs = self._sizes(provider)
         data: dict[str, tuple[int, int]] = {}
         code: dict[str, tuple[int, int]] = {}
@@ -153,10 +156,10 @@ class _Model:
         return data, code
 
     def _read_sizes(self, path: str) -> Mapping[str, SizedDefinition]:
-        return self._modules.read_sizes(path, self._wanted)
+        return self._symbols.contents.sizes(path, self._wanted)
 
     def _lookups(self, path: str) -> Mapping[tuple[str, ...], Sequence[Symbol]]:
-        library = self._modules.libraries.get(path)
+        library = self._symbols.libraries.get(path)
         if library is None:
             return {}
         looked_up = dict.fromkeys(
@@ -164,7 +167,7 @@ class _Model:
             for one in library.elf.undefined
             if one.name in self._wanted
         )
-        own = self._modules.own_lookups(path)
+        own = self._symbols.contents.own_lookups(path)
         looked_up |= {
             Symbol(name, own[name].definition.version): None for name in own.keys() & self._wanted
         }

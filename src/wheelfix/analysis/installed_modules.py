@@ -1,23 +1,16 @@
 """An installed environment: whose each file is, which modules load, and what an order changes."""
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.products import markers
+from wheelfix.analysis.installed_symbols import InstalledSymbols
 from wheelfix.analysis.world import World, module_name
-from wheelfix.elf.exports import Names, SizedDefinition, among
-from wheelfix.elf.model import Exports, Libc, Undefined
+from wheelfix.elf.exports import among
+from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.as_needed import Library, is_python_api
 from wheelfix.loader.load_values import Load, Request
-from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
-from wheelfix.wheel.sure_imports import sure_imports
-
-_MOST_LACKING = 20
-"""So many modules that fail in an order are left out of it; each takes a new process."""
 
 
 class Owner(NamedTuple):
@@ -29,14 +22,6 @@ class Owner(NamedTuple):
     """As RECORD spells it; empty without one."""
     size: int | None = None
     """Bytes."""
-
-
-class Promotion(NamedTuple):
-    """An object that a Python source opens for all others (RTLD_GLOBAL)."""
-
-    path: str
-    source: str
-    """The source below site-packages, and the line: `torch/__init__.py:300`."""
 
 
 class Lack(NamedTuple):
@@ -85,33 +70,16 @@ class Clash(NamedTuple):
 class InstalledModules:
     """The extension modules of an installed environment, and all that they load."""
 
-    world: World
+    symbols: InstalledSymbols
     owners: Mapping[str, tuple[Owner, ...]]
     """The distributions whose RECORDs list an object or another file, by its path."""
-    read_exports: Callable[[str], Exports] = field(compare=False, repr=False)
-    read_own_lookups: Callable[[str], Mapping[str, SizedDefinition]] = field(
-        compare=False, repr=False
-    )
-    """The definitions of an object that its own relocations look up."""
-    read_sizes: Callable[[str, Names], Mapping[str, SizedDefinition]] = field(
-        compare=False, repr=False
-    )
-    """The definitions of some names in an object."""
-    read_version: Callable[[str, re.Pattern[bytes]], str] = field(compare=False, repr=False)
-    """The first group of the first match in a file; empty without one."""
-    read_size: Callable[[str], int | None] = field(compare=False, repr=False)
-    """The bytes of a file; None if there is none."""
-    read_promotions: Callable[[], Sequence[Promotion]] = field(compare=False, repr=False)
-    read_packages: Callable[[str], Mapping[str, bytes]] = field(compare=False, repr=False)
-    """The `__init__.py` of a top-level package and of those in it, by dotted name."""
     order: tuple[str, ...] = ()
     """The modules that are imported, by path, in turn; none if any may be, in any order."""
-    _own_lookups: dict[str, Mapping[str, SizedDefinition]] = field(
-        default_factory=dict[str, Mapping[str, SizedDefinition]],
-        init=False,
-        compare=False,
-        repr=False,
-    )
+
+    @property
+    def world(self) -> World:
+        """All that is installed there."""
+        return self.symbols.world
 
     def distribution(self, path: str) -> str:
         """Return the distribution of a file; empty for one of none."""
@@ -169,44 +137,14 @@ class InstalledModules:
         """Return whether the import of the top-level package imports the module at `path`."""
         module = self.modules[path]
         top, dot, _ = module.partition(".")
-        return module in self.sure_imports(top) if dot else top[:1] != "_"
-
-    def sure_imports(self, top: str) -> Collection[str]:
-        """Return the modules that importing the top-level package `top` surely imports."""
-        if top not in self._sure_imports:
-            self._sure_imports[top] = sure_imports(self.read_packages(top))
-        return self._sure_imports[top]
-
-    @cached_property
-    def _sure_imports(self) -> dict[str, Collection[str]]:
-        return {}
-
-    @cached_property
-    def libraries(self) -> Mapping[str, Library]:
-        """All objects that can be loaded, by path; exports are read at the first access."""
-        return {
-            path: Library(path=path, elf=elf, read=partial(self.read_exports, path))
-            for path, elf in self.world.environment.files.items()
-            if elf.dynamic
-        }
-
-    @cached_property
-    def promotions(self) -> Sequence[Promotion]:
-        """The objects that enter the global scope when a Python source opens them."""
-        return self.read_promotions()
-
-    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
-        """Return the definitions of the object at `path` that others may come before."""
-        if path not in self._own_lookups:
-            self._own_lookups[path] = self.read_own_lookups(path)
-        return self._own_lookups[path]
+        return module in self.symbols.contents.sure_imports(top) if dot else top[:1] != "_"
 
     def changed_files(self) -> Iterator[tuple[str, str]]:
         """Yield the objects that are not as large as their only distribution says, with it."""
         for path in self.world.members:
             owners = self.owners.get(path, ())
             if len(owners) == 1 and owners[0].size is not None:
-                size = self.read_size(path)
+                size = self.symbols.contents.size(path)
                 if size not in {None, owners[0].size}:
                     yield owners[0].distribution, path
 
@@ -236,8 +174,8 @@ class InstalledModules:
         None without a main program: what it defines is not known then.
         """
         for path in load.objects if self.world.environment.main else ():
-            if names := self._providers.get(path, {}).get(()):
-                return Lack(path, "", None, symbols=tuple(names))
+            if names := self.symbols.defined_nowhere(path):
+                return Lack(path, "", None, symbols=names)
         return None
 
     def _with_others(self, path: str) -> Load:
@@ -262,73 +200,7 @@ class InstalledModules:
                 if there and lacking:
                     yield Lack(path, need.file, result, versions=lacking)
 
-    def _unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
-        """Return object -> the names that it refers to, and nothing in its scope defines."""
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
-        unbound: dict[str, tuple[str, ...]] = {}
-        for path in load.objects:
-            groups = self._providers.get(path, {}).items()
-            if names := [name for paths, some in groups if not scope.first(paths) for name in some]:
-                unbound[path] = tuple(names)
-        return unbound
-
-    def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
-        """Yield what an object of `load` refers to, with the file that defines it there.
-
-        Only references that files of wheels are to define (`_references`) are yielded.
-        """
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
-        for providers, names in self._providers.get(path, {}).items():
-            definer = scope.first(providers)
-            yield from ((name, definer) for name in names)
-
-    @cached_property
-    def start(self) -> tuple[str, ...]:
-        """The objects of the main program, which all scopes begin with."""
-        main = self.world.environment.main
-        return self.world.process(main)[0].objects if main else ()
-
-    @cached_property
-    def _index(self) -> SymbolIndex:
-        libraries = self.libraries
-        wanted = markers().union(one.name for path in libraries for one in self._references(path))
-        return SymbolIndex(libraries, wanted, self.world.environment.libc)
-
-    @cached_property
-    def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
-        """Object -> the files of the environment that can define the same names -> these."""
-        index = self._index
-        return {
-            path: values_by_key(
-                (index.providers(one.name, one.version), one.name) for one in self._references(path)
-            )
-            for path in self.libraries
-        }
-
-    def _references(self, path: str) -> Iterator[Undefined]:
-        """Yield the strong references of an object that files of wheels are to define.
-
-        Those are the ones without a version, but for Python's API, and those to a library of which
-        there are several.
-        """
-        if path in self.world.members and path in self.libraries:
-            for one in self.libraries[path].elf.undefined:
-                is_own = one.version is None and not is_python_api(one.name)
-                if not one.weak and (is_own or one.file in self.contested):
-                    yield one
-
     # --- What an order of imports changes ---
-
-    @cached_property
-    def contested(self) -> Mapping[str, Collection[str]]:
-        """SONAMEs that several different files have, with these."""
-        hard_links = self.world.environment.hard_links
-        several = {
-            name: {hard_links.get(path, path) for path in paths}
-            for name, paths in self.world.carriers.items()
-            if name and len(paths) > 1
-        }
-        return {name: sorted(paths) for name, paths in several.items() if len(paths) > 1}
 
     def meetings(self) -> Iterator[Meeting]:
         """Yield pairs of modules of two distributions, where the order of imports decides.
@@ -344,7 +216,7 @@ class InstalledModules:
             (result, path)
             for path in self.modules
             for result in self.world.load(path).objects
-            if self.world.environment.files[result].soname in self.contested
+            if self.world.environment.files[result].soname in self.symbols.contested
         )
         asked: set[tuple[str, str, str]] = set()
         for path in self.modules:
@@ -352,7 +224,7 @@ class InstalledModules:
             if load.missing:
                 continue
             for request in load.requests[1:]:
-                for other in self.contested.get(request.name, ()):
+                for other in self.symbols.contested.get(request.name, ()):
                     key = request.requester or "", request.name, other
                     if request.result in {None, other} or key in asked:
                         continue
@@ -398,21 +270,20 @@ class InstalledModules:
     def in_turn(self) -> tuple[Mapping[str, Load], Mapping[str, tuple[Load, Lack]]]:
         """The loads of the modules in `order` in one process, and of those that fail in it.
 
-        A module that fails leaves nothing loaded: the others are loaded again without it.
+        A module that fails leaves nothing loaded.
         """
-        left = [path for path in self.order if not self.world.load(path).missing]
+        loads: dict[str, Load] = {}
         lacks: dict[str, tuple[Load, Lack]] = {}
-        while left:
-            process = self.world.process(left[-1], left[:-1])
-            loads = dict(zip(left, process[-len(left) :], strict=True))
-            failing = ((path, load, self.lack_in(load)) for path, load in loads.items())
-            found = next(((path, load, lack) for path, load, lack in failing if lack), None)
-            if found is None or len(lacks) == _MOST_LACKING:
-                return loads, lacks
-            path, load, lack = found
-            lacks[path] = load, lack
-            left.remove(path)
-        return {}, lacks
+        process = self.world.start_process()
+        for path in (path for path in self.order if not self.world.load(path).missing):
+            load = process.dlopen(path)
+            lack = self.lack_in(load)
+            if lack is None:
+                loads[path] = load
+            else:
+                lacks[path] = load, lack
+                process.undo(load)
+        return loads, lacks
 
     def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
         """Yield the requests that get another file than in a load of the same module alone."""
@@ -441,8 +312,8 @@ class InstalledModules:
         versions = next(self._lacking_versions(load), None)
         if versions is not None:
             return versions
-        alone = self._unbound(self.world.load(load.root))
-        for loaded, names in self._unbound(load).items():
+        alone = self.symbols.unbound(self.world.load(load.root))
+        for loaded, names in self.symbols.unbound(load).items():
             known = frozenset(alone.get(loaded, ()))
             if left := tuple(name for name in names if name not in known):
                 return Lack(loaded, "", None, symbols=left)
@@ -459,8 +330,8 @@ class InstalledModules:
             for version in need.versions
         ):
             return True
-        used = {one.name for one in self._references(requester)}
-        mine, others = (self.libraries[path].exports.definitions for path in (usual, other))
+        used = {one.name for one in self.symbols.references(requester)}
+        mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
         return bool(among(mine, used) - among(others, used))
 
     # --- What all share ---
@@ -474,11 +345,11 @@ class InstalledModules:
         """
         if self.world.environment.libc is Libc.MUSL:
             return
-        importers = self.loaded
+        importers, files = self.loaded, self.world.environment.files
         first_with: dict[str, dict[int, str]] = {}
         clashes: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         for path in importers:
-            if path not in self.world.members or not self.libraries[path].elf.unique_symbols:
+            if path not in self.world.members or not files[path].unique_symbols:
                 continue
             for name, size in self._unique_sizes(path):
                 for other_size, other in first_with.setdefault(name, {}).items():
@@ -503,6 +374,6 @@ class InstalledModules:
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
 
     def _unique_sizes(self, path: str) -> Iterator[tuple[str, int]]:
-        for name, (definition, size) in self.own_lookups(path).items():
+        for name, (definition, size) in self.symbols.contents.own_lookups(path).items():
             if definition.unique:
                 yield name, size

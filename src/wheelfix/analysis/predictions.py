@@ -4,13 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-
-class Binding(NamedTuple):
-    """A symbol that an object takes from a file; both are paths."""
-
-    symbol: str
-    user: str
-    provider: str
+from wheelfix.loader.process_bindings import Binding
 
 
 class Prediction(NamedTuple):
@@ -21,6 +15,7 @@ class Prediction(NamedTuple):
     error: tuple[str, ...] = ()
     """The ImportError contains one of these words; empty if all imports succeed."""
     bindings: tuple[Binding, ...] = ()
+    """Without versions."""
 
 
 class Outcome(StrEnum):
@@ -50,7 +45,7 @@ class ImportRun(NamedTuple):
     errors: str = ""
     """The text of the error, and of those that have caused it."""
     bindings: Sequence[Binding] = ()
-    """Where symbols in question were bound, by canonical paths."""
+    """Where symbols in question were bound, by canonical paths, without versions."""
 
 
 def compare(prediction: Prediction, run: ImportRun) -> Proof:

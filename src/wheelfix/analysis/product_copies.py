@@ -24,8 +24,8 @@ def copies(modules: InstalledModules) -> Iterator[Copies]:
     """
     found: dict[str, set[str]] = {}
     for path in modules.loaded:
-        if path in modules.libraries:
-            for marker in among(modules.libraries[path].exports.definitions, markers()):
+        if path in modules.symbols.libraries:
+            for marker in among(modules.symbols.libraries[path].exports.definitions, markers()):
                 found.setdefault(marker, set()).add(path)
     for product in known_products():
         paths = sorted({path for marker in product.markers for path in found.get(marker, ())})
@@ -38,4 +38,4 @@ def copies(modules: InstalledModules) -> Iterator[Copies]:
 def _version(modules: InstalledModules, product: Product, path: str) -> str:
     if not product.version:
         return ""
-    return modules.read_version(path, re.compile(product.version.encode()))
+    return modules.symbols.contents.version(path, re.compile(product.version.encode()))

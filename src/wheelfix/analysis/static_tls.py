@@ -83,7 +83,7 @@ def _sizes(modules: InstalledModules, module: str) -> Mapping[str, int]:
 
 def _size(modules: InstalledModules, path: str) -> int:
     elf = modules.world.environment.files.get(path)
-    return 0 if elf is None or path in modules.start else required_bytes(elf)
+    return 0 if elf is None or path in modules.symbols.start else required_bytes(elf)
 
 
 def _descending(sizes: Mapping[str, int]) -> Mapping[str, int]:

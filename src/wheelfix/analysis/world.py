@@ -27,7 +27,8 @@ from wheelfix.loader.install_schemes import (
     split,
 )
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
-from wheelfix.loader.loading import load_first, load_in_turn, unchanged_loads
+from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
+from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate, versions_too_new
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_library_searches import LibrarySearches
@@ -162,6 +163,10 @@ class World:
         if not after:
             return (*self._start, load_first(root, self._files))
         return (*self._start, *load_in_turn([*dict.fromkeys(after), root], self._files))
+
+    def start_process(self) -> LoaderProcess:
+        """Return a process with the program, to open one file after the other."""
+        return start_process(self._files)
 
     def lacking_versions(self, loads: Collection[Load]) -> Iterator[LackingVersion]:
         """Yield the symbol versions that the objects of `loads` need of an older platform.

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
-from wheelfix.analysis.installed_modules import Promotion
+from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World, module_name
 from wheelfix.budget import Budget
-from wheelfix.host.machine_files import files_below, read_regular
+from wheelfix.host.machine_files import folders_below, read_regular
 from wheelfix.wheel.dlopen_flags import (
     Sources,
     functions_that_set_flags,
@@ -86,9 +85,10 @@ def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
 
 def _sources(folder: str) -> Iterator[tuple[str, bytes]]:
     """Yield the Python sources below a folder, with paths relative to it."""
-    for path in map(str, files_below(Path(folder), "*.py")):
-        with suppress(OSError):
-            yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
+    for below, names in sorted(folders_below(folder.rstrip("/"))):
+        for path in (f"{below}/{name}" for name in sorted(names) if name.endswith(".py")):
+            with suppress(OSError):
+                yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
 
 
 def _module_of(path: str) -> str:

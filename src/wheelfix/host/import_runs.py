@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wheelfix.analysis.predictions import Binding, ImportRun, Prediction
+from wheelfix.analysis.predictions import ImportRun, Prediction
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES, Log, LoggedProgram
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.pythons import without_python_settings
+from wheelfix.loader.process_bindings import Binding
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.text import count
@@ -125,7 +126,7 @@ def python_of(directory: Path) -> Path:
 
     Raises `SettingsError` if there is none.
     """
-    for prefix in (directory, *directory.parents[:5]):
+    for prefix in (directory, *directory.parents[:-1][:5]):
         for name in ("python3", "python"):
             if os.access(prefix / "bin" / name, os.X_OK):
                 return prefix / "bin" / name

@@ -8,28 +8,21 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.installed_symbols import InstalledSymbols
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
-from wheelfix.host.global_scope import read_promotions
+from wheelfix.host.installed_contents import InstalledContents
 from wheelfix.host.installed_files import (
     dist_info_folders,
     owners_of_files,
-    read_size,
     recorded_files,
-)
-from wheelfix.host.library_definitions import (
-    read_exports,
-    read_own_lookups,
-    read_sizes,
-    read_version,
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.object_cache import ObjectCache
@@ -116,33 +109,8 @@ def read_modules(
     What was read is kept in the folder `cache`. Raises `SettingsError` as `read_site` does.
     """
     world = read_site(directory, library_path=library_path, cache=cache)
-    return InstalledModules(
-        world=world,
-        owners=owners_of_files(directory),
-        read_exports=read_exports,
-        read_own_lookups=read_own_lookups,
-        read_sizes=read_sizes,
-        read_version=read_version,
-        read_size=read_size,
-        read_promotions=partial(read_promotions, world),
-        read_packages=partial(_read_packages, world),
-    )
-
-
-def _read_packages(world: World, top: str) -> dict[str, bytes]:
-    """Return the `__init__.py` of the package `top` and of those in it, by dotted name.
-
-    A module without a package is read, too.
-    """
-    found: dict[str, bytes] = {}
-    members = world.members.items()
-    for folder in sorted({path.removesuffix(f"/{member}") for path, member in members}):
-        for path in (Path(folder, f"{top}.py"), *files_below(Path(folder, top), "__init__.py")):
-            place = path.with_suffix("") if path.parent == Path(folder) else path.parent
-            with suppress(OSError):
-                name = place.relative_to(folder).as_posix().replace("/", ".")
-                found[name] = read_regular(path, MAX_SOURCE)
-    return found
+    symbols = InstalledSymbols(world=world, contents=InstalledContents(world))
+    return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
 
 
 def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
@@ -246,7 +214,7 @@ def _is_pure(directory: Path, disk: Disk) -> bool:
 
 def _interpreter(root: str) -> str | None:
     """Return the Python of the environment that `root` is, or is in."""
-    for prefix in (Path(root), *Path(root).parents[:5]):
+    for prefix in (Path(root), *Path(root).parents[:-1][:5]):
         for path in (prefix / "bin/python3", prefix / "bin/python"):
             if os.access(path, os.X_OK):
                 return os.path.realpath(path)

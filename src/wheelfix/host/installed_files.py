@@ -101,14 +101,6 @@ def _distribution_of(dist_info: Path) -> str:
     return dist_info.name.removesuffix(".dist-info").replace("-", " ")
 
 
-def read_size(path: str) -> int | None:
-    """Return the bytes of the regular file at `path`, None if there is none."""
-    with suppress(OSError, ValueError):
-        there = os.stat(path)  # noqa: PTH116 - the path is text
-        return there.st_size if stat.S_ISREG(there.st_mode) else None
-    return None
-
-
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
     """Return those of the normalised paths `wanted` that RECORD lists."""
     data = _record(dist_info)

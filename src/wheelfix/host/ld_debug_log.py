@@ -12,6 +12,7 @@ from fnmatch import translate
 
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
+from wheelfix.loader.process_bindings import Binding
 
 CATEGORIES = ("libs", "files")
 """The categories of LD_DEBUG (ld.so(8)) whose lines are read."""
@@ -60,16 +61,6 @@ class LoggedRequest:
     times: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedBinding:
-    """One symbol that was bound."""
-
-    symbol: str
-    version: str | None
-    user: str
-    provider: str
-
-
 @dataclass(slots=True, kw_only=True)
 class LoggedProgram:
     """One program in one process, or the part of it after a fork. Mutable."""
@@ -79,7 +70,7 @@ class LoggedProgram:
     """Its `argv[0]`; None until the loader transfers control to it: it starts."""
     forked_from: int | None = None
     requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
-    bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
+    bindings: dict[Binding, int] = field(default_factory=dict[Binding, int])
     errors: dict[str, None] = field(default_factory=dict[str, None])
     dropped: int = 0
     """Requests and bindings beyond `MAX_KEPT`."""
@@ -270,7 +261,7 @@ _READERS = {
 
 
 def _bind(logged: LoggedProgram, match: re.Match[bytes]) -> None:
-    binding = LoggedBinding(
+    binding = Binding(
         symbol=_text(match["symbol"]),
         version=_text(match["version"]) if match["version"] else None,
         user=_text(match["user"]),

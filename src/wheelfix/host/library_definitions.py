@@ -17,8 +17,6 @@ from weakref import finalize
 
 from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
 from wheelfix.elf.exports import (
-    Names,
-    SizedDefinition,
     SymbolTables,
     lazy_exports,
     read_symbol_tables,
@@ -481,38 +479,6 @@ def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
         return lazy_exports(read)
     except BadElfError:
         return Exports()
-
-
-def read_exports(path: str) -> Exports:
-    """Return what the object at `path` defines, read by name; nothing if it cannot be read."""
-    data = _map_readable(Path(path))
-    return Exports() if data is None else _read_exports(partial(read_symbol_tables, data, path))
-
-
-def read_own_lookups(path: str) -> dict[str, SizedDefinition]:
-    """Return the definitions of the object at `path` that its own relocations look up."""
-    tables = _read_tables(path)
-    return {} if tables is None else tables.own_lookups()
-
-
-def read_sizes(path: str, names: Names) -> dict[str, SizedDefinition]:
-    """Return the definitions of `names` in the object at `path`, with their sizes."""
-    tables = _read_tables(path)
-    return {} if tables is None else tables.sizes(names)
-
-
-def read_version(path: str, pattern: re.Pattern[bytes]) -> str:
-    """Return the first group of the first match in the file at `path`; empty without one."""
-    data = _map_readable(Path(path))
-    match = None if data is None else pattern.search(data)
-    return match[1].decode("utf-8", "replace") if match else ""
-
-
-def _read_tables(path: str) -> SymbolTables | None:
-    data = _map_readable(Path(path))
-    with suppress(BadElfError):
-        return None if data is None else read_symbol_tables(data, path)
-    return None
 
 
 def _map_readable(path: Path) -> memoryview | None:

@@ -15,7 +15,7 @@ from wheelfix.host.installed_files import (
     distributions,
     find_file,
 )
-from wheelfix.host.ld_debug_log import LoggedBinding, LoggedProgram, LoggedRequest
+from wheelfix.host.ld_debug_log import LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
@@ -23,6 +23,7 @@ from wheelfix.host.trace_watch import SeenProcess, TraceWatch
 from wheelfix.loader.glibc_search import check_header, search_lists
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
+from wheelfix.loader.process_bindings import Binding
 from wheelfix.providers.well_known import well_known_providers_of
 
 _ReadElf = Callable[[str], Elf | None]
@@ -220,7 +221,7 @@ def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
     names = {b.symbol for p in trace.processes for b, _ in p.bindings}
     readable = {name: demangle(name) for name in names}
 
-    def fits(binding: LoggedBinding) -> bool:
+    def fits(binding: Binding) -> bool:
         both = (binding.symbol, readable[binding.symbol])
         return any(fnmatchcase(name, glob) for name in both for glob in symbols)
 
@@ -228,7 +229,7 @@ def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
         replace(
             process,
             bindings=tuple(
-                (replace(b, symbol=readable[b.symbol]), times)
+                (b._replace(symbol=readable[b.symbol]), times)
                 for b, times in process.bindings
                 if fits(b)
             ),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.host.installed_files import File
-from wheelfix.host.ld_debug_log import LoggedBinding
 from wheelfix.loader.load_values import How
+from wheelfix.loader.process_bindings import Binding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Process:
     missed: tuple[NotFound, ...] = ()
     mapped: tuple[File, ...] = ()
     """Files with executable code in /proc/PID/maps."""
-    bindings: tuple[tuple[LoggedBinding, int], ...] = ()
+    bindings: tuple[tuple[Binding, int], ...] = ()
     errors: tuple[str, ...] = ()
     dropped: int = 0
     """Requests and bindings beyond the limit of `ld_debug_log`."""

@@ -19,11 +19,13 @@ class Symbol(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A symbol of one object, and the object whose definition it gets."""
+    """A symbol of one object, and the object whose definition it gets; both are paths."""
 
+    symbol: str
     user: str
-    symbol: Symbol
     provider: str
+    version: str | None = None
+    """The version that is looked up."""
 
 
 Lookups = Callable[[str], Mapping[tuple[str, ...], Sequence[Symbol]]]
@@ -61,7 +63,7 @@ class ProcessBindings:
                 has_unique = self._index.libraries[first].elf.unique_symbols
                 for symbol in symbols:
                     only = self._only(symbol.name, first) if has_unique else first
-                    yield Binding(path, symbol, only)
+                    yield Binding(symbol.name, path, only, symbol.version)
 
     def _only(self, name: str, first: str) -> str:
         """Return the definition that the process uses (`do_lookup_unique` in elf/dl-lookup.c)."""

@@ -49,7 +49,7 @@ def as_json(trace: Trace) -> dict[str, Any]:
     processes: list[dict[str, Any]] = []
     for process, loaded in whole(trace.processes):
         row = asdict(process)
-        row["bindings"] = [{**asdict(binding), "times": n} for binding, n in process.bindings]
+        row["bindings"] = [{**binding._asdict(), "times": n} for binding, n in process.bindings]
         row["copies"] = {
             name: [library.file.path for library in found if library.file]
             for name, found in copies(loaded).items()

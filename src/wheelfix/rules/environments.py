@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
-from wheelfix.analysis.predictions import Binding, Prediction
+from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.process_bindings import Binding
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some

@@ -5,45 +5,36 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.oracles.environments.random_environment import Import
 from tests.support.waiting import HANGS
 from wheelfix.analysis.installed_bindings import Opened, bindings
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.loader.process_bindings import Binding
 
 _LINE = re.compile(
     r"binding file (\S+) \[0\] to (\S+) \[0\]: \w+ symbol `([^']*)'(?: \[(.*)\])?$", re.MULTILINE
 )
 
 
-class Edge(NamedTuple):
-    """One symbol of one file, and the file that defines it."""
-
-    user: str
-    symbol: str
-    version: str | None
-    provider: str
-
-
-def predicted(modules: InstalledModules, imports: Sequence[Import]) -> set[Edge]:
+def predicted(modules: InstalledModules, imports: Sequence[Import]) -> set[Binding]:
     """Return the bindings between files of the environment, by doctor."""
     paths = [os.path.realpath(each.path) for each in imports]
     loads = modules.world.process(paths[-1], paths[:-1])[-len(paths) :]
     opened = [Opened(load, each.for_all) for load, each in zip(loads, imports, strict=True)]
     members = modules.world.members
     return {
-        Edge(user, symbol.name, symbol.version, provider)
-        for user, symbol, provider in bindings(modules, opened)
-        if user in members and provider in members
+        edge
+        for edge in bindings(modules, opened)
+        if edge.user in members and edge.provider in members
     }
 
 
-def logged(log: str, members: Iterable[str]) -> set[Edge]:
+def logged(log: str, members: Iterable[str]) -> set[Binding]:
     """Return the bindings between `members` in a log of the loader."""
     known = set(members)
     found = (
-        Edge(os.path.realpath(user), symbol, version or None, os.path.realpath(provider))
+        Binding(symbol, os.path.realpath(user), os.path.realpath(provider), version or None)
         for user, provider, symbol, version in _LINE.findall(log)
     )
     return {edge for edge in found if edge.user in known and edge.provider in known}

@@ -1,21 +1,28 @@
-"""Compare doctor's bindings with those of the real loader, in environments of published wheels.
+"""Judge environments of published wheels, and compare doctor's bindings with the real loader's.
 
-    python -m tests.oracles.environments.published VENV...
+    python -m tests.oracles.environments.published [--prove] [NAME|VENV...]
 
-Each environment's packages are imported in two orders, under the loader's log. Compared is every
-binding to the file of another distribution. Exits with 1 if anything differs. The packages are
-executed: name only environments that you trust.
+A NAME is one of `published.toml`, by default all: the environment is made with uv below TMPDIR, and
+removed. They work, so an error or a warning of doctor is wrong. Then each environment's packages
+are imported in two orders, under the loader's log. Compared is every binding to the file of another
+distribution. Exits with 1 if anything differs. The packages are executed: name only environments
+that you trust.
 """
 
+import argparse
+import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.oracles.environments.compare import Edge, logged
+from tests.oracles.environments.compare import logged
 from wheelfix.analysis.installed_bindings import Opened, bindings
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.budget import Budget
@@ -23,6 +30,7 @@ from wheelfix.host.installed_environment import read_modules, site_of
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_in_turn
+from wheelfix.loader.process_bindings import Binding
 
 _OPENED = re.compile(r"file=(\S+) \[0\];  dynamically loaded by (\S+) \[0\]")
 _PROMOTED = re.compile(r"add (\S+) \[0\] to global scope")
@@ -40,11 +48,55 @@ _LONGEST = 600
 """Seconds of one process."""
 
 
-def main(folders: Sequence[str]) -> int:
-    """Compare the environments in `folders`."""
-    found = [line for folder in folders for line in differences(Path(folder))]
-    print(f"{len(folders)} environments, {len(found)} differences")
-    return int(bool(found))
+def main() -> int:
+    """Judge and compare the environments that are asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME|VENV", help="by default all of the list")
+    parser.add_argument("--prove", action="store_true", help="doctor proves its predictions")
+    options = parser.parse_args()
+    made = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    number = 0
+    for name in options.names or made:
+        with tempfile.TemporaryDirectory(prefix="wheelfix-published-") as folder:
+            venv = Path(folder, name) if name in made else Path(name)
+            if name in made:
+                _make(venv, made[name])
+            number += _judge(venv, Path(folder), prove=options.prove)
+            number += sum(1 for _ in differences(venv))
+    print(f"{len(options.names or made)} environments, {number} differences")
+    return int(number > 0)
+
+
+def _make(venv: Path, requirements: Sequence[str]) -> None:
+    install = ["uv", "pip", "install", "-q", "--only-binary", ":all:", "--python", venv]
+    subprocess.run(["uv", "venv", "-q", "--python", sys.executable, venv], check=True)
+    subprocess.run([*install, *requirements], check=True)
+
+
+def _judge(venv: Path, cache: Path, *, prove: bool) -> int:
+    """Print what doctor says; return the number of errors and warnings."""
+    command = [sys.executable, "-m", "wheelfix", "doctor", venv, "--every-order"]
+    command += ["--output-format", "json", *(["--prove"] if prove else [])]
+    environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    answer = json.loads(done.stdout)
+    found = answer["findings"]
+    counts = Counter(one["severity"] for one in found)
+    outcomes = Counter(
+        one["proof"]["outcome"] for one in (*found, *answer["orders"]) if one["proof"]
+    )
+    read = ", ".join(f"{answer[key]} {key}" for key in ("distributions", "objects", "modules"))
+    print(f"{venv.name}: {read}, {dict(counts)}, {dict(outcomes)}, {seconds:.1f} s", flush=True)
+    for one in found:
+        if one["severity"] != "note" or (one["proof"] or {}).get("outcome") == "not seen":
+            print("  ", one["severity"], one["code"], one["message"], *one["notes"], one["proof"])
+    for one in answer["orders"]:
+        if (one["proof"] or {}).get("outcome") == "not seen":
+            print("  ", *one["imports"], one["proof"])
+    return counts["error"] + counts["warning"]
 
 
 def differences(folder: Path) -> Iterator[str]:
@@ -53,7 +105,10 @@ def differences(folder: Path) -> Iterator[str]:
     names = sorted({name.partition(".")[0] for name in modules.modules.values()})
     for order in (names, names[::-1]):
         out, log = run(folder, order)
-        want, seen = predicted(modules, log), _between(modules, logged(log, modules.libraries))
+        want, seen = (
+            predicted(modules, log),
+            _between(modules, logged(log, modules.symbols.libraries)),
+        )
         failed = [line for line in out.splitlines() if line.startswith("failed")]
         print(
             f"{folder.name}: {len(order)} imports, {len(seen)} bindings between distributions",
@@ -89,30 +144,26 @@ def run(folder: Path, names: Sequence[str]) -> tuple[str, str]:
         return f"{done.stdout}", largest.read_text(errors="replace")
 
 
-def predicted(modules: InstalledModules, log: str) -> set[Edge]:
+def predicted(modules: InstalledModules, log: str) -> set[Binding]:
     """Return the bindings that doctor predicts for the files that were opened."""
     main = modules.world.environment.main
     roots: list[Dlopen | str] = []
     for name, caller in _OPENED.findall(log):
         by = os.path.realpath(caller)
         path = os.path.realpath(name) if "/" in name else name
-        if path in modules.libraries or "/" not in name:
-            roots.append(path if by == main or by not in modules.libraries else Dlopen(path, by))
+        if path in modules.symbols.libraries or "/" not in name:
+            roots.append(
+                path if by == main or by not in modules.symbols.libraries else Dlopen(path, by)
+            )
     promoted = {os.path.realpath(path) for path in _PROMOTED.findall(log)}
     loads = load_in_turn(roots, FileSystem(modules.world.environment, Budget.of_files()))
     opened = [
         Opened(load, for_all=load.objects[0] in promoted) for load in loads if not load.missing
     ]
-    return _between(
-        modules,
-        {
-            Edge(user, symbol.name, symbol.version, provider)
-            for user, symbol, provider in bindings(modules, opened)
-        },
-    )
+    return _between(modules, bindings(modules, opened))
 
 
-def _between(modules: InstalledModules, edges: set[Edge]) -> set[Edge]:
+def _between(modules: InstalledModules, edges: Iterable[Binding]) -> set[Binding]:
     """Return the edges to files of distributions, from files of others or of none."""
     return {
         edge
@@ -123,4 +174,4 @@ def _between(modules: InstalledModules, edges: set[Edge]) -> set[Edge]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

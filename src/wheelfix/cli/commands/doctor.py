@@ -13,10 +13,9 @@ import typer
 
 from wheelfix.analysis.import_orders import Order, imported_as, in_order, judge, meeting_pairs
 from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.load_differences import Compared, first_difference
+from wheelfix.analysis.load_differences import Compared, LoadDifference, first_difference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
-from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import parse_library_path
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.time_limit import time_limit
@@ -108,10 +107,19 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     terminal.show_progress(printable(subject.name))
     names = [name.strip() for name in (request.order or "").split(",") if name.strip()]
     asked = _Asked(subject, others, library_path, names)
+    style = Style(color=terminal.colors_results, verbose=terminal.verbosity > 0)
     if request.against is None:
-        fails = _diagnose(asked, request, settings, terminal)
+        diagnosis = _diagnose(asked, request, settings)
+        value, text = reports.value(diagnosis), reports.text(diagnosis, style)
+        fails = _fails(diagnosis, settings)
     else:
-        fails = _compare(asked, request.against, request, settings, terminal)
+        compared, difference = _compare(asked, request.against, request, settings)
+        value = reports.difference_value(compared, difference)
+        text, fails = reports.difference_text(compared, difference, style), difference is not None
+    if request.output_format is TextOrJson.JSON:
+        terminal.result(json_text(value))
+    else:
+        terminal.report(text)
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
 
 
@@ -131,13 +139,13 @@ class _Asked(NamedTuple):
         return self.subject.suffix == ".whl"
 
 
-def _diagnose(asked: _Asked, request: _Options, settings: Settings, terminal: Terminal) -> bool:
-    """Report what goes wrong; return whether that fails."""
-    names, library_path = asked.names, asked.library_path
+def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.Diagnosis:
+    """Return what goes wrong, and what was seen of it."""
+    names = asked.names
     with _installed(asked) as folder:
         with time_limit(settings.timeout, str(asked.subject)):
             cache = None if asked.is_wheel else _cache(os.environ)
-            modules = read_modules(site_of(folder), library_path, cache)
+            modules = read_modules(site_of(folder), asked.library_path, cache)
             judged = settings
             if names or request.every_order:  # what fails in an order that is asked for is an error
                 judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
@@ -145,29 +153,33 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings, terminal: Te
             orders += [judge(in_order(modules, names), names)] if names else []
             subject = in_order(modules, names) if names else modules
             findings = find_in_environment(subject, judged)
-        proofs = dict[Prediction, Proof]()
-        if request.prove:
-            predictions = [found.prediction for found in findings if found.prediction]
-            predictions += [some for order in orders for some in order.predictions]
-            python = python_of(options.current_folder() / folder)
-            runs = run_imports(python, predictions, os.environ, library_path, _SECONDS)
-            proofs = {some: compare(some, runs[some.imports]) for some in predictions}
-    diagnosis = reports.Diagnosis(
+        predictions = [found.prediction for found in findings if found.prediction]
+        predictions += [some for order in orders for some in order.predictions]
+        proofs = _prove(predictions, folder, asked.library_path) if request.prove else {}
+    return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(asked.others)))),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
-        objects=sum(path in modules.libraries for path in modules.world.members),
+        objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=len(modules.modules),
         findings=findings,
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
     )
-    if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.value(diagnosis)))
-    else:
-        style = Style(color=terminal.colors_results, verbose=terminal.verbosity > 0)
-        terminal.report(reports.text(diagnosis, style))
+
+
+def _prove(
+    predictions: Sequence[Prediction], folder: Path, library_path: Sequence[str]
+) -> dict[Prediction, Proof]:
+    """Execute the imports of predictions; return what was seen of each."""
+    python = python_of(options.current_folder() / folder)
+    runs = run_imports(python, predictions, os.environ, library_path, _SECONDS)
+    return {some: compare(some, runs[some.imports]) for some in predictions}
+
+
+def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
+    """Return whether there is a finding that fails, or an order that works was seen to fail."""
     limit = lowest_failing(settings.fail_on)
-    fails = limit is not None and any(finding.severity >= limit for finding in findings)
+    fails = limit is not None and any(found.severity >= limit for found in diagnosis.findings)
     return fails or any(
         order.proof and order.proof.outcome is Outcome.NOT_SEEN for order in diagnosis.orders
     )
@@ -191,9 +203,9 @@ def _orders(asked: _Asked, modules: InstalledModules) -> Iterator[Order]:
 
 
 def _compare(
-    asked: _Asked, against: Path, request: _Options, settings: Settings, terminal: Terminal
-) -> bool:
-    """Report why the environment `against` loads other libraries; return whether it does."""
+    asked: _Asked, against: Path, request: _Options, settings: Settings
+) -> tuple[Compared, LoadDifference | None]:
+    """Return why the environment `against` loads other libraries, None if it loads the same."""
     if request.every_order or request.prove or asked.is_wheel:
         raise SettingsError(
             "--against compares what is installed in two environments",
@@ -207,13 +219,7 @@ def _compare(
         here, there = (in_order(some, asked.names) if asked.names else some for some in both)
         names = str(asked.subject), str(against)
         compared = Compared(here, there, names, configured_directories())
-        difference = first_difference(compared)
-    if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.difference_value(compared, difference)))
-    else:
-        style = Style(color=terminal.colors_results)
-        terminal.report(reports.difference_text(compared, difference, style))
-    return difference is not None
+        return compared, first_difference(compared)
 
 
 @contextmanager

@@ -1,0 +1,143 @@
+"""What the objects of an installed environment define for each other, and look up."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
+
+from wheelfix.analysis.products import markers
+from wheelfix.analysis.world import World
+from wheelfix.elf.exports import Names, SizedDefinition
+from wheelfix.elf.model import Exports, Undefined
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.as_needed import Library, is_python_api
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
+
+
+class Promotion(NamedTuple):
+    """An object that a Python source opens for all others (RTLD_GLOBAL)."""
+
+    path: str
+    source: str
+    """The source below site-packages, and the line: `torch/__init__.py:300`."""
+
+
+class Contents(Protocol):
+    """What is in the files of an environment, read when it is asked for."""
+
+    def exports(self, path: str) -> Exports:
+        """Return what an object defines."""
+        ...
+
+    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of an object that its own relocations look up."""
+        ...
+
+    def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of some names in an object."""
+        ...
+
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
+        """Return the first group of the first match in a file; empty without one."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file; None if there is none."""
+        ...
+
+    def promotions(self) -> Sequence[Promotion]:
+        """Return the objects that enter the global scope when a Python source opens them."""
+        ...
+
+    def sure_imports(self, top: str) -> Collection[str]:
+        """Return the modules that importing the top-level package `top` surely imports."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledSymbols:
+    """The symbols of an environment. They are the same in every order of imports."""
+
+    world: World
+    contents: Contents = field(compare=False, repr=False)
+
+    @cached_property
+    def libraries(self) -> Mapping[str, Library]:
+        """All objects that can be loaded, by path; exports are read at the first access."""
+        return {
+            path: Library(path=path, elf=elf, read=partial(self.contents.exports, path))
+            for path, elf in self.world.environment.files.items()
+            if elf.dynamic
+        }
+
+    @cached_property
+    def contested(self) -> Mapping[str, Collection[str]]:
+        """SONAMEs that several different files have, with these."""
+        hard_links = self.world.environment.hard_links
+        several = {
+            name: {hard_links.get(path, path) for path in paths}
+            for name, paths in self.world.carriers.items()
+            if name and len(paths) > 1
+        }
+        return {name: sorted(paths) for name, paths in several.items() if len(paths) > 1}
+
+    def unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
+        """Return object -> the names that it refers to, and nothing in its scope defines."""
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
+        unbound: dict[str, tuple[str, ...]] = {}
+        for path in load.objects:
+            groups = self._providers.get(path, {}).items()
+            if names := [name for paths, some in groups if not scope.first(paths) for name in some]:
+                unbound[path] = tuple(names)
+        return unbound
+
+    def defined_nowhere(self, path: str) -> tuple[str, ...]:
+        """Return the names that an object refers to, and nothing there defines."""
+        return tuple(self._providers.get(path, {}).get((), ()))
+
+    def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
+        """Yield what an object of `load` refers to, with the file that defines it there.
+
+        Only references that files of wheels are to define (`references`) are yielded.
+        """
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
+        for providers, names in self._providers.get(path, {}).items():
+            definer = scope.first(providers)
+            yield from ((name, definer) for name in names)
+
+    @cached_property
+    def start(self) -> tuple[str, ...]:
+        """The objects of the main program, which all scopes begin with."""
+        main = self.world.environment.main
+        return self.world.process(main)[0].objects if main else ()
+
+    @cached_property
+    def _index(self) -> SymbolIndex:
+        libraries = self.libraries
+        wanted = markers().union(one.name for path in libraries for one in self.references(path))
+        return SymbolIndex(libraries, wanted, self.world.environment.libc)
+
+    @cached_property
+    def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
+        """Object -> the files of the environment that can define the same names -> these."""
+        index = self._index
+        return {
+            path: values_by_key(
+                (index.providers(one.name, one.version), one.name) for one in self.references(path)
+            )
+            for path in self.libraries
+        }
+
+    def references(self, path: str) -> Iterator[Undefined]:
+        """Yield the strong references of an object that files of wheels are to define.
+
+        Those are the ones without a version, but for Python's API, and those to a library of which
+        there are several.
+        """
+        if path in self.world.members and path in self.libraries:
+            for one in self.libraries[path].elf.undefined:
+                is_own = one.version is None and not is_python_api(one.name)
+                if not one.weak and (is_own or one.file in self.contested):
+                    yield one

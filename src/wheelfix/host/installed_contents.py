@@ -1,0 +1,101 @@
+"""What is in the files of an installed environment: symbols, versions, Python sources."""
+
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from pathlib import Path
+
+from wheelfix.analysis.installed_symbols import Promotion
+from wheelfix.analysis.world import World
+from wheelfix.elf.exports import (
+    Names,
+    SizedDefinition,
+    SymbolTables,
+    lazy_exports,
+    read_symbol_tables,
+)
+from wheelfix.elf.model import Exports
+from wheelfix.errors import BadElfError
+from wheelfix.host.global_scope import read_promotions
+from wheelfix.host.machine_files import files_below, map_regular, read_regular
+from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.sure_imports import sure_imports
+
+_KEPT = 64
+"""Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
+
+
+class InstalledContents:
+    """The `Contents` of an environment. Mutable: what was read is kept."""
+
+    def __init__(self, world: World) -> None:
+        """Read the files of `world`."""
+        self._world = world
+        self._tables = lru_cache(_KEPT)(_read_tables)
+        self._own_lookups = cache(self._read_own_lookups)
+        self._sure_imports = cache(lambda top: sure_imports(_read_packages(world, top)))
+
+    def exports(self, path: str) -> Exports:
+        """Return what an object defines, read by name; nothing if it cannot be read."""
+        with suppress(OSError, BadElfError):
+            return lazy_exports(partial(self._tables, path))
+        return Exports()
+
+    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of an object that its own relocations look up."""
+        return self._own_lookups(path)
+
+    def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of some names in an object."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).sizes(names)
+        return {}
+
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
+        """Return the first group of the first match in a file; empty without one."""
+        with suppress(OSError):
+            match = pattern.search(map_regular(path))
+            return match[1].decode("utf-8", "replace") if match else ""
+        return ""
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file; None if there is none."""
+        with suppress(OSError):
+            return os.stat(path).st_size  # noqa: PTH116 - the path is text
+        return None
+
+    def promotions(self) -> Sequence[Promotion]:
+        """Return the objects that enter the global scope when a Python source opens them."""
+        return read_promotions(self._world)
+
+    def sure_imports(self, top: str) -> Collection[str]:
+        """Return the modules that importing the top-level package `top` surely imports."""
+        return self._sure_imports(top)
+
+    def _read_own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        with suppress(OSError, BadElfError):
+            return self._tables(path).own_lookups()
+        return {}
+
+
+def _read_tables(path: str) -> SymbolTables:
+    with map_regular(path) as data:
+        return read_symbol_tables(data, path)
+
+
+def _read_packages(world: World, top: str) -> dict[str, bytes]:
+    """Return the `__init__.py` of the package `top` and of those in it, by dotted name.
+
+    A module without a package is read, too.
+    """
+    found: dict[str, bytes] = {}
+    members = world.members.items()
+    for folder in sorted({path.removesuffix(f"/{member}") for path, member in members}):
+        for path in (Path(folder, f"{top}.py"), *files_below(Path(folder, top), "__init__.py")):
+            place = path.with_suffix("") if path.parent == Path(folder) else path.parent
+            with suppress(OSError):
+                name = place.relative_to(folder).as_posix().replace("/", ".")
+                found[name] = read_regular(path, MAX_SOURCE)
+    return found
