@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.rules.cases import installed, segment
 from tests.support.build import shared_object
-from tests.support.values import wheel
+from tests.support.values import elf, wheel
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
@@ -17,7 +18,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.executable_stack import executable_stack
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.fix_plan import apply_fixes_until_stable
-from wheelfix.rules.run_rules import run_rules
+from wheelfix.rules.run_rules import find_in_environment, run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import ClearExecstack
 from wheelfix.wheel.model import Wheel
@@ -89,3 +90,19 @@ def test_the_flag_is_not_cleared_where_the_code_may_need_it(
     assert "wheelfix repair --clear-execstack" not in found.hint
     is_needed = bool(change.get("trampolines"))
     assert ("GLIBC_TUNABLES=glibc.rtld.execstack=2" in found.hint) == is_needed
+
+
+@pytest.mark.parametrize(
+    ("glibc", "flags", "fails"), [("2.41", 7, 1), ("2.41", 6, 0), ("2.40", 7, 0)]
+)
+def test_an_installed_module_is_refused_by_glibc(glibc: str, flags: int, fails: int) -> None:
+    core = elf(module_hooks=("PyInit__core",), segments=(segment(type=Pt.GNU_STACK, flags=flags),))
+    modules = installed({"alpha/_core.so": (core, ())})
+    world = replace(modules.world, versions={"GLIBC": glibc})
+    found = find_in_environment(
+        replace(modules, symbols=replace(modules.symbols, world=world)), Settings()
+    )
+    assert [(one.code, one.severity.label) for one in found] == [("WF952", "error")] * fails
+    assert all(
+        "needs an executable stack, which glibc 2.41 refuses" in one.message for one in found
+    )

@@ -10,7 +10,12 @@ from wheelfix.analysis.world import World, module_name
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
+from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.targets import newer
+
+EXECUTABLE_STACK = "executable stack"
+"""What some objects need, as the loader's message spells it."""
 
 
 class Owner(NamedTuple):
@@ -30,7 +35,8 @@ class Lack(NamedTuple):
     requester: str
     """The path of the object."""
     library: str
-    """The name in DT_NEEDED; empty for symbols that nothing loaded defines."""
+    """The name in DT_NEEDED, or `EXECUTABLE_STACK`; empty for symbols that nothing loaded defines.
+    """
     result: str | None
     """The file that was loaded for `library`; None if none was found."""
     versions: tuple[str, ...] = ()
@@ -164,9 +170,18 @@ class InstalledModules:
             if lost:
                 yield path, Lack(lost[0].requester or path, lost[0].name, None)
             elif not load.missing:
-                lack = next(self._lacking_versions(load), None) or self._defined_nowhere(load)
+                versions = next(self._lacking_versions(load), None)
+                lack = versions or self._refused_stack(load) or self._defined_nowhere(load)
                 if lack is not None:
                     yield path, lack
+
+    def _refused_stack(self, load: Load) -> Lack | None:
+        """Return the first object of a load that needs an executable stack which glibc refuses."""
+        files, version = self.world.environment.files, self.world.versions.get("GLIBC", "0")
+        for path in () if newer(REFUSING_GLIBC, version) else load.objects:
+            if path in self.world.members and requires_executable_stack(files[path]):
+                return Lack(path, EXECUTABLE_STACK, path)
+        return None
 
     def _defined_nowhere(self, load: Load) -> Lack | None:
         """Return the references of one object of a load that nothing in the environment defines.

@@ -5,7 +5,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
-from wheelfix.analysis.installed_modules import InstalledModules, Lack, Meeting, Owner
+from wheelfix.analysis.installed_modules import (
+    EXECUTABLE_STACK,
+    InstalledModules,
+    Lack,
+    Meeting,
+    Owner,
+)
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
@@ -79,8 +85,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     ## What it does
     Loads each extension module of an installed environment as the dynamic loader would. Reports
     those that need a library which is not found, and no other file of the environment has the
-    SONAME; those that need a symbol version which the library found does not define; and those
-    that refer to a symbol which nothing in the environment defines. Where the package itself is not
+    SONAME; those that need a symbol version which the library found does not define; those
+    that refer to a symbol which nothing in the environment defines; and, with glibc 2.41 or later,
+    those with an object that needs an executable stack (WF603). Where the package itself is not
     seen to import the module, a library that is not found is a note, as some packages try modules
     and do without, and what does not fit together is a warning.
 
@@ -108,7 +115,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         path, lack = (sure or found)[0]
         module = modules.modules[path]
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
-        mismatch = Severity.WARNING if lack.versions or lack.symbols else Severity.NOTE
+        mismatch = Severity.WARNING if lack.symbols or lack.result else Severity.NOTE
         when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
         yield Hit(
             message=f"{when}: {_lack_text(modules, lack)}{more}",
@@ -448,6 +455,8 @@ def _lack_text(modules: InstalledModules, lack: Lack) -> str:
     label = modules.world.label
     if lack.symbols:
         return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, not defined"
+    if lack.library == EXECUTABLE_STACK:
+        return f"`{label(lack.requester)}` needs an executable stack, which glibc 2.41 refuses"
     if lack.result is None:
         return f"`{lack.library}`, which `{label(lack.requester)}` needs, is not found"
     return (

@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Iterator
 from posixpath import basename
 
-from wheelfix.elf.constants import PF_X, Pt
-from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.elf.constants import Pt
+from wheelfix.elf.model import Elf, Libc
+from wheelfix.loader.executable_stack import requires_executable_stack, stack_flags
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.loader_acceptance import severity_by_promise
@@ -14,13 +15,6 @@ from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.edits import ClearExecstack
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.platform_tags import promised_libcs
-
-_STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
-"""Machines on which an object without PT_GNU_STACK requires an executable stack.
-
-DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch do
-not.
-"""
 
 
 @rule("WF603", "executable-stack", Severity.ERROR)
@@ -61,7 +55,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     for member, elf in context.wheel.elfs.items():
         if not any(s.type == Pt.LOAD for s in elf.segments) or not requires_executable_stack(elf):
             continue
-        stack = _stack_flags(elf)
+        stack = stack_flags(elf)
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
         reason = _needs_stack(elf)
         is_asked = _is_asked(member, elf, context.settings)
@@ -79,7 +73,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
 
 def _needs_stack(elf: Elf) -> str:
     """Return why the flag is not cleared, empty if it may be."""
-    if _stack_flags(elf) is None or not elf.dynamic:
+    if stack_flags(elf) is None or not elf.dynamic:
         return "there is no PT_GNU_STACK header, or no dynamic section"
     if elf.trampolines is None:
         return "trampolines of nested functions are not recognized on this machine"
@@ -108,18 +102,6 @@ def _stack_hint(member: str, elf: Elf, reason: str) -> str:
     if elf.trampolines is None:
         return f"{link}; a third-party object: `patchelf --clear-execstack`, and try it"
     return link
-
-
-def requires_executable_stack(elf: Elf) -> bool:
-    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
-    stack = _stack_flags(elf)
-    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack & PF_X)
-
-
-def _stack_flags(elf: Elf) -> int | None:
-    """Return the flags of PT_GNU_STACK, None without one; of several, the loader takes the last."""
-    found = [segment.flags for segment in elf.segments if segment.type == Pt.GNU_STACK]
-    return found[-1] if found else None
 
 
 def _stack_severity(context: Context, elf: Elf) -> Severity:

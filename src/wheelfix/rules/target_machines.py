@@ -10,6 +10,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
+from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.targets import (
     GNU2_TLS,
     default_name,
@@ -18,15 +19,12 @@ from wheelfix.loader.targets import (
     page_size,
 )
 from wheelfix.rules.context import Context, SetContext, applicable
-from wheelfix.rules.executable_stack import requires_executable_stack
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
-
-_REFUSES_EXECUTABLE_STACK = "2.41"
 
 
 def targets_of(context: Context) -> tuple[str, ...]:
@@ -303,7 +301,7 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
     refusing = [
         target.name
         for target in context.targets
-        if not newer(_REFUSES_EXECUTABLE_STACK, target.versions.get("GLIBC", "0"))
+        if not newer(REFUSING_GLIBC, target.versions.get("GLIBC", "0"))
     ]
     for member, elf in context.wheel.elfs.items() if refusing else ():
         if elf.dynamic and not elf.is_executable and requires_executable_stack(elf):
