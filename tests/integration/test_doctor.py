@@ -385,6 +385,23 @@ def test_a_module_that_was_built_for_another_version(
     assert site.imports("flash").endswith("undefined symbol: gone")
 
 
+@pytest.mark.parametrize(("is_package", "severity"), [(True, "warning"), (False, "note")])
+def test_a_module_that_its_folder_does_not_import(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_package: bool,
+    severity: str,
+) -> None:
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "gone", imports="")
+    if not is_package:  # as panda3d's deploy_libs, which are of the Python of frozen programs
+        del files["alpha____init__.py"]
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", severity)
+
+
 def test_modules_that_fail_for_one_reason_are_one_finding(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -725,6 +742,8 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
         library = defining(tmp_path, name, kind, own, version)
         files = package(tmp_path, name, library, f"{name}_uses", imports=text)
         site.install(tmp_path, name, **files, **{f"{name}__flags.py": FLAGS})
+    (site.site / "bin").mkdir()  # as below a folder of `pip install --target`
+    (site.site / "bin/alpha").write_text("#!/bin/sh\n")
     findings = site.says(capsys, 1 if severity == "error" else 0)
     assert [(one["code"], one["severity"]) for one in findings] == (
         [("WF955", severity)] if severity else []

@@ -145,6 +145,11 @@ class InstalledModules:
         top, dot, _ = module.partition(".")
         return module in self.symbols.contents.sure_imports(top) if dot else top[:1] != "_"
 
+    def is_of_package(self, path: str) -> bool:
+        """Return whether the module at `path` is top-level, or its top folder has `__init__.py`."""
+        top, dot, _ = self.modules[path].partition(".")
+        return not dot or bool(self.symbols.contents.sure_imports(top))
+
     def changed_files(self) -> Iterator[tuple[str, str]]:
         """Yield the objects that are not as large as their only distribution says, with it."""
         for path in self.world.members:

@@ -54,8 +54,8 @@ def _in_folder(world: World, folder: str) -> Iterator[Promotion]:
         return
     modules = {
         module_name(path.removeprefix(folder)): path
-        for path in world.members
-        if path.startswith(folder) and world.environment.files[path].module_hooks
+        for path, elf in world.environment.files.items()
+        if path.startswith(folder) and elf.module_hooks
     }
     callers = _callers(folder, setters)
     starts = sorted({*map(_module_of, setters), *map(_module_of, callers)})

@@ -35,7 +35,7 @@ class InstalledContents:
         self._world = world
         self._tables = lru_cache(_KEPT)(_read_tables)
         self._own_lookups = cache(self._read_own_lookups)
-        self._sure_imports = cache(lambda top: sure_imports(_read_packages(world, top)))
+        self._sure_imports = cache(self._read_sure_imports)
 
     def exports(self, path: str) -> Exports:
         """Return what an object defines, read by name; nothing if it cannot be read."""
@@ -73,6 +73,9 @@ class InstalledContents:
     def sure_imports(self, top: str) -> Collection[str]:
         """Return the modules that importing the top-level package `top` surely imports."""
         return self._sure_imports(top)
+
+    def _read_sure_imports(self, top: str) -> Collection[str]:
+        return sure_imports(_read_packages(self._world, top))
 
     def _read_own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
         with suppress(OSError, BadElfError):

@@ -89,7 +89,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     that refer to a symbol which nothing in the environment defines; and, with glibc 2.41 or later,
     those with an object that needs an executable stack (WF603). Where the package itself is not
     seen to import the module, a library that is not found is a note, as some packages try modules
-    and do without, and what does not fit together is a warning.
+    and do without. What does not fit together is a warning then, or a note in a top-level folder
+    without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -115,11 +116,11 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         path, lack = (sure or found)[0]
         module = modules.modules[path]
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
-        mismatch = Severity.WARNING if lack.symbols or lack.result else Severity.NOTE
+        is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
         when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
         yield Hit(
             message=f"{when}: {_lack_text(modules, lack)}{more}",
-            severity=None if sure else mismatch,
+            severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.library or lack.symbols[0],
             notes=(f"of {owner}",) if owner else (),

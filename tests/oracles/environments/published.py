@@ -19,7 +19,7 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.oracles.environments.compare import logged
@@ -91,12 +91,16 @@ def _judge(venv: Path, cache: Path, *, prove: bool) -> int:
     read = ", ".join(f"{answer[key]} {key}" for key in ("distributions", "objects", "modules"))
     print(f"{venv.name}: {read}, {dict(counts)}, {dict(outcomes)}, {seconds:.1f} s", flush=True)
     for one in found:
-        if one["severity"] != "note" or (one["proof"] or {}).get("outcome") == "not seen":
+        if one["severity"] != "note" or _is_wrong(one["proof"]):
             print("  ", one["severity"], one["code"], one["message"], *one["notes"], one["proof"])
     for one in answer["orders"]:
-        if (one["proof"] or {}).get("outcome") == "not seen":
+        if _is_wrong(one["proof"]):
             print("  ", *one["imports"], one["proof"])
     return counts["error"] + counts["warning"]
+
+
+def _is_wrong(proof: Mapping[str, str] | None) -> bool:
+    return proof is not None and proof["outcome"] == "not seen"
 
 
 def differences(folder: Path) -> Iterator[str]:
