@@ -68,14 +68,14 @@ def main() -> int:
 
 
 def _make(venv: Path, requirements: Sequence[str]) -> None:
-    install = ["uv", "pip", "install", "-q", "--only-binary", ":all:", "--python", venv]
+    install = ["uv", "pip", "install", "-q", "--only-binary", ":all:", "--python", str(venv)]
     subprocess.run(["uv", "venv", "-q", "--python", sys.executable, venv], check=True)
     subprocess.run([*install, *requirements], check=True)
 
 
 def _judge(venv: Path, cache: Path, *, prove: bool) -> int:
     """Print what doctor says; return the number of errors and warnings."""
-    command = [sys.executable, "-m", "wheelfix", "doctor", venv, "--every-order"]
+    command = [sys.executable, "-m", "wheelfix", "doctor", str(venv), "--every-order"]
     command += ["--output-format", "json", *(["--prove"] if prove else [])]
     environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
