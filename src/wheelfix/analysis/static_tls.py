@@ -41,10 +41,10 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
     """
     if modules.world.environment.libc is Libc.MUSL:
         return
-    sizes = {path: found for path in modules.modules if (found := _sizes(modules, path))}
     if modules.order:
-        yield from _in_order(sizes)
+        yield from _in_order(modules)
         return
+    sizes = {path: found for path in modules.modules if (found := _sizes(modules, path))}
     largest: dict[str, str] = {}
     for path in sorted(sizes, key=lambda path: -_sum(sizes[path])):
         if not _fits(sizes[path]):
@@ -58,15 +58,21 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
             yield Shortage(first, path, both)
 
 
-def _in_order(sizes: Mapping[str, Mapping[str, int]]) -> Iterator[Shortage]:
+def _in_order(modules: InstalledModules) -> Iterator[Shortage]:
+    """Yield the modules that find no room; they leave nothing loaded."""
     used: dict[str, int] = {}
     before = None
-    for path, own in sizes.items():
-        both = {**used, **own}
+    process = modules.world.start_process()
+    for module in modules.order:
+        load = process.dlopen(module)
+        both = _descending({**used, **{path: _size(modules, path) for path in load.objects}})
+        if load.missing:
+            continue
         if _fits(both):
-            used, before = both, path
+            used, before = both, module if len(both) > len(used) else before
         else:
-            yield Shortage(before, path, _descending(both))
+            yield Shortage(before, module, both)
+            process.undo(load)
 
 
 def _joined(modules: InstalledModules, first: str, second: str) -> Mapping[str, int]:

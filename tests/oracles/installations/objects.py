@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, ElfType, Machine
 
 LIBRARY = Elf(
@@ -53,6 +54,7 @@ INVALID_BYTES = (6, 9, 15, 20)
 with an invalid header it is the index of one of these."""
 GNU_HASH = 0x6FFFFEF5
 JUMP_SLOT = 7
+TPOFF64 = 18
 _OPENER = bytes.fromhex("4883ec08 ff15 00000000 4883c408 c3".replace(" ", ""))
 """Call the function that a relocated slot points to, so that this object is the caller."""
 
@@ -68,9 +70,10 @@ class _Writer:
     def __init__(self, elf: Elf, code: Code) -> None:
         self.elf = elf
         self.code = code
-        self.content = bytearray(64 + 3 * 56)
+        self.content = bytearray(64 + 4 * 56)
         self.strings = bytearray(b"\0")
         self.tags: list[tuple[int, int]] = []
+        self.tls = [segment for segment in elf.segments if segment.type == Pt.TLS]
         opener = Symbol(name="dlopen", defined=False, relocations=(6,))
         symbols = [*code.symbols, opener, Symbol(name="wopen", defined=True, kind=2)]
         undefined = [symbol for symbol in symbols if not symbol.defined]
@@ -113,12 +116,13 @@ class _Writer:
         header = struct.pack(
             "<16sHHIQQQIHHHHHH",
             bytes([*b"\x7fELF\x02\x01\x01", elf.osabi, elf.abi_version]),
-            *(elf.type, elf.machine, 1, 0, 64, 0, elf.flags, 64, 56, 3, 64, 0, 0),
+            *(elf.type, elf.machine, 1, 0, 64, 0, elf.flags, 64, 56, 3 + len(self.tls), 64, 0, 0),
         )
         segments = [
             (1, 7, 0, 0, 0, whole, whole, 0x1000),  # PT_LOAD
             (2, 6, dynamic, dynamic, dynamic, size, size, 8),
             (0x6474E551, 6, 0, 0, 0, 0, 0, 16),  # PT_GNU_STACK
+            *((Pt.TLS, 4, 0, 0, 0, 0, segment.memsz, segment.align) for segment in self.tls),
         ]
         packed = header + b"".join(struct.pack("<IIQQQQQQ", *each) for each in segments)
         self.content[: len(packed)] = packed
@@ -138,7 +142,7 @@ class _Writer:
     def _symbol_tables(self) -> None:
         names = [self._text(each.name) for each in self.symbols]
         slots = [kind for each in self.symbols for kind in each.relocations]
-        slots_at = self._add(bytes(8 * len(slots)))
+        slots_at = self._add(bytes(8 * (len(slots) + len(self.tls))))
         data_at = self._add(bytes(16 * len(self.symbols)))
         slot_of_dlopen = slots_at + 8 * sum(
             len(each.relocations) for each in self.symbols[: self._number("dlopen") - 1]
@@ -234,6 +238,8 @@ class _Writer:
                 entry = struct.pack("<QQq", at, number << 32 | kind, 0)
                 data, jumps = (data, jumps + entry) if kind == JUMP_SLOT else (data + entry, jumps)
                 at += 8
+        if self.tls:  # by which the loader learns that they must lie beside those of the program
+            data += struct.pack("<QQq", at, TPOFF64, 0)
         if data:
             self.tags += [(7, self._add(data)), (8, len(data)), (9, 24)]
         if jumps:
