@@ -60,7 +60,7 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
 
 def _in_order(modules: InstalledModules) -> Iterator[Shortage]:
     """Yield the modules that find no room; they leave nothing loaded."""
-    used: dict[str, int] = {}
+    used: Mapping[str, int] = {}
     before = None
     process = modules.world.start_process()
     for module in modules.order:
