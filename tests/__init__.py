@@ -1,0 +1,27 @@
+"""The tests; what is set here is set before anything else of them is imported."""
+
+import os
+import sys
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+# Keep compiled Python, also that of the programs that tests start, whatever the variable says:
+# most of these programs do little but import.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+_IRI = "rfc3987_syntax"
+
+
+@cache
+def _iri_syntax() -> Any:
+    del sys.modules[_IRI]
+    return import_module(_IRI)
+
+
+# jsonschema imports it, which takes two seconds of CPU, and hardly any test asks it.
+_later: Any = ModuleType(_IRI)
+_later.is_valid_syntax = lambda term, value: _iri_syntax().is_valid_syntax(term, value)
+sys.modules.setdefault(_IRI, _later)

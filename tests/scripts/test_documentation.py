@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,20 +25,23 @@ from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import rule_address
 from wheelfix.settings import SETTING_FIELDS
 
-PAGES = site_pages()
+
+@cache
+def pages() -> Mapping[str, str]:
+    return site_pages()
 
 
 def chapters(page: str) -> list[str]:
-    return re.findall(r"^## (.*)$", PAGES[page], re.MULTILINE)
+    return re.findall(r"^## (.*)$", pages()[page], re.MULTILINE)
 
 
 def test_each_rule_has_a_page_where_reports_link_to() -> None:
     site = "https://example.org/"
     for rule in EVERY_RULE:
         path = rule_address(rule.code, rule.name, site).removeprefix(site)
-        page = PAGES[f"{path.removesuffix('/')}.md"]
+        page = pages()[f"{path.removesuffix('/')}.md"]
         assert page.startswith(f"# {rule.name} ({rule.code})\n")
-        assert f"[{rule.name}](../rules/{rule.name}.md)" in PAGES["rules/index.md"]
+        assert f"[{rule.name}](../rules/{rule.name}.md)" in pages()["rules/index.md"]
 
 
 def test_the_program_is_described_completely() -> None:
@@ -47,18 +52,18 @@ def test_the_program_is_described_completely() -> None:
         "reference/targets.md": names(),
     }.items():
         for word in words:
-            assert f"| `{word}` |" in PAGES[page], word
-    assert f"| {ExitCode.FINDINGS.value} | Errors remain" in PAGES["reference/exit-codes.md"]
+            assert f"| `{word}` |" in pages()[page], word
+    assert f"| {ExitCode.FINDINGS.value} | Errors remain" in pages()["reference/exit-codes.md"]
 
 
 def test_the_pages_on_the_action_have_its_inputs_and_outputs() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     for name in action["inputs"]:
-        assert f"| `{name}` |" in PAGES["how-to/ci.md"]
-        assert f"| `{name}` |" in PAGES["reference/action.md"]
+        assert f"| `{name}` |" in pages()["how-to/ci.md"]
+        assert f"| `{name}` |" in pages()["reference/action.md"]
     for name in action["outputs"]:
-        assert f"| `{name}` |" in PAGES["reference/action.md"]
-    assert "../reference/action.md#outputs" in PAGES["how-to/ci.md"]
+        assert f"| `{name}` |" in pages()["reference/action.md"]
+    assert "../reference/action.md#outputs" in pages()["how-to/ci.md"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -70,7 +75,7 @@ def test_a_command_has_each_of_its_options(
     help_text = capsys.readouterr().out
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE))
     assert len(options) > 1
-    page = PAGES[f"reference/commands/{command}.md"]
+    page = pages()[f"reference/commands/{command}.md"]
     documented = set(re.findall(r"^`(?:-\w, )?(--[\w-]+)", page, re.MULTILINE))
     assert documented == options
 
@@ -79,13 +84,13 @@ def test_every_page_is_in_the_navigation_once() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     listed = re.findall(r"^ +- .*?([\w/-]+\.md)\b", nav, re.MULTILINE)
     assert len(listed) == len(set(listed))
-    pages = {path for path in PAGES if path.endswith(".md")}
-    assert pages - set(listed) == {f"rules/{rule.name}.md" for rule in EVERY_RULE}
-    assert set(listed) - pages == set()
+    known = {path for path in pages() if path.endswith(".md")}
+    assert known - set(listed) == {f"rules/{rule.name}.md" for rule in EVERY_RULE}
+    assert set(listed) - known == set()
 
 
 def test_no_mark_is_left() -> None:
-    assert [path for path, text in PAGES.items() if "<!-- generated" in text] == []
+    assert [path for path, text in pages().items() if "<!-- generated" in text] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -136,7 +141,7 @@ def test_the_page_of_a_command_shows_what_its_help_shows(
     titles = re.findall(r"^(\S[^:\n]*):$", capsys.readouterr().out, re.MULTILINE)
     shown = chapters(f"reference/commands/{command}.md")
     assert sorted({*shown} - {"Settings"}) == sorted(titles)
-    page = PAGES[f"reference/commands/{command}.md"]
+    page = pages()[f"reference/commands/{command}.md"]
     for example in examples_of(command):
         assert f"\n{example.command}  # {example.purpose}\n" in page
     assert not re.search(r"\\[<>|$]", page), "Markdown shows these backslashes"
@@ -181,8 +186,8 @@ def test_the_site_builds_without_dead_links() -> None:
 def test_a_dead_link_fails_the_build(tmp_path: Path, link: str) -> None:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[0]
     (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
-    pages = {"index.md": f"# Home\n\n{link}\n", "rules/index.md": "# Rules\n", "site.css": ""}
-    for path, text in pages.items():
+    sources = {"index.md": f"# Home\n\n{link}\n", "rules/index.md": "# Rules\n", "site.css": ""}
+    for path, text in sources.items():
         file = tmp_path / "build" / "docs" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
