@@ -57,11 +57,18 @@ def pytest_collection_finish() -> None:
     keep_one()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is large."""
+    if config.getoption("--large"):
+        return
+    large = [item for item in items if item.get_closest_marker("large") is not None]
+    items[:] = [item for item in items if item.get_closest_marker("large") is None]
+    config.hook.pytest_deselected(items=large)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what is large; fail with the reason, before any fixture does, if no index answers."""
-    if item.get_closest_marker("large") is not None and not item.config.getoption("--large"):
-        pytest.skip("large: --large runs it")
+    """Fail with the reason, before any fixture does, if no index answers."""
     if item.get_closest_marker("network") is not None and not _index_answers():
         pytest.fail("pip reaches no package index; deselect these tests with -m 'not network'")
 

@@ -173,17 +173,20 @@ TABLES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: str(table)[:60])
-def test_schema_and_loader_agree(here: Path, table: dict[str, Any]) -> None:
-    (here / "wheelfix.toml").write_text(
-        "\n".join(f"{key} = {written(value)}" for key, value in table.items()), "utf-8"
-    )
+def test_schema_and_loader_agree(here: Path) -> None:
+    for table in TABLES:
+        (here / "wheelfix.toml").write_text(
+            "\n".join(f"{key} = {written(value)}" for key, value in table.items()), "utf-8"
+        )
+        assert accepted(table) is loads(here), table
+
+
+def loads(folder: Path) -> bool:
     try:
-        read_configuration(here, None).check(RULES)
-        loads = True
+        read_configuration(folder, None).check(RULES)
     except SettingsError as error:
-        loads = "no rule has the code" in error.message  # what a schema cannot know
-    assert accepted(table) is loads
+        return "no rule has the code" in error.message  # what a schema cannot know
+    return True
 
 
 def written(value: object) -> str:

@@ -263,9 +263,7 @@ CONTRASTS = """(() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "made", [repaired, lambda: [graph(wheel_of(150))]], ids=["two", "one"]
-)
+@pytest.mark.parametrize("made", [repaired, lambda: [graph(wheel_of(150))]], ids=["two", "one"])
 def test_text_and_edges_have_the_contrast_of_wcag_aa(
     made: Callable[[], list[Graph]], scheme: str, tmp_path: Path
 ) -> None:

@@ -296,9 +296,14 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("data_libraries", DataLibraries)
-@pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("libraries", FOLDERS)
+@pytest.mark.parametrize(
+    ("folder", "libraries", "data_libraries"),
+    [
+        (folder, libraries, list(DataLibraries)[(row + column) % len(DataLibraries)])
+        for row, folder in enumerate(FOLDERS)
+        for column, libraries in enumerate(FOLDERS)
+    ],
+)
 def test_any_folder_may_hold_the_library_also_the_root(
     folder: str, libraries: str, data_libraries: DataLibraries
 ) -> None:
