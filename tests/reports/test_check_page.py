@@ -7,6 +7,7 @@ import pytest
 from tests.reports.test_graph_page import CONTRASTS
 from tests.support.browser import evaluated, needs_chromium
 from tests.support.many_objects import MISSING, wheel_of
+from tests.support.matrices import crossed
 from tests.support.values import wheel
 from wheelfix.pipelines.check import verdict_of, worst_first
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -56,8 +57,10 @@ SHAPE = """({
 })"""
 
 
-@pytest.mark.parametrize("width", [500, 1600])
-@pytest.mark.parametrize("objects", [3, 30, 150, 400])
+@pytest.mark.parametrize(
+    ("objects", "width"),
+    crossed([3, 30, 150, 400], [500, 1600], each_run=lambda *case: case in {(3, 1600), (400, 500)}),
+)
 def test_the_missing_library_comes_first(objects: int, width: int, tmp_path: Path) -> None:
     found = evaluated(page_of(objects), SHAPE, tmp_path, width=width)
     assert not found["wide"]
