@@ -25,5 +25,5 @@ def test_work_is_compared_with_other_work() -> None:
         for _ in range(steps):
             pass
 
-    assert takes_at_most(100, lambda: work(4_000_000), lambda: work(1_000_000))
-    assert not takes_at_most(1, lambda: work(16_000_000), lambda: work(1_000_000))
+    assert takes_at_most(100, lambda: work(2_000_000), lambda: work(500_000))
+    assert not takes_at_most(1, lambda: work(4_000_000), lambda: work(500_000))

@@ -115,13 +115,13 @@ def stripped(content: bytes) -> None:
     ("make", "work"),
     [
         (sections_in_dynstr, edited),
-        (sections_in_dynstr, shortened),
-        (sections_in_dynstr, stripped),
-        (small_sections, edited),
-        (small_sections, shortened),
+        pytest.param(sections_in_dynstr, shortened, marks=pytest.mark.large),
+        pytest.param(sections_in_dynstr, stripped, marks=pytest.mark.large),
+        pytest.param(small_sections, edited, marks=pytest.mark.large),
+        pytest.param(small_sections, shortened, marks=pytest.mark.large),
         (small_sections, stripped),
         (segments, shortened),
-        (segments, stripped),
+        pytest.param(segments, stripped, marks=pytest.mark.large),
     ],
 )
 def test_many_headers_take_time_in_proportion(

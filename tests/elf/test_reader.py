@@ -344,7 +344,7 @@ def test_random_bytes_are_refused(content: bytes) -> None:
     survives(content)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_objects_never_crash_the_reader(versioned: Path, data: st.DataObject) -> None:
     content = bytearray(versioned.read_bytes())

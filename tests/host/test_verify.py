@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.matrices import crossed
 from tests.support.memory import LIMIT, peak
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
@@ -234,7 +235,10 @@ def test_a_library_that_a_source_opens_is_not_that_of_an_object(tmp_path: Path) 
     assert check.explanation == (f"no object that is loaded for it needs this library; {opener}",)
 
 
-@pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
+@pytest.mark.parametrize(
+    "scheme",
+    crossed(["venv", "user", "target-pip", "lib64"], each_run={"venv", "target-pip"}.__contains__),
+)
 def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> None:
     inner = shared_object(
         tmp_path / "libinner.so", "int one(void){return 1;}", soname="libinner.so"
@@ -276,7 +280,10 @@ def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> N
     assert tried(dependencies=True) == (CheckStatus.DEPENDENT, CheckStatus.OK)
 
 
-@pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
+@pytest.mark.parametrize(
+    "scheme",
+    crossed(["venv", "user", "target-pip", "lib64"], each_run={"venv", "lib64"}.__contains__),
+)
 def test_what_an_environment_has_is_beside_the_wheel(tmp_path: Path, scheme: str) -> None:
     """One library is in site-packages, the other in the environment's `lib`; a tool stays away."""
     inner = shared_object(tmp_path / "libinner.so", "int one(void){return 1;}")
@@ -368,16 +375,19 @@ def test_a_library_that_its_package_brings_first_is_fine(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "scheme",
-    [
-        "prefix",
-        "user",
-        "target",
-        "target-pip",
-        "conda",
-        "debian-system",
-        "debian-prefix-pip",
-        "lib64",
-    ],
+    crossed(
+        [
+            "prefix",
+            "user",
+            "target",
+            "target-pip",
+            "conda",
+            "debian-system",
+            "debian-prefix-pip",
+            "lib64",
+        ],
+        each_run={"user", "target-pip", "debian-system", "lib64"}.__contains__,
+    ),
 )
 def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> None:
     library = shared_object(tmp_path / "libdata.so", soname="libdata.so")

@@ -102,7 +102,7 @@ def run_audit(tools: Path, wheel: Path) -> None:
     audit.run_audit(tmp_dir=tools, build_options=read, wheel=wheel)
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_the_audit_step_runs_both_checks(
     project: Path, tools: Path, built: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

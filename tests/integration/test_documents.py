@@ -308,7 +308,7 @@ def run_steps(folder: Path, scripts: list[str], **inputs: str) -> tuple[int, str
     return code, log, summary.read_text(), output.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_the_action_installs_itself_and_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,8 +156,9 @@ def test_python_code_opens_the_included_library(tmp_path: Path, sdk: Path, opene
         assert again.status is Status.UNCHANGED, (names, again)
 
 
-@pytest.mark.parametrize("source", [OPENER, NOTE + OPENER], ids=["dlopen", "note"])
-@pytest.mark.parametrize("tag", ["auto", "runpath"])
+@pytest.mark.parametrize(
+    ("source", "tag"), [(OPENER, "auto"), (NOTE + OPENER, "runpath")], ids=["dlopen", "note"]
+)
 def test_compiled_code_opens_the_included_library(
     tmp_path: Path, sdk: Path, source: str, tag: str
 ) -> None:

@@ -151,7 +151,9 @@ def test_wheelfix_repairs_demo_in_every_tree(
     assert ("neither in" if lost else "10100.0") in used.said
 
 
-@pytest.mark.parametrize("tool", ["auditwheel", *POLICIES])
+@pytest.mark.parametrize(
+    "tool", crossed(["auditwheel", *POLICIES], each_run={"auditwheel", "colocate"}.__contains__)
+)
 def test_verify_agrees_in_every_scheme(demo: Mapping[str, Repaired], tool: str) -> None:
     options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=HANGS)
     for result in verify(demo[tool].wheel, options, os.environ):
@@ -204,7 +206,7 @@ def planted_answer(wheel: Path, tmp_path: Path) -> str:
     return installed.use("demo", "import demo; print(demo.compute())").said
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.network
 @pytest.mark.skipif(
     Path(sys.prefix) != ROOT / ".venv", reason="scripts/demo makes an environment in the clone"

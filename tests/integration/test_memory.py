@@ -68,7 +68,7 @@ def test_an_object_of_500_mb_is_checked_and_repaired_in_512_mb(tmp_path: Path) -
         assert size < limit
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_512_mb(tmp_path: Path) -> None:
     files: dict[str, bytes | str | Path] = {
         f"demo/part{number % 100}/file{number}.txt": b"value = %d\n" % number * 20

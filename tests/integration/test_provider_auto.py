@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel
 from tests.support.environment import ENVIRON
+from tests.support.installers import install
 from tests.support.providers import MACHINE, SUFFIX, TAG, pro_library
 from tests.support.repairing import repair
 from wheelfix.cli.app import run
@@ -19,10 +20,11 @@ from wheelfix.settings import AUTO, ProviderSetting, Settings
 def environment(folder: Path, *wheels: Path) -> Path:
     """Make an environment with these wheels; return its site-packages."""
     venv.create(folder, with_pip=False, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python")]
-    offline = ["-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", *offline, *map(str, wheels)], check=True)
-    return next(folder.glob("lib/python3*/site-packages"))
+    site = next(folder.glob("lib/python3*/site-packages"))
+    for wheel in wheels:
+        done = install(wheel, site)
+        assert done.returncode == 0, done.stderr
+    return site
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.fork_server import warm_program
+from tests.support.matrices import crossed
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
@@ -153,7 +154,7 @@ def hidden(folder: Path) -> Generator[None]:
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(asked=_ASKED, number=st.integers(0, 5))
 def test_every_published_wheel_finds_what_was_grafted(
@@ -166,24 +167,27 @@ def test_every_published_wheel_finds_what_was_grafted(
             assert unloadable(outcome.output, bench.sdk) == {}
 
 
-@pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"select": ("WF111",)},
-        {"select": ()},
-        {"ignore": {"WF101": "", "WF103": "", "WF104": ""}},
-        {"ignore": {"ALL": ""}},
-        {"per_file_ignores": {"*": ("ALL",)}},
-        {"severity": {"ALL": "note"}},
-        {"unfixable": {"*": ("ALL",)}, "ignore": {"ALL": ""}},
-    ],
-    ids=["select", "nothing", "ignore", "ignore-all", "per-file", "severity", "unfixable"],
-)
+_SILENT: Mapping[str, Mapping[str, Any]] = {
+    "select": {"select": ("WF111",)},
+    "nothing": {"select": ()},
+    "ignore": {"ignore": {"WF101": "", "WF103": "", "WF104": ""}},
+    "severity": {"severity": {"ALL": "note"}},
+    "per-file": {"per_file_ignores": {"*": ("ALL",)}},
+    "unfixable": {"unfixable": {"*": ("ALL",)}, "ignore": {"ALL": ""}},
+    "ignore-all": {"ignore": {"ALL": ""}},
+}
+
+
+def _each_run(asked: str, number: int) -> bool:
+    """Tell of each setting one wheel, and of the last setting all of them."""
+    return asked == "ignore-all" or number == list(_SILENT).index(asked)
+
+
+@pytest.mark.parametrize(("asked", "number"), crossed(_SILENT, range(6), each_run=_each_run))
 def test_the_graft_has_its_own_search_paths(
-    number: int, asked: dict[str, Any], bench: Bench, tmp_path: Path
+    asked: str, number: int, bench: Bench, tmp_path: Path
 ) -> None:
-    outcome = bench.repair(bench.wheels[number], tmp_path, asked)
+    outcome = bench.repair(bench.wheels[number], tmp_path, _SILENT[asked])
     assert outcome.status is Status.REPAIRED, (outcome.error, outcome.remaining)
     assert outcome.output is not None
     assert unloadable(outcome.output, bench.sdk) == {}
@@ -207,18 +211,16 @@ def test_a_grafted_library_that_is_not_found_is_not_published(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize(
-    "silent",
-    [{"ignore": {"ALL": ""}}, {"select": ()}, {"per_file_ignores": {"*": ("ALL",)}}],
-    ids=["ignore", "select", "per-file"],
+    ("silent", "number"),
+    crossed(["ignore-all", "nothing", "per-file"], range(6), each_run=_each_run),
 )
 def test_what_is_not_reported_is_fixed_all_the_same(
-    number: int, silent: dict[str, Any], bench: Bench, tmp_path: Path
+    silent: str, number: int, bench: Bench, tmp_path: Path
 ) -> None:
     """No rule decides about a byte of the wheel by being ignored."""
     reported = bench.repair(bench.wheels[number], tmp_path / "reported", {})
-    silenced = bench.repair(bench.wheels[number], tmp_path / "silenced", silent)
+    silenced = bench.repair(bench.wheels[number], tmp_path / "silenced", _SILENT[silent])
     assert reported.output is not None
     assert silenced.output is not None
     assert silenced.output.read_bytes() == reported.output.read_bytes()

@@ -211,6 +211,7 @@ def test_a_record_that_does_not_list_itself_is_a_warning(tmp_path: Path) -> None
     assert not judge(path, Index.NONE)
 
 
+@pytest.mark.large
 def test_the_limit_of_the_index_is_one_hundred_mebibytes(tmp_path: Path) -> None:
     draft = good()
     for n in range(4):

@@ -108,12 +108,12 @@ def compare(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "work"),
     [
-        (opened_by_path, judge_openings),
-        (searched, judge_openings),
-        (left_to_others, look_for_what_is_left),
-        (of_one_soname, compare),
+        pytest.param(opened_by_path, judge_openings, marks=pytest.mark.large),
+        pytest.param(searched, judge_openings, marks=pytest.mark.large),
+        pytest.param(left_to_others, look_for_what_is_left, marks=pytest.mark.large),
+        pytest.param(of_one_soname, compare, marks=pytest.mark.large),
         (of_everything, judge),
-        (of_everything, compare),
+        pytest.param(of_everything, compare, marks=pytest.mark.large),
         (needed_of_one_soname, judge_search_paths),
     ],
 )

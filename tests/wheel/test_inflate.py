@@ -81,7 +81,7 @@ def test_a_bomb_is_left_after_a_piece_too_many(library: ModuleType) -> None:
         next(pieces)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     strategy=st.integers(0, 4),
     flips=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=4),
