@@ -7,9 +7,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# Keep compiled Python, also that of the programs that tests start, whatever the variable says:
-# most of these programs do little but import.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Keep compiled Python, also that of the programs that tests start: most of them do little but
+# import. And what some environments set for all programs would keep `warm_program` from its forks.
+for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+    os.environ.pop(_name, None)
 sys.dont_write_bytecode = False
 
 _IRI = "rfc3987_syntax"

@@ -129,7 +129,7 @@ def test_numbers_beyond_what_a_machine_takes(
     field: SettingField, here: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "out").mkdir()
-    for number in _NUMBERS[:-2]:
+    for number in (0, -1, 10**11, 10**30, 2**63):
         (here / "wheelfix.toml").write_text(f"{field.key} = {number}\n", encoding="utf-8")
         is_ours(capsys, "check", str(wheel), str(here / wheel.name))
     is_ours(capsys, "repair", str(wheel), "-w", str(here / "out"))
