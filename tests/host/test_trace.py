@@ -476,6 +476,7 @@ def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -
     assert most <= peak(tmp_path / "r", "true")[1] + 5
 
 
+@pytest.mark.large
 def test_memory_is_bounded_for_many_requests(tmp_path: Path) -> None:
     source = """
     #include <dlfcn.h>
