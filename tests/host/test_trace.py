@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.fork_server import warm_program
 from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import keep_bindings
@@ -56,11 +57,10 @@ def watched(*command: str | Path, symbols: Sequence[str] = (), **environ: str) -
 
 def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `wheelfix trace` itself."""
-    command = [PYTHON, "-m", "wheelfix", "trace", *map(str, arguments)]
-    path = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [warm_program(), "trace", *map(str, arguments)]
     return subprocess.run(
         command,
-        env=environment(PYTHONPATH=path, **environ),
+        env=environment(**environ),
         capture_output=True,
         text=True,
         check=False,

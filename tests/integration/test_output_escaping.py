@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from tests.support.forged import forged
-from tests.support.fork_server import warm_path
+from tests.support.fork_server import warm_path, warm_program
 from wheelfix.cli.console import Terminal
 
 HOSTILE = (
@@ -351,7 +351,7 @@ def test_the_step_summary_of_github(linked: Path, wheel: Path, tmp_path: Path) -
     summary = tmp_path / "summary"
     for each in (linked, wheel):
         subprocess.run(
-            [sys.executable, "-m", "wheelfix", "check", "--exit-zero", "-q", str(each)],
+            [warm_program(), "check", "--exit-zero", "-q", str(each)],
             env={**os.environ, "GITHUB_STEP_SUMMARY": str(summary)},
             stdout=subprocess.DEVNULL,
             check=True,

@@ -201,11 +201,12 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
     owned: dict[str, list[str]] = {}
     # Only trusted users can have put a file there: to ask of each takes as long as to read it.
     info = database / "info"
-    for file in sorted(info.glob("*.list")) if is_trusted(info) else ():
+    files = os.listdir(info) if is_trusted(info) else ()  # noqa: PTH208 - a third of the time
+    for stem in sorted(name.removesuffix(".list") for name in files if name.endswith(".list")):
         with suppress(OSError):
-            listing = read_regular(file, MAX_DATABASE)
+            listing = read_regular(f"{info}/{stem}.list", MAX_DATABASE)
             if any(name in listing for name in wanted):
-                owned[file.stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
+                owned[stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
     if not owned:
         return
     stanzas = _dpkg_status(database / "status", {stem.partition(":")[0] for stem in owned})

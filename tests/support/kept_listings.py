@@ -1,0 +1,24 @@
+"""What dpkg lists of this machine's packages, read once for all tests of a process.
+
+A repair asks which package owns what it grafts, of hundreds of files.
+"""
+
+from functools import cache
+from typing import Any
+
+from wheelfix.host import os_packages
+
+_MODULE: Any = os_packages
+_LISTINGS = "/var/lib/dpkg/info/"
+
+
+def keep_listings() -> None:
+    """Keep them from now on; nobody installs packages of this machine meanwhile."""
+    read = _MODULE.read_regular
+    kept = cache(read)
+
+    def read_or_kept(path: str, limit: int) -> bytes:
+        data: bytes = (kept if str(path).startswith(_LISTINGS) else read)(path, limit)
+        return data
+
+    _MODULE.read_regular = read_or_kept
