@@ -22,6 +22,7 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.forged import forged
 from tests.support.fork_server import warm_path, warm_program
+from tests.support.matrices import crossed
 from wheelfix.cli.console import Terminal
 
 HOSTILE = (
@@ -497,19 +498,25 @@ def test_a_member_name_with_unseen_characters_is_refused_and_escaped(
         assert f"`demo/{name}.so` has a control character" in written
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "\x1b[2J-1.0-py3-none-any.whl",
-        "a\n::error::x-1.0-py3-none-any.whl",
-        "::add-mask::x-1-py3-none-any.whl",
-        "##[group]-1.0-py3-none-any.whl",
-        "\u202ea-1.0-py3-none-any.whl",
-        "no wheel\x1b[2J",
-    ],
+FILE_NAMES = (
+    "\x1b[2J-1.0-py3-none-any.whl",
+    "a\n::error::x-1.0-py3-none-any.whl",
+    "::add-mask::x-1-py3-none-any.whl",
+    "##[group]-1.0-py3-none-any.whl",
+    "\u202ea-1.0-py3-none-any.whl",
+    "no wheel\x1b[2J",
 )
-@pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
-def test_a_hostile_file_name(tmp_path: Path, name: str, command: str) -> None:
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    crossed(
+        ["check", "repair", "explain", "tree", "verify"],
+        FILE_NAMES,
+        each_run=lambda command, name: command == "check" or name in FILE_NAMES[1:3],
+    ),
+)
+def test_a_hostile_file_name(tmp_path: Path, command: str, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK")
     said(command, name, cwd=tmp_path, code=(2,))
     (tmp_path / name).unlink()
