@@ -25,7 +25,12 @@ def _iri_syntax() -> Any:
     return import_module(_IRI)
 
 
+def _is_valid_syntax(term: str, value: str) -> bool:
+    answer: bool = _iri_syntax().is_valid_syntax(term, value)
+    return answer
+
+
 # jsonschema imports it, which takes two seconds of CPU, and hardly any test asks it.
 _later: Any = ModuleType(_IRI)
-_later.is_valid_syntax = lambda term, value: _iri_syntax().is_valid_syntax(term, value)
+_later.is_valid_syntax = _is_valid_syntax
 sys.modules.setdefault(_IRI, _later)

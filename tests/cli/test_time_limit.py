@@ -43,7 +43,11 @@ def test_a_wheel_that_takes_too_long_ends_the_command(tmp_path: Path) -> None:
         for name in ("one", "two")
     )
     (tmp_path / "wheelfix.toml").write_text("timeout = 1\n")
-    more = {"diff": [first], "why": ["libc.so.6"], "repair of two": [second]}
+    more: dict[str, list[Path | str]] = {
+        "diff": [first],
+        "why": ["libc.so.6"],
+        "repair of two": [second],
+    }
     runs: dict[str, subprocess.Popen[str]] = {}
     for name, words in COMMANDS.items():  # all at once: they wait
         (tmp_path / name).mkdir()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.build import shared_object
 from tests.support.compiled import require_linking
-from tests.support.matrices import crossed
+from tests.support.matrices import some
 from wheelfix.elf.compare import differences
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
@@ -61,7 +61,7 @@ EDITS: Mapping[str, Callable[[Path], None]] = {
 
 @pytest.fixture(
     scope="module",
-    params=crossed(
+    params=some(
         [f"{linker}, {edit}" for linker in LINKERS for edit in EDITS],
         each_run=lambda name: name.endswith("as linked") or name.startswith(("bfd", "2 MiB")),
     ),

@@ -59,7 +59,11 @@ SHAPE = """({
 
 @pytest.mark.parametrize(
     ("objects", "width"),
-    crossed([3, 30, 150, 400], [500, 1600], each_run=lambda *case: case in {(3, 1600), (400, 500)}),
+    crossed(
+        [3, 30, 150, 400],
+        [500, 1600],
+        each_run=lambda n, width: (n, width) in {(3, 1600), (400, 500)},
+    ),
 )
 def test_the_missing_library_comes_first(objects: int, width: int, tmp_path: Path) -> None:
     found = evaluated(page_of(objects), SHAPE, tmp_path, width=width)

@@ -165,7 +165,7 @@ DRAWN = """({
     crossed(
         [(3, 12), (30, 12), (150, 12), (400, 12), (400, 200)],
         [500, 1600],
-        each_run=lambda *case: case in {((30, 12), 500), ((400, 200), 1600)},
+        each_run=lambda size, width: (size, width) in {((30, 12), 500), ((400, 200), 1600)},
     ),
 )
 def test_no_edge_is_drawn_behind_a_node(size: tuple[int, int], width: int, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ STANDING_OUT = """(() => {
     crossed(
         [3, 30, 150, 400],
         [500, 1600],
-        each_run=lambda *case: case in {(150, 500), (3, 1600)},
+        each_run=lambda size, width: (size, width) in {(150, 500), (3, 1600)},
     ),
 )
 def test_a_missing_library_stands_out(objects: int, width: int, tmp_path: Path) -> None:
