@@ -39,7 +39,7 @@ def page_of(*sizes: int) -> str:
     reports = [Report(source=Path("sound.whl"), wheel=wheel({}))]
     for objects in sizes:
         subject = wheel_of(objects)
-        verdict = verdict_of(subject, Settings(), ())
+        verdict = verdict_of(Context(wheel=subject, settings=Settings()))
         context = Context(wheel=subject, settings=Settings(), verdict=verdict)
         found = worst_first([*run_rules(context, RULES), *map(unused, subject.elfs)])
         source = Path(f"demo{objects}.whl")

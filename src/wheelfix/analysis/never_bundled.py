@@ -1,12 +1,13 @@
 """Libraries that must come from the user's machine: drivers, and what belongs to its display."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.grafted_name import original_name
 
 
+@lru_cache(1 << 12)
 def reason_not_to_bundle(library: str) -> str | None:
     """Return the reason why a wheel must not contain `library`, None if it may.
 

@@ -126,7 +126,7 @@ def near_miss(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> NearMis
     symbols = _newer_symbols(wheel, tag, policies)
     older = (old for old, oldest in LEGACY.items() if oldest == version)
     image = f"{next(older, name)}_{best.arch}"
-    return NearMiss(tag, image, tuple(symbols)) if 0 < len(symbols) <= _NEAR else None
+    return NearMiss(tag, image, tuple(symbols)) if symbols else None
 
 
 def _older_policies(
@@ -168,12 +168,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
-    """Return each symbol that is newer than `tag` allows, with the members that use it."""
-    dependents = values_by_key(
-        (f"`{demangle(name)}@{version}` of `{file}`", member)
-        for member, file, version, names in _versions_too_new(wheel, tag, policies)
-        for name in names or ["no symbol that is used"]
-    )
+    """Return each symbol that is newer than `tag` allows, with the members that use it.
+
+    None if they are more than `_NEAR`.
+    """
+    dependents: dict[str, list[str]] = {}
+    for member, file, version, names in _versions_too_new(wheel, tag, policies):
+        for name in names or ["no symbol that is used"]:
+            symbol = f"`{demangle(name)}@{version}` of `{file}`"
+            dependents.setdefault(symbol, []).append(member)
+            if len(dependents) > _NEAR:
+                return []
     return [f"{symbol} in {join_some(members)}" for symbol, members in dependents.items()]
 
 

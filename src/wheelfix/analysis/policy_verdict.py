@@ -44,7 +44,7 @@ from wheelfix.analysis.policy_reasons import (
     target_tag,
 )
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
-from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
+from wheelfix.elf.model import Elf, Libc, Machine, libc_of
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.machines import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
@@ -221,9 +221,10 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
+    names = {name for elf in elfs.values() for name in elf.needed}
+    counting = {name for name in names if name and not matches_any(name, exclude)}
     needed = {
-        member: tuple(name for name in elf.needed if name and not matches_any(name, exclude))
-        for member, elf in elfs.items()
+        member: tuple(filter(counting.__contains__, elf.needed)) for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if hook_prefix(member, elf)}
     all_needed = {name for names in needed.values() for name in names}
@@ -370,7 +371,7 @@ def private_symbols(subject: Subject, ladder: Iterable[Policy]) -> dict[str, set
     found: dict[str, set[str]] = {}
     for member, elf in subject.tops.items():
         if libraries := listed.keys() & set(subject.needed[member]):
-            used = {"*", *(symbol.name for symbol in elf.undefined if not symbol.weak)}
+            used = {symbol.name for symbol in elf.undefined if not symbol.weak} | {"*"}
             for library in libraries:
                 found.setdefault(library, set()).update(used & listed[library])
     return found
@@ -389,21 +390,19 @@ def blacklisted_symbols(used: Mapping[str, set[str]], policy: Policy) -> dict[st
 def needs_fpectl(subject: Subject) -> bool:
     """Return whether an extension needs a Python built with fpectl (PEP 513)."""
     return any(
-        symbol.name in FPECTL_SYMBOLS and symbol.type in {STT_NOTYPE, STT_FUNC}
-        for symbol in _undefined_symbols(subject.extensions.values())
+        symbol.type in {STT_NOTYPE, STT_FUNC}
+        for elf in subject.extensions.values()
+        for symbol in elf.undefined
+        if symbol.name in FPECTL_SYMBOLS
     )
 
 
 def needs_narrow_unicode(subject: Subject) -> bool:
     """Return whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
-    old = (
-        elf for member, elf in subject.extensions.items() if hook_prefix(member, elf) != _HOOKS[0]
-    )
     return any(
-        NARROW_UNICODE in symbol.name and symbol.type == STT_FUNC
-        for symbol in _undefined_symbols(old)
+        symbol.type == STT_FUNC
+        for member, elf in subject.extensions.items()
+        if hook_prefix(member, elf) != _HOOKS[0]
+        for symbol in elf.undefined
+        if NARROW_UNICODE in symbol.name
     )
-
-
-def _undefined_symbols(elfs: Iterable[Elf]) -> Iterator[Undefined]:
-    return (symbol for elf in elfs for symbol in elf.undefined)

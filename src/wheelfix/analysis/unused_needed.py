@@ -82,7 +82,8 @@ def judge_needed(loaded: LoadedWheel, settings: Settings, definitions: Definitio
         )
         for member, some in decisions.items()
     }
-    missing = tuple(_missing(loaded))
+    lacking = {member: some for member in loaded.paths if (some := _unbound(loaded, member))}
+    missing = tuple(_missing(loaded, lacking))
     if settings.prune_needed is PruneNeeded.OFF:
         return Pruning(absent=absent, missing=missing)
     candidates = [
@@ -91,7 +92,7 @@ def judge_needed(loaded: LoadedWheel, settings: Settings, definitions: Definitio
         for decision in some
         if _may_go(decision, settings)
     ]
-    unused = _Trial(loaded, settings, definitions).outcome(candidates)
+    unused = _Trial(loaded, settings, definitions, lacking).outcome(candidates)
     return Pruning(unused=unused, absent=absent, missing=missing)
 
 
@@ -202,8 +203,16 @@ _Weak = dict[Unused, dict[Reference, str]]
 class _Trial:
     """The trial: entries are dropped, and those that turn out to be needed are kept."""
 
-    def __init__(self, loaded: LoadedWheel, settings: Settings, definitions: Definitions) -> None:
+    def __init__(
+        self,
+        loaded: LoadedWheel,
+        settings: Settings,
+        definitions: Definitions,
+        lacking: Mapping[str, Sequence[Undefined]],
+    ) -> None:
         self._loaded = loaded
+        self._incomplete = {loaded.paths[member]: some for member, some in lacking.items()}
+        """The objects of the wheel that load only with others -> what they lack by themselves."""
         self._settings = settings
         self._definitions = definitions
         self._dropped: Mapping[str, Sequence[Unused]] = {}
@@ -598,13 +607,6 @@ class _Trial:
                 f"{_quote(registering[path])}, which stays"
             )
 
-    @cached_property
-    def _incomplete(self) -> Mapping[str, tuple[Undefined, ...]]:
-        """The objects of the wheel that load only with others -> what they lack by themselves."""
-        loaded = self._loaded
-        lacking = {path: _unbound(loaded, member) for member, path in loaded.paths.items()}
-        return {path: symbols for path, symbols in lacking.items() if symbols}
-
     def _registrations(self, change: _Change) -> Iterator[tuple[str, str]]:
         """Yield the leaving libraries that register at a remaining one, each with that one."""
         for path in change.lost:
@@ -665,15 +667,17 @@ def _is_platform(path: str) -> bool:
     return may_come_from_platform(path.rpartition("/")[2])
 
 
-def _missing(loaded: LoadedWheel) -> Iterator[Missing]:
-    """Yield libraries used without DT_NEEDED, which another object of the load needs."""
-    unbound = {member: some for member in loaded.paths if (some := _unbound(loaded, member))}
+def _missing(loaded: LoadedWheel, lacking: Mapping[str, Sequence[Undefined]]) -> Iterator[Missing]:
+    """Yield libraries used without DT_NEEDED, which another object of the load needs.
+
+    `lacking` are the references of members that stay undefined if they are loaded on their own.
+    """
     found: dict[tuple[str, str], dict[str, str]] = {}
     for root, load in loaded.loads.items():
         scope = loaded.scopes[root]
         inside = (loaded.members.get(path, "") for path in load.objects)
         for member in inside:
-            for symbol in unbound.get(member, ()) if member != root else ():
+            for symbol in lacking.get(member, ()) if member != root else ():
                 provider = scope.lookup(symbol.name, symbol.version)
                 if provider is not None:
                     found.setdefault((member, provider), {}).setdefault(symbol.name, root)

@@ -31,7 +31,7 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
 
 def is_part(library: Library) -> bool:
     """Return whether a library is one from which or to which symbols moved."""
-    return library.elf.soname in {_LIBC, *(name for name, _ in _moves().values())}
+    return library.elf.soname in _parts()
 
 
 def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator[Library]:
@@ -76,6 +76,11 @@ def _release(version: str) -> Release | None:
     """Return the release of a symbol version: `GLIBC_2.3.4` is 2.3; None for other versions."""
     match = _VERSION.fullmatch(version)
     return match and (int(match[1]), int(match[2]))
+
+
+@cache
+def _parts() -> frozenset[str | None]:
+    return frozenset({_LIBC, *(name for name, _ in _moves().values())})
 
 
 @cache

@@ -46,9 +46,13 @@ class SymbolIndex:
         self._references: dict[str, dict[tuple[str, ...], list[Undefined]]] = {}
 
     def has_symbols_of(self, libraries: Mapping[str, Library]) -> bool:
-        """Return whether `libraries` would be indexed in the same way."""
-        return [*libraries] == [*self.libraries] and all(
-            library.exports is self.libraries[path].exports
+        """Return whether `libraries` are among those indexed, with the same symbols.
+
+        Others do not matter: a scope takes only what is loaded.
+        """
+        return all(
+            path in self.libraries
+            and library.exports is self.libraries[path].exports
             and library.elf.undefined == self.libraries[path].elf.undefined
             for path, library in libraries.items()
         )

@@ -38,7 +38,6 @@ from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import targets_of
 from wheelfix.settings import Settings
 from wheelfix.system.input_files import require_file
-from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import ProgressWatch, open_wheel
 
@@ -97,9 +96,10 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
             providers=providers,
             neighbors=cache(partial(neighbors_of, wheel, providers)),
             budget=archive.budget,
-            verdict=verdict_of(wheel, settings, providers) if settings.verdict else None,
             definitions=definitions.beside(providers),
         )
+        if settings.verdict:
+            context = replace(context, verdict=verdict_of(context))
         system = other_system(wheel.name.platforms)
         rules = selected_rules(settings, load_rules())
         if system is not None:
@@ -138,10 +138,10 @@ def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
     return {name: name in fitting for name in context.settings.target}
 
 
-def verdict_of(wheel: Wheel, settings: Settings, providers: tuple[Provided, ...]) -> Verdict | None:
-    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
-    elsewhere = libraries_provided_elsewhere(wheel, settings, providers)
-    return policy_verdict(wheel, settings, read_policies(), elsewhere)
+def verdict_of(context: Context) -> Verdict | None:
+    """Return the verdict on a wheel; libraries that others provide count as excluded."""
+    elsewhere = libraries_provided_elsewhere(context)
+    return policy_verdict(context.wheel, context.settings, read_policies(), elsewhere)
 
 
 def partition_findings(

@@ -183,22 +183,22 @@ class _Search:
         self._shipped = members_by_name(subject)
         self._entries = search_entries(subject.elfs, self._shipped)
         self._found: dict[object, _Found | None] = {}
-        self._walked: dict[object, _Names] = {}
+        self._walked: dict[object, list[_Names]] = {}
 
     def of(self, member: str, allowed: Iterable[frozenset[str]]) -> list[_Names]:
         """Return for each policy, which allows these libraries, those to graft for `member`."""
-        elf = self._subject.elfs[member]
-        needed = [name for name in self._subject.needed[member] if name not in self._shipped]
-        return [self._walk(elf, needed, self._entries[member], names) for names in allowed]
+        elf, entries = self._subject.elfs[member], self._entries[member]
+        needed = tuple(name for name in self._subject.needed[member] if name not in self._shipped)
+        key = needed, elf.abi, elf.libc, elf.path_tag, entries
+        if key not in self._walked:
+            self._walked[key] = [self._walk(elf, needed, entries, names) for names in allowed]
+        return self._walked[key]
 
     def _walk(
         self, elf: Elf, needed: Sequence[str], entries: tuple[str, ...], allowed: frozenset[str]
     ) -> _Names:
-        asked = tuple(name for name in needed if name not in allowed)
-        key = asked, elf.abi, elf.libc, elf.path_tag, entries, allowed if asked else None
-        if key in self._walked:
-            return self._walked[key]
-        names = self._walked[key] = {}
+        asked = [name for name in needed if name not in allowed]
+        names: _Names = {}
         own, late = SearchPath(rpath=entries), elf.path_tag is PathTag.RUNPATH
         further = SearchPath(runpath=entries) if late else own
         waiting = [(name, elf, "") for name in reversed(asked)]

@@ -116,7 +116,7 @@ def verdict_of(planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()) -> 
     settings = planner.read.settings
     if wheel.is_pure or not settings.verdict:
         return None
-    elsewhere = libraries_provided_elsewhere(wheel, settings, planner.read.providers)
+    elsewhere = libraries_provided_elsewhere(replace(planner.read, wheel=wheel))
     return planner.analyst.verdict(wheel, settings, (*settings.exclude, *excluded, *elsewhere))
 
 

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from wheelfix.grouping import values_by_key
@@ -29,6 +29,7 @@ def well_known_folders() -> Mapping[str, Sequence[Folder]]:
     )
 
 
+@lru_cache(1 << 12)
 def well_known_providers_of(library: str) -> tuple[str, ...]:
     """Return the names of the well-known wheels that contain `library`."""
     return tuple(

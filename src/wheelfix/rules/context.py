@@ -253,7 +253,9 @@ class Context:
     @cached_property
     def left(self) -> LeftToRequirements:
         """What the wheel leaves to requirements that were not looked into."""
-        return left_to_requirements(self.wheel, self.settings, self.providers)
+        make = partial(left_to_requirements, self.wheel, self.settings, self.providers)
+        key = self.wheel, self.settings.exclude, self.providers
+        return self.memory.recall("left to requirements", key, make)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:

@@ -3,15 +3,11 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.providers.model import Provided
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Settings
-from wheelfix.wheel.model import Wheel
 
 
 @rule("WF825", "bundled-driver", Severity.WARNING)
@@ -49,19 +45,15 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
             )
 
 
-def libraries_provided_elsewhere(
-    wheel: Wheel, settings: Settings, providers: tuple[Provided, ...]
-) -> tuple[str, ...]:
+def libraries_provided_elsewhere(context: Context) -> tuple[str, ...]:
     """Return the DT_NEEDED entries that others satisfy.
 
     These are a provider, the user's machine, and what METADATA requires, as far as is known.
     """
-    left = left_to_requirements(wheel, settings, providers).libraries
-    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     return tuple(
         name
-        for name in needed
-        if provider_of(name, providers) is not None
-        or name in left
-        or (not settings.graft_drivers and reason_not_to_bundle(name) is not None)
+        for name in context.dependents
+        if provider_of(name, context.providers) is not None
+        or name in context.left.libraries
+        or (not context.settings.graft_drivers and reason_not_to_bundle(name) is not None)
     )

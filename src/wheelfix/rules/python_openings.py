@@ -242,7 +242,7 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     Not fixed: the project must choose between `keep-names` and a change of its code.
     """
     wheel, known = context.wheel, context.named_libraries
-    elsewhere = libraries_provided_elsewhere(wheel, context.settings, context.providers)
+    elsewhere = libraries_provided_elsewhere(context)
     external = {
         name
         for name in context.dependents

@@ -99,7 +99,8 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
     for member, elf in context.wheel.elfs.items():
-        entries, libc = dict.fromkeys(elf.entries), elf.libc
+        entries = dict.fromkeys(elf.entries)
+        libc = elf.libc if entries else None
         context.budget.spend(10 * len(entries), "the search path", member)
         for entry in entries:
             if _entry_kind(entry, member, libc, context) is wanted:

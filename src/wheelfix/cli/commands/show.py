@@ -71,7 +71,7 @@ def _shown(path: Path, target: str | None, configuration: Configuration) -> repo
     providers = providers_of(settings, wheel, os.environ)
     return reports.Shown(
         wheel=wheel,
-        verdict=verdict_of(wheel, settings, providers),
+        verdict=verdict_of(Context(wheel=wheel, settings=settings, providers=providers)),
         graph=graph_of_wheel(wheel, world_of(wheel, target=target, providers=providers)),
     )
 
