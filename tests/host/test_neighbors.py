@@ -179,6 +179,20 @@ def test_a_version_that_does_not_serve_is_named(
     assert "WF301" not in {one.code for one in alone}, "one cause is one finding"
 
 
+def test_an_unused_entry_for_what_a_requirement_brings_is_for_information(tmp_path: Path) -> None:
+    source = "int other(void) { return 7; }"
+    other = shared_object(tmp_path / "libother.so.3", source, soname="libother.so.3")
+    path = demo(
+        tmp_path,
+        needed=[pro_library(tmp_path), other],
+        requires="pro>=1\nRequires-Dist: other",
+        runpath="$ORIGIN/../pro/lib:$ORIGIN/../other/lib",
+    )
+    beside = (str(pro(tmp_path)), str(pro(tmp_path, source=source, name="other")))
+    (found,) = (one for one in findings(path, neighbors=beside) if one.code == "WF201")
+    assert (found.entry, found.severity) == (other.name, Severity.NOTE)
+
+
 def test_what_a_requirement_requires_is_found(tmp_path: Path) -> None:
     far = make_wheel(
         tmp_path / "index", "near", "1.0", PURE, {"near.py": ""}, metadata="Requires-Dist: pro\n"

@@ -9,6 +9,7 @@ from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
+from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
@@ -36,7 +37,8 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     The C library and the loader are never reported. The other libraries of glibc (`libm.so.6`,
     `libpthread.so.0`, `libdl.so.2`, ...) are only reported with `--prune-needed=all` or
     `--drop-needed`: they are installed wherever `libc.so.6` is, so that dropping them gains
-    nothing. Libraries that are in the wheel, or that the platform may have, are for information.
+    nothing. Libraries that are in the wheel, that a provider brings, or that the platform may have,
+    are for information.
 
     ## Why is this bad?
     The object does not load without the library, although it does not use it. Outside of the wheel
@@ -63,6 +65,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     for unused in context.needed_verdicts.unused:
         if not unused.kept:
             inside = installed.get(unused.library or "")
+            is_there = inside or provider_of(unused.name, context.providers)
             yield Hit(
                 message=f"has an unused DT_NEEDED entry `{unused.name}`",
                 member=unused.member,
@@ -71,7 +74,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
                     *((f"it is `{inside or unused.library}`",) if unused.library else ()),
                     *(f"note: {hazard}" for hazard in unused.hazards),
                 ),
-                severity=Severity.NOTE if inside or may_come_from_platform(unused.name) else None,
+                severity=Severity.NOTE if is_there or may_come_from_platform(unused.name) else None,
                 hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
                 fix=Fix(
                     title="drop the unused entry",
