@@ -398,8 +398,10 @@ def test_a_module_that_its_folder_does_not_import(
     if not is_package:  # as panda3d's deploy_libs, which are of the Python of frozen programs
         del files["alpha____init__.py"]
     site.install(tmp_path, "alpha", **files)
-    (finding,) = site.says(capsys, 0)
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", lib(tmp_path / "b", "one"), "one"))
+    (finding,) = site.says(capsys, 0, "--every-order")
     assert (finding["code"], finding["severity"]) == ("WF952", severity)
+    assert len(site.asked) == 2 * is_package
 
 
 def test_modules_that_fail_for_one_reason_are_one_finding(

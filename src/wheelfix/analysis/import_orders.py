@@ -132,11 +132,14 @@ def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]
 
 
 def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of names, in both orders, that load different files of one SONAME."""
+    """Return the pairs of names, in both orders, that load different files of one SONAME.
+
+    To import the name of a folder without `__init__.py` loads nothing.
+    """
     sonames = modules.symbols.contested
     loaders: dict[str, dict[str, set[str]]] = {name: {} for name in sonames}
     for top, paths in modules.imports.items():
-        for path in paths:
+        for path in paths if modules.is_of_package(paths[0]) else ():
             for request in modules.world.load(path).requests:
                 if request.result and request.name in loaders:
                     loaders[request.name].setdefault(request.result, set()).add(top)

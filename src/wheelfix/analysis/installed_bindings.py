@@ -51,7 +51,7 @@ def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[B
         for path, library in modules.symbols.libraries.items()
         for name in (*library.names, *modules.symbols.contents.own_lookups(path))
     }
-    bound = _Model(modules.symbols, wanted).process()
+    bound = _Model(modules.symbols, wanted, modules.symbols.libraries).process()
     for load, for_all in process:
         yield from bound.open(load, for_all=for_all)
 
@@ -85,10 +85,18 @@ def _preempted(
     defined = frozenset[str]().union(
         *(among(symbols.libraries[path].exports.definitions, wanted) for path in new)
     )
-    model = _Model(symbols, defined - OF_LINKER)
-    for module, some in values_by_key((module, user) for user, module in users.items()).items():
+    defined -= OF_LINKER
+    affected = {
+        module
+        for user, module in users.items()
+        if not defined.isdisjoint(symbols.libraries[user].names)
+        or not defined.isdisjoint(symbols.contents.own_lookups(user))
+    }
+    loads = [promoted, *map(modules.world.load, affected)]
+    model = _Model(symbols, defined, {path for load in loads for path in load.objects})
+    for module in sorted(affected):
         after = modules.world.process(module, [promotion.path])[-1]
-        if after.missing or not any(map(model.lookups, some)):
+        if after.missing:
             continue
         alone = model.process().open(modules.world.load(module))
         usual = {(one.user, one.symbol, one.version): one.provider for one in alone}
@@ -120,11 +128,18 @@ def _users(
 class _Model:
     """The lookups of the objects of an environment, by the names that matter."""
 
-    def __init__(self, symbols: InstalledSymbols, wanted: Collection[str]) -> None:
-        """Restrict it to the names `wanted`."""
+    def __init__(
+        self, symbols: InstalledSymbols, wanted: Collection[str], paths: Collection[str]
+    ) -> None:
+        """Restrict it to the names `wanted`, and to the program and the objects at `paths`."""
         self._symbols = symbols
         self._wanted = frozenset(wanted)
-        self._index = SymbolIndex(symbols.libraries, self._wanted, symbols.world.environment.libc)
+        libraries = {
+            path: library
+            for path, library in symbols.libraries.items()
+            if path in paths or path in symbols.start
+        }
+        self._index = SymbolIndex(libraries, self._wanted, symbols.world.environment.libc)
         self._sizes = cache(self._read_sizes)
         self.lookups = cache(self._lookups)
 
