@@ -26,3 +26,11 @@ def test_a_share_is_spent_from_the_whole() -> None:
     budget.share(100).spend(8, "a part")
     with pytest.raises(BudgetError):
         budget.spend(3, "the rest")
+
+
+def test_a_large_environment_may_cause_more() -> None:
+    """An environment of 1,906 objects, of deep learning and others, is not refused."""
+    work = 40_000_000
+    with pytest.raises(BudgetError):
+        Budget.of_files().spend(work, "the loads")
+    Budget.of_files(1_906).spend(work, "the loads")

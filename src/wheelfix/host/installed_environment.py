@@ -231,7 +231,7 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
     )  # fmt: skip
     return World(
         environment=environment,
-        budget=Budget.of_files(),
+        budget=Budget.of_files(len(members)),
         abi=next(elf for path in (*members, *files) if (elf := files.get(path))).abi,
         schemes=(scheme,),
         members=members,
