@@ -85,7 +85,7 @@ select = "core-*"
 ignore = ["WF624"]
 [[overrides]]
 select = "plug-*"
-severity = { WF301 = "error" }
+severity = { WF201 = "error" }
 """
 
 
@@ -149,7 +149,7 @@ def test_all_ways_to_check_report_the_same(
     code, found = expected
     assert code == 1
     codes = {rule for _, rule, _ in found}
-    assert "WF301" in codes, "libs is read"
+    assert "WF824" in codes, "libs is read"
     assert "WF107" in codes, "the wheel that is required counts"
     assert not codes & {"WF805", "WF203"}
     core = f"core-1.0-{TAG}.whl"

@@ -247,7 +247,6 @@ def test_what_pip_refuses_is_refused(
     "names",
     [
         ("demo-1.0.data/purelib/demo/__init__.py",),
-        ("demo-1.0.data/platlib/DEMO/__init__.py",),
         (f"demo-1.0.data/purelib/{INFO}/RECORD",),
         ("demo-1.0.data/purelib/demo/x.py", "demo-1.0.data/platlib/demo/x.py"),
     ],
