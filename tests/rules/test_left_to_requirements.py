@@ -19,6 +19,7 @@ from wheelfix.rules.search_paths import dead_entry
 
 MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
 CORE = "demo/_core.so"
+PREFIXED = "cmeel.prefix/lib/python3.11/site-packages/demo/_core.so"
 
 
 def about_the_unknown(path: Path, **settings: object) -> list[Finding]:
@@ -47,12 +48,14 @@ def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") 
         ("libonedal.so.2", "$ORIGIN/../../..", ["numpy", "daal==2"], "daal"),
         ("libpyvex.so", None, ["pyvex"], "pyvex"),
         ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
+        ("libeigenpy.so", "$ORIGIN/../../..", ["cmeel", "libpinocchio==1.0"], "cmeel"),
     ],
 )
 def test_a_requirement_that_may_bring_the_library(
     library: str, runpath: str | None, requires: list[str], likely: str
 ) -> None:
-    member = "PyQt6/QtCore.abi3.so" if "Qt6" in library else CORE
+    members = {"libQt6": "PyQt6/QtCore.abi3.so", "libeig": PREFIXED}
+    member = members.get(library[:6], CORE)
     subject = wheel({member: elf(library, runpath=runpath)}, metadata=asked(*requires))
     (found,) = findings(left_to_requirements, subject)
     assert found.severity is Severity.NOTE

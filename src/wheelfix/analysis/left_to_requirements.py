@@ -125,14 +125,16 @@ def _missing(
 def _outward_entries(member: str, elf: Elf, layout: Layout) -> Iterator[tuple[str, str]]:
     """Yield the entries of a search path that lead to folders without files of the wheel.
 
-    Each comes with its folder, relative to site-packages or to the environment. Below the `lib` of
-    the environment is site-packages; libraries of several wheels may be in it.
+    Each comes with its folder, relative to site-packages or to the environment. Libraries of
+    several wheels may be in the `lib` of the environment, though site-packages is below it, and in
+    that of a prefix of its own: `cmeel.prefix/lib`, with modules below it.
     """
     origin = layout.paths.get(member, "").rpartition("/")[0]
     scheme = layout.scheme
     bases = [f"{base}/" for base in (scheme.platlib, scheme.purelib, scheme.root)]
     filled = {path.rpartition("/")[0] for path in layout.paths.values()}
-    own = (layout.directories - {f"{scheme.root}/lib"}) | filled
+    above = {folder for folder in layout.directories if bases[0].startswith(f"{folder}/")}
+    own = (above - {f"{scheme.root}/lib"}) | filled
     for entry in elf.entries if origin else ():
         folder = entry_directory(entry, origin)
         base = next((base for base in bases if folder.startswith(base)), None)
