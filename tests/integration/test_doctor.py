@@ -442,7 +442,9 @@ def test_a_symbol_that_a_package_opens_for_all_is_not_judged(
     assert site.imports("user") == ""
 
 
-def with_unique_data(folder: Path, name: str, size: int, symbol: str = "shared_data") -> Path:
+def with_unique_data(
+    folder: Path, name: str, size: int, symbol: str = "shared_data", flags: tuple[str, ...] = ()
+) -> Path:
     """Link a library whose function `NAME_data` returns a byte of unique data."""
     source = f"""
     __asm__(".data\\n.globl {symbol}\\n.type {symbol}, @gnu_unique_object\\n"
@@ -450,19 +452,23 @@ def with_unique_data(folder: Path, name: str, size: int, symbol: str = "shared_d
     extern char {symbol}[];
     int {name}_data(void) {{ return {symbol}[0]; }}
     """
-    return shared_object(folder / f"lib{name}.so", source, soname=f"lib{name}.so")
+    return shared_object(folder / f"lib{name}.so", source, soname=f"lib{name}.so", flags=flags)
 
 
-@pytest.mark.parametrize(("size", "code"), [(16, 1), (8, 0)])
+@pytest.mark.parametrize(
+    ("size", "code", "flags"), [(16, 1, ()), (8, 0, ()), (16, 1, ("-Wl,-Bsymbolic",))]
+)
 def test_unique_data_of_another_size_is_shared_in_every_order(
     site: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     size: int,
     code: int,
+    flags: tuple[str, ...],
 ) -> None:
+    """Also by those that look into themselves first, as libx265 of pillow_heif."""
     for name, number in (("alpha", 8), ("beta", size)):
-        library = with_unique_data(tmp_path, name, number)
+        library = with_unique_data(tmp_path, name, number, flags=flags)
         site.install(tmp_path, name, **package(tmp_path, name, library, f"{name}_data"))
     own = with_unique_data(tmp_path, "gamma", 32, "own_data")
     site.install(tmp_path, "gamma", **package(tmp_path, "gamma", own, "gamma_data"))

@@ -334,19 +334,22 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
 
 
 def _numbers(dynamic: Dynamic, start: int, stop: int) -> "array[int]":
-    """Return the entries of `_relocated_entries` in order, each once."""
+    """Return the entries of `_relocated_entries` in order, each once.
+
+    An object with DT_SYMBOLIC looks into itself first: of its definitions only a unique symbol may
+    be replaced, by the one that the process has already (`do_lookup_unique` in elf/dl-lookup.c).
+    """
     numbers = {*_relocated_entries(dynamic, start, stop)}
+    if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
+        symbols = dynamic.image.structs.symbols(dynamic.symbol_bytes(start, stop))
+        unique = (n for n, (_, info, *_) in enumerate(symbols) if info >> 4 == STB_GNU_UNIQUE)
+        numbers.intersection_update(unique)
     dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(numbers))
     return array("I", sorted(numbers))
 
 
 def _relocated_entries(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
-    """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1.
-
-    An object with DT_SYMBOLIC looks into itself first.
-    """
-    if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
-        return
+    """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1."""
     for table in dynamic.relocations():
         for number in table.symbols:
             if start <= number < stop:

@@ -7,6 +7,7 @@ scope and then in that of its own load. A STB_GNU_UNIQUE symbol has one definiti
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
 
@@ -57,8 +58,9 @@ class ProcessBindings:
             self._global |= dict.fromkeys(load.objects)
 
     def _bind(self, path: str, scope: Scope) -> Iterator[Binding]:
+        is_symbolic = self._index.libraries[path].elf.dt_flags & DF_SYMBOLIC
         for providers, symbols in self._lookups(path).items():
-            first = scope.first(providers)
+            first = path if is_symbolic and path in providers else scope.first(providers)
             if first is not None:
                 has_unique = self._index.libraries[first].elf.unique_symbols
                 for symbol in symbols:

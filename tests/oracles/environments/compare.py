@@ -10,6 +10,7 @@ from tests.oracles.environments.random_environment import Import
 from tests.support.waiting import HANGS
 from wheelfix.analysis.installed_bindings import Opened, bindings
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.loader.process_bindings import Binding
 
 _LINE = re.compile(
@@ -38,6 +39,19 @@ def logged(log: str, members: Iterable[str]) -> set[Binding]:
         for user, provider, symbol, version in _LINE.findall(log)
     )
     return {edge for edge in found if edge.user in known and edge.provider in known}
+
+
+def compared(edges: Iterable[Binding], modules: InstalledModules) -> set[Binding]:
+    """Return the bindings without those that objects with DT_SYMBOLIC find in themselves.
+
+    Nothing else can define these, so they are not looked up in the model.
+    """
+    files = modules.world.environment.files
+    return {
+        edge
+        for edge in edges
+        if edge.user != edge.provider or not files[edge.user].dt_flags & DF_SYMBOLIC
+    }
 
 
 def open_in_turn(program: Path, imports: Sequence[Import]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from tests.oracles.environments.compare import logged, open_in_turn, predicted
+from tests.oracles.environments.compare import compared, logged, open_in_turn, predicted
 from tests.oracles.environments.random_environment import Import, random_order, write_environment
 from tests.oracles.installations.programs import build_programs
 from wheelfix.analysis.installed_modules import InstalledModules
@@ -66,7 +66,8 @@ def differences(seed: int, folder: Path, program: Path, counts: Counter[str]) ->
             yield f"{imports}: predicted to fail: {failing}: {out}{log[-300:]}"
         if failing or "fail" in seen_failing:
             continue
-        want, seen = predicted(environment, imports), logged(log, environment.world.members)
+        want = compared(predicted(environment, imports), environment)
+        seen = compared(logged(log, environment.world.members), environment)
         counts["bindings"] += len(seen)
         counts["to other distributions"] += sum(
             environment.distribution(edge.user) != environment.distribution(edge.provider)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol, shared_object
 from tests.support.build import record_text
-from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.elf.constants import DF_STATIC_TLS, DF_SYMBOLIC, Pt
 from wheelfix.elf.model import Elf, Segment
 
 SYMBOLS = [f"s{number}" for number in range(8)]
@@ -52,10 +52,10 @@ def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
     written: dict[str, bytes] = {}
     for number, library in enumerate(libraries):
         needed = tuple(later for later in libraries[number + 1 :] if dice.random() < 0.5)
-        elf = _with_tls(replace(LIBRARY, soname=library, needed=needed, runpath="$ORIGIN"), dice)
+        elf = _with_flags(replace(LIBRARY, soname=library, needed=needed, runpath="$ORIGIN"), dice)
         written[f"{name}/{library}"] = shared_object(elf, _code(dice))
     hook = Symbol(name="PyInit__core", defined=True, kind=2)
-    elf = _with_tls(replace(LIBRARY, needed=tuple(libraries), runpath="$ORIGIN"), dice)
+    elf = _with_flags(replace(LIBRARY, needed=tuple(libraries), runpath="$ORIGIN"), dice)
     code = _code(dice)
     written[f"{name}/_core.so"] = shared_object(elf, replace(code, symbols=(*code.symbols, hook)))
     info = f"{name}-1.0.dist-info"
@@ -66,13 +66,18 @@ def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
     return site / name / "_core.so"
 
 
-def _with_tls(elf: Elf, dice: Random) -> Elf:
-    """Return an object that may need static TLS: sums are clearly below or above what glibc has."""
+def _with_flags(elf: Elf, dice: Random) -> Elf:
+    """Return an object that may look into itself first, and may need static TLS.
+
+    Sums of static TLS are clearly below or above what glibc has.
+    """
+    if dice.random() < 0.15:
+        elf = replace(elf, dt_flags=DF_SYMBOLIC)
     if dice.random() < 0.75:
         return elf
     values = {"type": Pt.TLS, "memsz": dice.choice((500, 1000, 1500)), "align": 16}
     segment = Segment(**{**dict.fromkeys(Segment._fields, 0), **values})
-    return replace(elf, segments=(segment,), dt_flags=DF_STATIC_TLS)
+    return replace(elf, segments=(segment,), dt_flags=elf.dt_flags | DF_STATIC_TLS)
 
 
 def _code(dice: Random) -> Code:
