@@ -403,6 +403,9 @@ def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
     assert code == 2
     assert "::error title=wheelfix::the input command must be check or repair" in log
     assert outputs(output)["result"] == "failed"
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"demo.py": b""})
+    for command in re.findall("check|repair", log.partition("must be")[2]):
+        assert run_action(tmp_path, COMMAND=command)[0] == 0
 
 
 def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
@@ -429,6 +432,33 @@ def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
     [damaged] = [line for line in log.splitlines() if line.startswith("::error")]
     assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
     assert "error: `two%-1.0-py3-none-any.whl`" in summary
+
+
+def test_the_action_itself_says_two_things() -> None:
+    """Tests here follow both; `error` begins what the program says."""
+    said = re.findall(r"::(?:error|notice) title=[\w ]+::([\w ,]+)", "\n".join(steps()))
+    assert said == [
+        "the input command must be check or repair",
+        "left alone, not for Linux",
+        "error",
+    ]
+
+
+def test_an_option_in_an_annotation_is_an_argument_as_it_stands(tmp_path: Path) -> None:
+    """Nobody writes `--exclude libone.so.1` in two lines."""
+    one = shared_object(tmp_path / "my lib" / "libone.so.1", soname="libone.so.1", libc=False)
+    uses = "int f(void); int g(void) { return f(); }"
+    user = shared_object(tmp_path / "user.so", uses, needed=[one], libc=False)
+    make_wheel(
+        tmp_path / "dist", tag=f"py3-none-linux_{os.uname().machine}", files={"demo/user.so": user}
+    )
+    _, log, _, _ = run_action(tmp_path)
+    [advice] = [line for line in log.splitlines() if line.startswith("::error") and "WF804" in line]
+    assert "with `--library-path`" in advice
+    [exclude] = re.findall(r"`(--exclude [^`]*)`", advice)
+    for argument in ("--library-path my lib", exclude, f"--dry-run {exclude}"):
+        code, log, _, _ = run_action(tmp_path, COMMAND="repair", ARGUMENTS=argument)
+        assert code == 0, log
 
 
 def test_the_action_leaves_wheels_of_other_systems_alone(tmp_path: Path) -> None:
