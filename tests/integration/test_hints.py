@@ -6,12 +6,13 @@ reason why there is nothing to follow. What names neither is advice about the bu
 the settings.
 """
 
-# ruff: noqa: E501 - messages and names of tests stand in one line
+# ruff: noqa: E501, PLR0913, PLR0917 - messages and names of tests stand in one line; cases have parts
 
 import ast
 import os
 import re
 import shlex
+import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +25,13 @@ import pytest
 import wheelfix
 from tests.support.build import (
     ONE_FUNCTION,
+    executable,
     extension,
     make_wheel,
     shared_object,
     stub_library_with_versions,
 )
+from tests.support.installers import pip
 from wheelfix.cli.app import COMMANDS, run
 
 SOURCE = Path(wheelfix.__file__).parent
@@ -574,6 +577,246 @@ def test_why_promises_no_repair_that_fails_or_leaves_the_library_out(
     module = extension(tmp_path / "driver" / "_core.abi3.so", "_core", needed=[driver], calls=["f"])
     assert run(["why", str(wheel_of(tmp_path / "driver", module=module)), "libcuda"]) == 0
     assert "wheelfix repair" not in capsys.readouterr().out
+
+
+# --- What `diff` says -----------------------------------------------------------------------------
+
+PLATFORM = f"manylinux_2_17_{MACHINE}"
+DIFF_MODULES = (
+    "rules/release_changes.py",
+    "pipelines/compare_releases.py",
+    "cli/commands/diff.py",
+    "cli/wheel_paths.py",
+)
+CLAIM = re.compile(r"\bpip\b|dependents|does not load|fails with|max-growth")
+"""What a change means for others, or the setting that allows it."""
+
+
+def of_releases(folder: Path, old: Path | str = "", new: Path | str = "", at: str = "demo") -> None:
+    """Write two releases with one file each, the new one in the folder `at`."""
+    for version, file, place in (("1", old, "demo"), ("2", new, at)):
+        files: dict[str, Path | str] = {"demo/__init__.py": ""}
+        if isinstance(file, Path):
+            files[f"{place}/{file.name}"] = file
+        tag = f"py3-none-{PLATFORM}" if isinstance(file, Path) or not file else file
+        make_wheel(folder / version, version=version, tag=tag, files=files)
+
+
+def shown_by_diff(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    run(["diff", "1", "2", *options])
+    return capsys.readouterr().out
+
+
+def starts(program: Path, *folders: Path) -> bool:
+    path = ":".join(map(str, folders))
+    environ = {**os.environ, "LD_LIBRARY_PATH": path, "LD_BIND_NOW": "1"}
+    return subprocess.run([program], env=environ, capture_output=True, check=False).returncode == 1
+
+
+def program(folder: Path, library: Path, **options: Any) -> Path:
+    source = "int f(void); int main(void) { return f(); }"
+    return executable(folder / "user", source, needed=[library], **options)
+
+
+@pytest.mark.parametrize(
+    ("soname", "source", "said"),
+    [
+        ("libother.so.1", ONE_FUNCTION, "what is linked with `libone.so.1` does not load"),
+        ("libone.so.2", ONE_FUNCTION, "what is linked with the old one does not load"),
+        ("libone.so.1", "int g(void) { return 1; }", "fails with `undefined symbol`"),
+    ],
+)
+def test_a_program_of_the_old_release_fails_as_diff_says(
+    soname: str,
+    source: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old = linked(tmp_path / "a", "libone.so.1", ONE_FUNCTION)
+    new = linked(tmp_path / "b", soname, source)
+    of_releases(tmp_path, old, new)
+    assert said in shown_by_diff(capsys)
+    user = program(tmp_path, old)
+    assert starts(user, old.parent)
+    assert not starts(user, new.parent)
+
+
+def test_a_search_path_leads_to_the_old_place_of_a_moved_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = linked(tmp_path / "a", "libone.so.1", ONE_FUNCTION)
+    of_releases(tmp_path, one, one, at="demo/lib")
+    assert "search paths of dependents lead to its old place" in shown_by_diff(capsys)
+    user = program(tmp_path, one, runpath="$ORIGIN/demo")
+    for release, loads in (("1", True), ("2", False)):
+        (wheel,) = (tmp_path / release).glob("*.whl")
+        target = tmp_path / f"installed{release}"
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(target)
+        assert starts(user.rename(target / "user")) == loads
+        user = target / "user"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "where"),
+    [
+        (
+            f"py3-none-{PLATFORM}",
+            f"py3-none-manylinux_2_28_{MACHINE}",
+            "pip no longer installs it with glibc 2.17",
+            ("311", PLATFORM),
+        ),
+        (
+            f"cp311-abi3-{PLATFORM}",
+            f"cp312-abi3-{PLATFORM}",
+            "pip no longer installs it for `python3.11`",
+            ("311", PLATFORM),
+        ),
+        (
+            f"cp312-abi3-{PLATFORM}",
+            f"cp311-abi3-{PLATFORM}",
+            "pip also installs it for `python3.11`",
+            ("311", PLATFORM),
+        ),
+    ],
+)
+def test_pip_installs_what_diff_says(
+    old: str,
+    new: str,
+    said: str,
+    where: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_releases(tmp_path, old, new)
+    assert said in shown_by_diff(capsys)
+    python, platform = where
+    options = ("--no-deps", "--no-index", "--python-version", python, "--platform", platform)
+    takes = [
+        pip("download", "-q", *options, "-d", "got", "--find-links", release, "demo").returncode
+        for release in ("1", "2")
+    ]
+    assert [code == 0 for code in takes] == [("also" not in said), ("also" in said)]
+
+
+def test_pip_warns_of_an_extra_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_wheel(tmp_path / "1", version="1", tag="py3-none-any", metadata="Provides-Extra: gui\n")
+    make_wheel(tmp_path / "2", version="2", tag="py3-none-any")
+    assert "extra `gui` is gone: pip only warns" in shown_by_diff(capsys)
+    done = pip("install", "--no-index", "--target", "to", "--find-links", "2", "demo[gui]")
+    assert (done.returncode, "does not provide the extra 'gui'" in done.stderr) == (0, True)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_pip_installs_a_wheel_that_needs_more_than_its_tag_says(
+    *,
+    is_same: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    versions = {"GLIBC_2.2.5": ["f"], "GLIBC_2.28": ["h"], "GLIBC_2.33": ["i"]}
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", versions)
+    files = {
+        release: linked(
+            tmp_path / f"{release}x",
+            "libone.so",
+            f"int {f}(void); int g(void) {{ return {f}(); }}",
+            libc,
+        )
+        for release, f in (("1", "f"), ("2", "i"))
+    }
+    tags = (PLATFORM, PLATFORM if is_same else f"manylinux_2_28_{MACHINE}")
+    for (release, file), tag in zip(files.items(), tags, strict=True):
+        make_wheel(
+            tmp_path / release,
+            version=release,
+            tag=f"py3-none-{tag}",
+            files={"demo/libone.so": file},
+        )
+    tag_says = "the tag is the same, so" if is_same else "the tag does not say so, and"
+    assert f"{tag_says} pip installs it where it does not load" in shown_by_diff(capsys)
+    options = ("--no-deps", "--no-index", "--platform", tags[1], "--only-binary", ":all:")
+    assert pip("download", "-q", *options, "-d", "got", "--find-links", "2", "demo").returncode == 0
+
+
+def test_the_setting_that_diff_names_allows_the_growth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for release, size in (("1", 1), ("2", 3_000_000)):
+        text = "".join(sha256(str(n).encode()).hexdigest() for n in range(size // 64))
+        make_wheel(tmp_path / release, version=release, tag="py3-none-any", files={"demo.py": text})
+    assert "(`max-growth`)" in shown_by_diff(capsys)
+    assert run(["diff", "1", "2", "--fail-on", "warning"]) == 1
+    Path("wheelfix.toml").write_text("max-growth = 1000000\n")
+    assert run(["diff", "1", "2", "--fail-on", "warning"]) == 0
+
+
+def test_a_refused_diff_says_how_to_call_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_releases(tmp_path, "py3-none-any", "cp311-abi3-any")
+    make_wheel(tmp_path / "2", version="2", tag="py3-none-any")
+    make_wheel(tmp_path / "3", "other", tag="py3-none-any")
+    (tmp_path / "4").mkdir()
+    wheels = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.glob("[12]/*.whl"))]
+    for arguments, said, then in (
+        (wheels, "compare their directories: `wheelfix diff 1 2`", "diff 1 2"),
+        (["1"], "name the earlier release, then the later one", "diff 1 2"),
+        (["1", "3"], "give two releases of one distribution", "diff 1 2"),
+        (["1", "4"], "build one, or name a file", f"diff 1 {wheels[-1]}"),
+    ):
+        assert run(["diff", *arguments]) == 2
+        assert said in capsys.readouterr().err
+        assert run(shlex.split(then)) == 0, said
+
+
+DIFF_HINTS = (
+    "what is linked with",
+    "fails with `undefined symbol`",
+    "search paths of dependents lead to its old place",
+    "pip no longer installs it with",
+    "pip no longer installs it for",
+    "pip also installs it for",
+    "pip only warns",
+    "pip installs it where it does not load",
+    "(`max-growth`)",
+    "compare their directories",
+    "name the earlier release, then the later one",
+    "give two releases of one distribution",
+    "build one, or name a file",
+    "name wheels, directories, or --from-file",
+    "choose one, for example: `{}`",
+)
+"""What the tests above follow; the last two are of other commands."""
+
+
+def hints_of_diff() -> Iterator[str]:
+    """Yield the hints of the modules of `diff`, and what it says about those who install."""
+    for module in DIFF_MODULES:
+        tree = ast.parse((SOURCE / module).read_text())
+        yield from (text for text in templates(tree) if CLAIM.search(text))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "hint":
+                yield from (text for text in templates(node.value) if " " in text)
+
+
+def test_each_hint_of_diff_has_its_case() -> None:
+    found = set(hints_of_diff())
+    assert [text for text in found if not any(hint in text for hint in DIFF_HINTS)] == []
+    assert [hint for hint in DIFF_HINTS if not any(hint in text for text in found)] == []
 
 
 # --- The others -----------------------------------------------------------------------------------
