@@ -3,6 +3,7 @@
 Each is checked by its own process, limited to 256 MiB of data and a few seconds.
 """
 
+import io
 import os
 import re
 import resource
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,16 @@ def test_tags_that_expand_beyond_memory(command: str, tag: str, tmp_path: Path) 
         assert "WHEEL has different tags than the file name" in done.stdout
 
 
+@cache
+def vast_metadata() -> bytes:
+    """Make a wheel of files of 1 GiB each, which takes seconds."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in ("WHEEL", "METADATA"):
+            archive.writestr(f"bomb-1.0.dist-info/{name}", bytes(1 << 30))
+    return written.getvalue()
+
+
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
     command: str, tmp_path: Path
@@ -184,11 +196,8 @@ def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
     names["zero"].symlink_to("/dev/zero")
     names["loop"].symlink_to(names["loop"])
     names["text"].write_bytes(b"PK")
-    vast = {f"bomb-1.0.dist-info/{each}": bytes(1 << 30) for each in ("WHEEL", "METADATA")}
     bomb = tmp_path / "bomb-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, content in vast.items():
-            archive.writestr(name, content)
+    bomb.write_bytes(vast_metadata())
     for number, (flag, method) in enumerate(((0, 9), (1, 8), (0, 14))):
         odd = bytearray(good.read_bytes().replace(b"good-", b"odd%d-" % number))
         for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
