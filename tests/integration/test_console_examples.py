@@ -33,6 +33,13 @@ from tests.support.fork_server import warm_path
 
 HOME = "/home/you/demo"
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+QUICK_VENV = """python() {
+    [[ "$1 $2" == "-m venv" ]] || { command python "$@"; return; }
+    command python -m venv --without-pip "$3" &&
+        printf '#!/bin/sh\\nexec "%s" -m pip --python "%s" "$@"\\n' \\
+            "$(type -P python)" "$PWD/$3/bin/python" >"$3/bin/pip" && chmod +x "$3/bin/pip"
+}"""
+"""Environments whose pip is that of the tests: to install it in each takes seconds."""
 EXIT_CODE = re.compile(r"# exit code (\d+)$")
 
 
@@ -76,7 +83,7 @@ class Terminal:
         environment["PATH"] = warm_path(environment["PATH"])
         environment.pop("GITHUB_STEP_SUMMARY", None)
         done = subprocess.run(
-            ["bash", "-c", f"(exit {self.code})\n{command}"],
+            ["bash", "-c", f"{QUICK_VENV}\n(exit {self.code})\n{command}"],
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
