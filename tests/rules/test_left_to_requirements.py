@@ -9,12 +9,14 @@ from tests.support.build import extension, make_wheel
 from tests.support.environment import ENVIRON
 from tests.support.providers import SUFFIX, TAG, asked, dependent_wheel, provider_wheel
 from tests.support.repairing import repair
-from tests.support.values import apply_fixes, elf, findings, wheel
+from tests.support.values import apply_fixes, context_of, elf, findings, wheel
 from wheelfix import Settings, check
+from wheelfix.providers.model import Provided
 from wheelfix.reports.check_content import advice
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.left_to_requirements import left_to_requirements
 from wheelfix.rules.registry import RULES
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.rules.search_paths import dead_entry
 
 MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
@@ -155,6 +157,16 @@ def test_a_wheel_with_its_library_in_a_requirement_has_no_error(tmp_path: Path) 
     assert advice(found, "x/a.whl") == "`wheelfix check --deps x/a.whl` decides it"
     (found,) = about_the_unknown(path, fail_on_unknown=True)
     assert found.severity is Severity.ERROR
+
+
+def test_no_requirement_is_named_beside_one_that_was_looked_into() -> None:
+    """PyQt6-sip is not asked for a library of Qt, to which the search path of PyQt6-Qt6 leads."""
+    asking = elf("libQt6StateMachine.so.6", runpath="$ORIGIN/Qt6/lib")
+    subject = wheel({"PyQt6/Qt.abi3.so": asking}, metadata=asked("PyQt6-sip", "PyQt6-Qt6"))
+    shown = Provided(requirement="PyQt6-Qt6", version="6.9")
+    context = replace(context_of(subject, Settings()), providers=(shown,))
+    (found,) = run_rules(context, [left_to_requirements])
+    assert found.message == "whether a requirement has `libQt6StateMachine.so.6` is not known"
 
 
 GLOBAL = """import ctypes

@@ -58,14 +58,12 @@ def left_to_requirements(
 ) -> LeftToRequirements:
     """Return what `wheel` leaves to its requirements, without those that `providers` show."""
     known = {provider.name for provider in providers if provider.version}
-    unknown = [
-        requirement
-        for requirement in applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
-        if canonicalize_name(requirement.name) not in known
-    ]
+    required = [*applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))]
+    unknown = [one for one in required if canonicalize_name(one.name) not in known]
     missing = list(_missing(wheel, settings, providers)) if unknown else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     names = [requirement.name for requirement in unknown[:_MOST]]
+    shown = [one.name for one in required if canonicalize_name(one.name) in known]
     loading = next(_loading(wheel, names), "") if missing else ""
     libraries: dict[str, str] = {}
     expected: set[str] = set()
@@ -80,8 +78,8 @@ def left_to_requirements(
         if known_to_have and not _is_reached(library, known_to_have, outward.values(), wheel):
             unreached[library] = known_to_have
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
-        sure = sure or _most_alike(names, outward.values())
-        likely = sure or libraries.get(library) or _most_alike(names, [library]) or loading
+        sure = sure or _most_alike(names, outward.values(), shown)
+        likely = sure or libraries.get(library) or _most_alike(names, [library], shown) or loading
         if likely or outward:
             libraries[library] = likely
             folders.update(outward.values())
@@ -185,13 +183,16 @@ def _begin_alike(first: str, second: str) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
-def _most_alike(names: Iterable[str], places: Iterable[str]) -> str:
-    """Return the requirement whose name has most words of a library and its folders."""
+def _most_alike(names: Collection[str], places: Iterable[str], shown: Iterable[str]) -> str:
+    """Return the requirement whose name has most words of a library and its folders.
+
+    It is one of `names`; if one of `shown`, whose files are known, has more of them, it is none.
+    """
     there = {word for place in places for word in _words(place)} - _NO_NAMES
     there |= {word.removeprefix("lib") for word in there}
-    alike = {name: len(there.intersection(_names(name))) for name in names}
+    alike = {name: len(there.intersection(_names(name))) for name in (*names, *shown)}
     best = max(alike, key=lambda name: (alike[name], -len(_names(name))), default="")
-    return best if alike.get(best) else ""
+    return best if best in names and alike[best] else ""
 
 
 def _names(requirement: str) -> set[str]:

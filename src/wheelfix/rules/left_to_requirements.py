@@ -50,6 +50,8 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     if not lacking:
         return
     likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
+    if not any(provider.version for provider in context.providers):  # none was looked into
+        likely = likely or dict.fromkeys(left.requirements)
     dependents = [member for name in left.libraries for member in context.dependents[name]]
     severity, where, hint = None, "", "`wheelfix check --deps` decides it"
     if left.unreached:
@@ -57,8 +59,8 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         where = f", and no search path leads to {join_some(left.unreached, 2)}"
         severity, hint = Severity.WARNING, f"`wheelfix repair {options}` adds the search path"
     yield Hit(
-        message=f"whether {join_some(likely or left.requirements, FEW)} "
-        f"{'has' if len(likely) == 1 else 'have'} {join_some(lacking, 2)} is not known{where}",
+        message=f"whether {join_some(likely, FEW) if likely else 'a requirement'} "
+        f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)} is not known{where}",
         entry=lacking[0],
         notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
         hint=hint,
