@@ -233,10 +233,10 @@ class GivenLibraries:
 
         Nothing if the sources that name one are more than can be parsed in reasonable time.
         """
-        modules, found = self._modules, dict[str, bool]()
+        undecided, found = set(self._modules), dict[str, bool]()
         left = _MOST_PARSED + self.archive.size
         for _, source in _sources(self.archive):
-            named = modules.intersection(_WORD.findall(source))
+            named = undecided.intersection(_WORD.findall(source))
             if not named:
                 continue
             left -= len(source)
@@ -247,6 +247,7 @@ class GivenLibraries:
                 imports = dict.fromkeys((os.fsdecode(name) for name in named), False)
             for name, may_fail in imports.items():
                 found[name] = found.get(name, True) and may_fail
+            undecided -= {name for name in named if not found.get(os.fsdecode(name), True)}
         return found
 
     @property
