@@ -40,6 +40,7 @@ from wheelfix.wheel.unverified_reader import open_unverified
 from wheelfix.wheel.zip_reader import ZipReader
 
 _WORD = re.compile(rb"[\w\x80-\xff]+")
+_IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
 _WORD_OF_CODE = re.compile(
     rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]+"
     rb"(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
@@ -76,8 +77,7 @@ class _Cache:
         self.unlisted: Sequence[str] = ()
         self.named: frozenset[bytes] | None = None
         self.tried: Mapping[str, bool] | None = None
-        self.importers: dict[str, tuple[str, ...]] = {}
-        self.imports: dict[tuple[str, str], bool] = {}
+        self.importers: dict[str, Mapping[str, Sequence[str]]] = {}
         self.loaders: dict[tuple[str | None, Libc | None, Abi], Environment] = {}
         self.given: dict[_LibraryPath, Mapping[str, Sequence[_GivenLibrary]]] = {}
         self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
@@ -190,14 +190,9 @@ class GivenLibraries:
         names = (member.name for member in self.archive.wheel.members)
         return (name for name in names if name in elfs or name.endswith(".py"))
 
-    def importers(self, module: str) -> tuple[str, ...]:
+    def importers(self, module: str) -> Sequence[str]:
         """Return the Python sources that import the top-level `module`, at any place."""
-        known = self._cache.importers
-        if module not in known:
-            statement = _import_of(module)
-            sources = _sources(self.archive)
-            known[module] = tuple(name for name, source in sources if statement.search(source))
-        return known[module]
+        return self._importers(self.archive).get(module, ())
 
     def imports(self, provider: Provided, module: str) -> bool:
         """Return whether a source of `provider` may import the top-level `module`.
@@ -206,12 +201,21 @@ class GivenLibraries:
         """
         if not provider.wheel:
             return True
-        known, key = self._cache.imports, (provider.wheel, module)
-        if key not in known:
-            statement = _import_of(module)
+        if provider.wheel not in self._cache.importers:
             with suppress(WheelfixError), open_unverified(Path(provider.wheel)) as archive:
-                known[key] = any(statement.search(source) for _, source in _sources(archive))
-        return known.get(key, False)
+                return module in self._importers(archive, provider.wheel)
+        return module in self._cache.importers.get(provider.wheel, ())
+
+    def _importers(self, archive: ZipReader, name: str = "") -> Mapping[str, Sequence[str]]:
+        """Return the sources of an archive by the top-level modules that they import."""
+        known = self._cache.importers
+        if name not in known:
+            known[name] = values_by_key(
+                (os.fsdecode(module), source)
+                for source, text in _sources(archive)
+                for module in {*_IMPORTED.findall(text)}
+            )
+        return known[name]
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
@@ -467,12 +471,6 @@ def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
     for name, entry in archive.entries.items():
         if name.endswith(".py") and entry.size <= MAX_SOURCE:
             yield name, archive.read(name)
-
-
-def _import_of(module: str) -> re.Pattern[bytes]:
-    """Return the pattern of a statement that imports a top-level module."""
-    pattern = rb"^[ \t]*(?:import|from)[ \t]+%b\b" % re.escape(module.encode())
-    return re.compile(pattern, re.MULTILINE)
 
 
 def _read_exports(read: Callable[[], SymbolTables]) -> Exports:

@@ -279,7 +279,7 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
         notes.append(reason)
     elif packages:
         listed = " or ".join(f"`{package}`" for package in packages)
-        notes.append(f"{listed} provides it, but METADATA does not require that")
+        notes.append(f"{listed} provides it, but METADATA does not name that")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
         hint = f"`wheelfix repair {providers} --add-requires` loads it from there"
