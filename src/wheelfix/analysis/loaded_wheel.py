@@ -68,7 +68,7 @@ class Definitions(Protocol):
         """Return for each library name the members that contain it as a string."""
         ...
 
-    def importers(self, module: str, /) -> tuple[str, ...]:
+    def importers(self, module: str, /) -> Sequence[str]:
         """Return the Python sources that import a top-level module, at any place."""
         ...
 
