@@ -56,7 +56,7 @@ class Budget:
 
     @classmethod
     def of_files(cls, objects: int = 0) -> Self:
-        """Return the budget of files that are not of one wheel, `objects` of which are ELF."""
+        """Return the budget of an environment or a set of wheels with `objects` ELF files."""
         return cls(
             "a set of files",
             _STEPS_OF_FILES + _STEPS_PER_OBJECT * objects,

@@ -4,13 +4,13 @@ Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help te
 the fields of `Settings`.
 """
 
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
+from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -709,7 +709,6 @@ class SettingField(NamedTuple):
         return getattr(_DEFAULTS, self.name)
 
 
-_MAGIC = re.compile(r"[*?[]")
 _DEFAULTS = Settings()
 SETTING_FIELDS = tuple(
     SettingField(field.name, field.type, field.metadata[OPTION]) for field in fields(Settings)
@@ -722,7 +721,4 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
 
     A distribution may list hundreds of thousands of names as globs: they are only compared.
     """
-    return any(
-        name == glob if stem == glob else name.startswith(stem) and fnmatchcase(name, glob)
-        for glob, stem in ((glob, _MAGIC.split(glob, 1)[0]) for glob in globs)
-    )
+    return any(fnmatchcase(name, glob) if has_magic(glob) else name == glob for glob in globs)

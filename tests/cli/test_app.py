@@ -515,7 +515,7 @@ def settings_of(command: str, *arguments: str) -> Settings:
     context = parser.make_context(command, [*arguments, "a.whl"])
     config, typed = context.params["config"], cast("typer.Context", context)
     call = Call(context=typed, config=config, verbose=0, quiet=False, given=context.params)
-    return replace(call.configuration, folder=None).settings
+    return replace(call.read_configuration(), folder=None).settings
 
 
 @pytest.mark.usefixtures("here")

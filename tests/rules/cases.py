@@ -212,7 +212,7 @@ class WrittenContents(NamedTuple):
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
         return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(16))
 
-    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - as asked
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - of the protocol
         return ""
 
     def size(self, path: str) -> int:

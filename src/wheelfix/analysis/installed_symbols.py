@@ -133,8 +133,8 @@ class InstalledSymbols:
     def references(self, path: str) -> Iterator[Undefined]:
         """Yield the strong references of an object that files of wheels are to define.
 
-        Those are the ones without a version, but for Python's API, and those to a library of which
-        there are several.
+        A reference counts if it has no version and is not to Python's API, or if it is to a
+        library that the environment has several times.
         """
         if path in self.world.members and path in self.libraries:
             for one in self.libraries[path].elf.undefined:

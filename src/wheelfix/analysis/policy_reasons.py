@@ -170,7 +170,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
     """Return each symbol that is newer than `tag` allows, with the members that use it.
 
-    None if they are more than `_NEAR`.
+    Empty if they are more than `_NEAR`.
     """
     dependents: dict[str, list[str]] = {}
     for member, file, version, names in _versions_too_new(wheel, tag, policies):

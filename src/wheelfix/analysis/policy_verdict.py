@@ -224,7 +224,8 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     names = {name for elf in elfs.values() for name in elf.needed}
     counting = {name for name in names if name and not matches_any(name, exclude)}
     needed = {
-        member: tuple(filter(counting.__contains__, elf.needed)) for member, elf in elfs.items()
+        member: tuple(name for name in elf.needed if name in counting)
+        for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if hook_prefix(member, elf)}
     all_needed = {name for names in needed.values() for name in names}

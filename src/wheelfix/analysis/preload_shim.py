@@ -31,7 +31,7 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, Mem
 def shim_source(libraries: Mapping[str, str]) -> bytes:
     """Return the source of a shim that opens `libraries`; it runs on Python 3.6 and later.
 
-    They are folders, relative to that of the shim, by name.
+    `libraries` has the folder of each library, relative to that of the shim.
     """
     code = read_text("wheelfix.analysis", "preload_shim.txt")
     return (

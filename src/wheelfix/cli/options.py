@@ -143,9 +143,11 @@ class Call(NamedTuple):
         """Where the command writes."""
         return Terminal(verbosity=-1 if self.quiet else self.verbose)
 
-    @property
-    def configuration(self) -> Configuration:
-        """What is `given`, laid over the configuration file. Raises `SettingsError`."""
+    def read_configuration(self) -> Configuration:
+        """Read the configuration file, announce it, and lay over it what is `given`.
+
+        Raises `SettingsError`.
+        """
         folder = current_folder()
         found = read_configuration(folder, self.config)
         announce(found, self.terminal)

@@ -1,6 +1,5 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -63,7 +62,7 @@ class InstalledContents:
     def size(self, path: str) -> int | None:
         """Return the bytes of a file; None if there is none."""
         with suppress(OSError):
-            return os.stat(path).st_size  # noqa: PTH116 - the path is text
+            return Path(path).stat().st_size
         return None
 
     def promotions(self) -> Sequence[Promotion]:

@@ -510,6 +510,7 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
     try:
         with ExitStack() as stack:
             archive = ZipReader(stack.enter_context(open_regular(path)).fileno())
+            # What is read of a library is mapped later, as long as the archive is in use.
             finalize(archive, stack.pop_all().close)
     except (OSError, BadWheelError) as error:
         raise SettingsError(

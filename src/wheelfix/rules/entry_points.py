@@ -58,10 +58,9 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     reason = _index_refusal(text)
     notes = (IndexAnswer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
     if problems or (reason and context.settings.index is Index.PYPI):
+        who = "pip or uv refuses" if problems else f"PyPI refuses: {reason}"
         yield Hit(
-            message="has entry points that pip or uv refuses"
-            if problems
-            else f"has entry points that PyPI refuses: {reason}",
+            message=f"has entry points that {who}",
             member=entry_points,
             notes=(*first_of(problems, 5), *notes),
             hint="fix them in `pyproject.toml`, and build the wheel again",

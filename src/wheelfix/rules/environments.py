@@ -385,8 +385,8 @@ def changed_since_installation(modules: InstalledModules) -> Iterator[Hit]:
     several distributions write are left to WF951.
 
     ## Why is this bad?
-    Somebody has replaced, stripped or edited the file. What its metadata says, such as
-    that it works for others, does not hold for it.
+    The file was replaced, stripped or edited after the installation. What its metadata says, such
+    as that it works for others, does not hold for it.
 
     ## Example
     `torch/lib/libtorch_cuda.so` after `patchelf --set-rpath`.

@@ -156,16 +156,18 @@ def included_library_not_found(context: Context) -> Iterator[Hit]:
 
 def _missing_library(name: str, member: str, reasons: Sequence[str]) -> Hit:
     """Return the hit for an included library; without `reasons`, no code names it."""
-    no_one = "no code of the wheel can find it" if reasons else "no code names it"
+    if reasons:
+        why, hint, severity = "no code of the wheel can find it", _BY_PATH.format(name), None
+    else:
+        why, severity = "no code names it", Severity.WARNING
+        hint = "check the name: it must be the one that the code opens"
     return Hit(
-        message=f"is included as `{name}`, but {no_one}",
+        message=f"is included as `{name}`, but {why}",
         member=member,
         entry=name,
         notes=tuple(reasons),
-        hint=_BY_PATH.format(name)
-        if reasons
-        else "check the name: it must be the one that the code opens",
-        severity=None if reasons else Severity.WARNING,
+        hint=hint,
+        severity=severity,
     )
 
 

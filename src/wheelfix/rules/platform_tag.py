@@ -302,6 +302,7 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
 
 def _chain_to(context: Context, member: str) -> str:
     """Return the shortest chain of DT_NEEDED from an object that is opened to `member`."""
+    elfs = context.wheel.elfs
 
     def dependents(needed: str) -> Iterator[str]:
         names = dict.fromkeys((posixpath.basename(needed), elfs[needed].soname or ""))
@@ -310,6 +311,5 @@ def _chain_to(context: Context, member: str) -> str:
             context.budget.spend(1 + len(some), "what needs a missing library", needed)
             yield from some
 
-    elfs = context.wheel.elfs
     chains = shortest_chains(member, elfs.keys() - context.only_needed, dependents)
     return " -> ".join(f"`{known}`" for known in next(chains, (member,)))

@@ -98,7 +98,7 @@ def check(
     wheels = expand([*(paths or ()), *_read_list(request.from_file)])
     _refuse_contradictions(request)
     call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
-    configuration = call.configuration.check(all_rules())
+    configuration = call.read_configuration().check(all_rules())
     words = options.words_for_repair(call, configuration)
     raise typer.Exit(_run(wheels, request, configuration, call.terminal, words))
 

@@ -73,7 +73,7 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     Python and platform are compared. Whether a release loads beside what it requires is no
     difference of files: `wheelfix check --deps` judges that.
     """
-    settings, terminal = call.configuration.settings, call.terminal
+    settings, terminal = call.read_configuration().settings, call.terminal
     sides = [_wheels(path) for path in _two(paths)]
     errors: list[WheelfixError] = [e for side in sides for e in map(_name_error, side) if e]
     for error in errors:

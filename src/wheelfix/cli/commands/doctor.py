@@ -93,7 +93,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     Exit code 1 for errors, and with `--against` for a difference.
     """
     library_path = parse_library_path(request.env)
-    settings = call.configuration.settings
+    settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
     if request.order is not None and request.every_order:
         raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")

@@ -105,7 +105,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     variables = parse_variables(request.env)
     answers: list[tuple[str | None, _Answer]] = []
     is_complete = True
-    configuration = call.configuration
+    configuration = call.read_configuration()
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
         if len(words) > 1:

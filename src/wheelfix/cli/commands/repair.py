@@ -52,7 +52,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
     repair the rest. The paths of the wheels written go to stdout, or with
     --output-format json everything about them.
     """
-    configuration, terminal = call.configuration.check(all_rules()), call.terminal
+    configuration, terminal = call.read_configuration().check(all_rules()), call.terminal
 
     shown: list[Outcome] = []
 

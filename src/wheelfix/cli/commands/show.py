@@ -46,7 +46,7 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
     it bundles, those it expects from the platform and from other wheels, and those that are
     missing. It reports no findings: `wheelfix check` does.
     """
-    configuration = call.configuration
+    configuration = call.read_configuration()
     seconds = configuration.settings.timeout
     terminal, wheels = call.terminal, expand(paths)
     if request.symbols:

@@ -82,7 +82,7 @@ def tree(call: Call, request: _Options, arguments: _Arguments = None) -> None:
     library_path = parse_library_path(request.env)
     words, terminal = list(arguments or []), call.terminal
     is_complete = True
-    configuration = call.configuration
+    configuration = call.read_configuration()
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
         refuse_for_site(call, "scheme")

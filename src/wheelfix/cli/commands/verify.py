@@ -92,7 +92,7 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
         timeout=request.timeout,
         jobs=request.jobs,
     )
-    configuration = call.configuration
+    configuration = call.read_configuration()
     wheels = expand(paths)
     if request.image is not None:
         has_network = configuration.settings.deps

@@ -69,7 +69,7 @@ def why(
         raise SettingsError(
             "name the library after the wheels", hint=f"wheelfix why {shlex.quote(library)} libfoo"
         )
-    configuration, terminal, wheels = call.configuration, call.terminal, expand(paths)
+    configuration, terminal, wheels = call.read_configuration(), call.terminal, expand(paths)
 
     def ask(path: Path) -> _Answer:
         settings = configuration.settings_for(path.name)
