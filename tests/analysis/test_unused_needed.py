@@ -15,9 +15,28 @@ from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
 
 MODULE = "p/a.so"
+
+
+class Names(CodeNames):
+    """Some names in the strings of one module, and no sources."""
+
+    def __init__(self, named: Collection[str]) -> None:
+        self._named = named
+
+    def is_named(self, module: str) -> bool:
+        del module
+        return False
+
+    def is_only_tried(self, module: str) -> bool:
+        del module
+        return False
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        return {name: (MODULE,) if name in self._named else () for name in names}
 
 
 class Defined:
@@ -50,28 +69,13 @@ class Defined:
         del name, dependent, provider, folder
         return None
 
-    def importers(self, module: str, /) -> tuple[str, ...]:
-        del module
-        return ()
-
-    def imports(self, provider: Provided, module: str, /) -> bool:
-        del provider, module
-        return False
-
     def preferring(self, places: Iterable[str], /) -> Definitions:
         del places
         return self
 
-    def is_named(self, module: str, /) -> bool:
-        del module
-        return False
-
-    def is_only_tried(self, module: str, /) -> bool:
-        del module
-        return False
-
-    def mentions(self, names: Collection[str], /) -> Mapping[str, tuple[str, ...]]:
-        return {name: (MODULE,) if name in self._named else () for name in names}
+    @property
+    def code(self) -> CodeNames:
+        return Names(self._named)
 
 
 def definition() -> Definition:

@@ -47,6 +47,7 @@ from wheelfix.settings import (
     Settings,
     SymbolContract,
 )
+from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import (
     LookupPlace,
@@ -368,14 +369,25 @@ def versioned(shipped: str) -> Callable[[Path], Path]:
     return make
 
 
-class NoMentions(GivenLibraries):
-    """Definitions of objects that contain no names of libraries."""
+class NoNames(CodeNames):
+    """Of objects that contain no names of libraries."""
 
     def __init__(self) -> None:
         """Read no archive."""
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         return dict.fromkeys(names, ())
+
+
+class NoMentions(GivenLibraries):
+    """Definitions of such objects."""
+
+    def __init__(self) -> None:
+        """Read no archive."""
+
+    @property
+    def code(self) -> CodeNames:
+        return NoNames()
 
     def including(self, edits: Iterable[Edit]) -> "NoMentions":
         del edits

@@ -4,7 +4,7 @@ Loads are computed from values, as in `loader.loading`; the real loader opens no
 assumed to be repaired: a bundled library counts as found, even if no search path leads there yet.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar, cast
@@ -21,6 +21,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.providers.model import Provided
+from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 
@@ -56,24 +57,9 @@ class Definitions(Protocol):
         """Return the same that searches `places` first."""
         ...
 
-    def is_named(self, module: str, /) -> bool:
-        """Return whether a Python source has the name of a module, but in that of a file."""
-        ...
-
-    def is_only_tried(self, module: str, /) -> bool:
-        """Return whether Python sources import a module, and only in a `try` that may fail."""
-        ...
-
-    def mentions(self, names: Collection[str], /) -> Mapping[str, tuple[str, ...]]:
-        """Return for each library name the members that contain it as a string."""
-        ...
-
-    def importers(self, module: str, /) -> Sequence[str]:
-        """Return the Python sources that import a top-level module, at any place."""
-        ...
-
-    def imports(self, provider: Provided, module: str, /) -> bool:
-        """Return whether a source of `provider` may import a top-level module."""
+    @property
+    def code(self) -> CodeNames:
+        """What the objects and Python sources of the wheel name."""
         ...
 
 

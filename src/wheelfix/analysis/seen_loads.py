@@ -39,17 +39,20 @@ def seen_loads(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
 def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> Iterator[str]:
     opened = {opening.name for some in wheel.openings.values() for opening in some}
     setting = {
-        member.partition("/")[0] for member in definitions.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
+        member.partition("/")[0]
+        for member in definitions.code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
     }
     names = {
         member: {posixpath.basename(member), elf.soname or ""} for member, elf in dynamic.items()
     }
-    mentions = definitions.mentions({name for some in names.values() for name in some if name})
+    mentions = definitions.code.mentions({name for some in names.values() for name in some if name})
     for member, elf in dynamic.items():
         if elf.is_executable:
             is_seen = member.partition("/")[0] not in setting
         elif elf.module_hooks:
-            is_seen = not definitions.is_only_tried(posixpath.basename(member).partition(".")[0])
+            is_seen = not definitions.code.is_only_tried(
+                posixpath.basename(member).partition(".")[0]
+            )
         else:
             named = (one for name in names[member] for one in mentions.get(name, ()))
             is_seen = not names[member].isdisjoint(opened) or any(one != member for one in named)

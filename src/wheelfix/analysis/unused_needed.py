@@ -558,7 +558,7 @@ class _Trial:
             for drop in drops
             if drop.library in lost and not may_come_from_platform(drop.name)
         }
-        mentions = self._definitions.mentions(leaving_names)
+        mentions = self._definitions.code.mentions(leaving_names)
         for drop in drops:
             if members := mentions.get(drop.name):
                 hazard = (

@@ -4,9 +4,7 @@ Nothing is executed. A library that is not found is not an error: references to 
 """
 
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,34 +20,20 @@ from wheelfix.elf.exports import (
     read_symbol_tables,
 )
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
-from wheelfix.elf.reader import dynamic_strings, read_elf
-from wheelfix.errors import BadElfError, BadWheelError, SettingsError, WheelfixError
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.elf.reader import read_elf
+from wheelfix.errors import BadElfError, BadWheelError, SettingsError
+from wheelfix.grouping import grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.host.machine_files import files_below, map_regular, open_regular
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
-from wheelfix.wheel.content_scan import Strings, strings_among
+from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit, sources_of
-from wheelfix.wheel.imported_modules import failing_imports
-from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
-from wheelfix.wheel.unverified_reader import open_unverified
 from wheelfix.wheel.zip_reader import ZipReader
 
-_WORD = re.compile(rb"[\w\x80-\xff]+")
-_IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
-_WORD_OF_CODE = re.compile(
-    rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]+"
-    rb"(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
-)
-"""A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
-_FEW_TEXTS = 8
-"""So many are searched for one by one."""
-_MOST_PARSED = 1 << 21
-"""Bytes of Python sources of a small wheel; as many more as a larger one has."""
 _LibraryPath = tuple[Path, ...]
 _Directories = tuple[tuple[str, ...], tuple[str, ...]]
 """Those of the object and of the user's environment, and those that come last."""
@@ -72,12 +56,7 @@ class _Cache:
     def __init__(self) -> None:
         self.exports: dict[str, Exports] = {}
         self.libraries: dict[str, Library | None] = {}
-        self.mentions: dict[str, tuple[str, ...]] = {}
-        self.naming: Mapping[bytes, Sequence[str]] | None = None
-        self.unlisted: Sequence[str] = ()
-        self.named: frozenset[bytes] | None = None
-        self.tried: Mapping[str, bool] | None = None
-        self.importers: dict[str, Mapping[str, Sequence[str]]] = {}
+        self.code: CodeNames | None = None
         self.loaders: dict[tuple[str | None, Libc | None, Abi], Environment] = {}
         self.given: dict[_LibraryPath, Mapping[str, Sequence[_GivenLibrary]]] = {}
         self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
@@ -142,138 +121,12 @@ class GivenLibraries:
             return self.archive.symbol_tables(source)
         return read_symbol_tables(map_regular(source), str(source))
 
-    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        """Return for each library name the members with it as a string of their code.
-
-        DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
-        """
-        known = self._cache.mentions
-        new = {name.encode() for name in names if name not in known}
-        listed = {text for text in new if b".so" in text and b"/" not in text}
-        naming, unlisted = self._naming if listed else (dict[bytes, Sequence[str]](), ())
-        scanned = self._scanned(new - listed, self._code) | self._scanned(listed, unlisted)
-        for text in new:
-            known[text.decode()] = (*naming.get(text, ()), *scanned.get(text, ()))
-        return {name: known[name] for name in names}
-
     @property
-    def _naming(self) -> tuple[Mapping[bytes, Sequence[str]], Sequence[str]]:
-        """Library name -> the members that have it, and the members with too many names."""
-        contents = self.archive.contents
-        if self._cache.naming is None:
-            pairs = ((name, m) for m in self._code for name in contents[m].library_names or ())
-            self._cache.naming = values_by_key(pairs)
-            self._cache.unlisted = [m for m in self._code if contents[m].library_names is None]
-        return self._cache.naming, self._cache.unlisted
-
-    def _scanned(self, texts: AbstractSet[bytes], members: Iterable[str]) -> dict[bytes, list[str]]:
-        """Return for each of `texts` those of `members` with it as a string."""
-        found: dict[bytes, list[str]] = {}
-        for member in members if texts else ():
-            for text in self._strings_among(member, texts):
-                found.setdefault(text, []).append(member)
-        return found
-
-    def _strings_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
-        if len(texts) <= _FEW_TEXTS:
-            return {text for text in texts if self._has_string(member, text)}
-        size = self.archive.entries[member].size
-        self.archive.budget.spend(size >> 4, "the strings", member)
-        found = list(strings_among(self.archive.inflate(member), texts))
-        skipped = self._skipped(member) if found else range(0)
-        return {text for text, at in found if at not in skipped}
-
-    @property
-    def _code(self) -> Iterator[str]:
-        """The objects and Python sources of the wheel."""
-        elfs = self.archive.wheel.elfs
-        names = (member.name for member in self.archive.wheel.members)
-        return (name for name in names if name in elfs or name.endswith(".py"))
-
-    def importers(self, module: str) -> Sequence[str]:
-        """Return the Python sources that import the top-level `module`, at any place."""
-        return self._importers(self.archive).get(module, ())
-
-    def imports(self, provider: Provided, module: str) -> bool:
-        """Return whether a source of `provider` may import the top-level `module`.
-
-        The sources of an installed distribution are not read: it may.
-        """
-        if not provider.wheel:
-            return True
-        if provider.wheel not in self._cache.importers:
-            with suppress(WheelfixError), open_unverified(Path(provider.wheel)) as archive:
-                return module in self._importers(archive, provider.wheel)
-        return module in self._cache.importers.get(provider.wheel, ())
-
-    def _importers(self, archive: ZipReader, name: str = "") -> Mapping[str, Sequence[str]]:
-        """Return the sources of an archive by the top-level modules that they import."""
-        known = self._cache.importers
-        if name not in known:
-            known[name] = values_by_key(
-                (os.fsdecode(module), source)
-                for source, text in _sources(archive)
-                for module in {*_IMPORTED.findall(text)}
-            )
-        return known[name]
-
-    def is_named(self, module: str) -> bool:
-        """Return whether a Python source has the name of a module, but in that of a file."""
-        if self._cache.named is None:
-            modules = self._modules
-            sources = (source for _, source in _sources(self.archive))
-            words = (set(_WORD_OF_CODE.findall(source)) for source in sources)
-            self._cache.named = frozenset[bytes]().union(*(modules & some for some in words))
-        return module.encode() in self._cache.named
-
-    def is_only_tried(self, module: str) -> bool:
-        """Return whether Python sources import a module, and only in a `try` that may fail."""
-        if self._cache.tried is None:
-            self._cache.tried = self._tried()
-        return self._cache.tried.get(module, False)
-
-    def _tried(self) -> Mapping[str, bool]:
-        """Return for each imported extension module whether all imports of it may fail.
-
-        Nothing if the sources that name one are more than can be parsed in reasonable time.
-        """
-        undecided, found = set(self._modules), dict[str, bool]()
-        left = _MOST_PARSED + self.archive.size
-        for _, source in _sources(self.archive):
-            named = undecided.intersection(_WORD.findall(source))
-            if not named:
-                continue
-            left -= len(source)
-            if left < 0:
-                return {}
-            imports = failing_imports(source)
-            if imports is None:
-                imports = dict.fromkeys((os.fsdecode(name) for name in named), False)
-            for name, may_fail in imports.items():
-                found[name] = found.get(name, True) and may_fail
-            undecided -= {name for name in named if not found.get(os.fsdecode(name), True)}
-        return found
-
-    @property
-    def _modules(self) -> frozenset[bytes]:
-        """The names of the objects of the wheel as modules, without packages."""
-        files = (member.rpartition("/")[2] for member in self.archive.wheel.elfs)
-        return frozenset(file.partition(".")[0].encode() for file in files)
-
-    def _has_string(self, member: str, text: bytes) -> bool:
-        strings = Strings(text)
-        for piece in self.archive.inflate(member):
-            strings.feed(piece)
-        strings.finish()
-        skipped = self._skipped(member) if strings.found else range(0)
-        return any(found == text and at not in skipped for at, found in strings.found)
-
-    def _skipped(self, member: str) -> range:
-        is_elf = member in self.archive.wheel.elfs
-        return self._dynamic_strings(member) if is_elf else range(0)
-
-    def _dynamic_strings(self, member: str) -> range:
-        return dynamic_strings(self.archive.buffer(member), member, self.archive.budget)
+    def code(self) -> CodeNames:
+        """What the objects and Python sources of the wheel as read name."""
+        if self._cache.code is None:
+            self._cache.code = CodeNames(self.archive)
+        return self._cache.code
 
     # --- Libraries that are not in the wheel
 
@@ -374,7 +227,7 @@ class HostLibraries(GivenLibraries):
     def given(self) -> GivenLibraries:
         """The same without the libraries of this machine."""
         cache = _Cache()
-        cache.exports = self._cache.exports
+        cache.exports, cache.code = self._cache.exports, self.code
         return GivenLibraries(
             archive=self.archive,
             library_path=self.library_path,
@@ -464,13 +317,6 @@ def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
         for name in LIBRARY_PATHS
         if environ.get(name)
     }
-
-
-def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and texts of the Python sources that a person may have written."""
-    for name, entry in archive.entries.items():
-        if name.endswith(".py") and entry.size <= MAX_SOURCE:
-            yield name, archive.read(name)
 
 
 def _read_exports(read: Callable[[], SymbolTables]) -> Exports:

@@ -312,7 +312,7 @@ def _needed_only_beside(
         and not (_stays_outside(context, member) and _folder_beside(context, member) == folder)
     )
     alone = vendored - set(_closure(context, elsewhere))
-    mentions = context.definitions.mentions({posixpath.basename(library) for library in alone})
+    mentions = context.definitions.code.mentions({posixpath.basename(library) for library in alone})
     return tuple(
         library
         for library in libraries
@@ -457,7 +457,7 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     if context.definitions is None:
         return False
     name = posixpath.basename(gap.dependent)
-    mentions = context.definitions.mentions({name})[name]
+    mentions = context.definitions.code.mentions({name})[name]
     return set(gap.libraries.values()) <= set(mentions) or (
         not (
             mentions or is_module or {name, elfs[gap.dependent].soname} & context.dependents.keys()

@@ -209,7 +209,7 @@ class Context:
             if elf.dynamic and not elf.module_hooks and not elf.is_executable
         }
         needed = {m: some for m, some in names.items() if some & self.dependents.keys()}
-        mentions = self.definitions.mentions(
+        mentions = self.definitions.code.mentions(
             {name for some in needed.values() for name in some if name}
         )
         opened = {opening.name for some in self.wheel.openings.values() for opening in some}
@@ -297,7 +297,7 @@ class Context:
         }
         libraries = {name: member for name, member in known.items() if member is not None}
         found = self.definitions
-        mentions: Mapping[str, tuple[str, ...]] = found.mentions({*libraries}) if found else {}
+        mentions: Mapping[str, tuple[str, ...]] = found.code.mentions({*libraries}) if found else {}
         return plan_preloads(self.wheel, libraries, mentions, self.layouts)
 
     @cached_property
@@ -408,7 +408,7 @@ class Context:
             provider
             for provider in neighbors
             for module in provider.modules
-            if any(source.startswith(own) for source in definitions.importers(module))
+            if any(source.startswith(own) for source in definitions.code.importers(module))
         ]
         for one in found:  # grows during the loop
             required = set(map(name_of, one.metadata.requires_dist))
@@ -417,7 +417,7 @@ class Context:
                 for other in neighbors
                 if other.name in required
                 and other not in found
-                and any(definitions.imports(one, module) for module in other.modules)
+                and any(definitions.code.imports(one.wheel, module) for module in other.modules)
             )
         return frozenset(posixpath.basename(one.wheel) or one.name for one in found)
 

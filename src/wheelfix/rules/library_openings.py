@@ -217,7 +217,7 @@ def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool | None
 
 def _opening_objects(context: Context, name: str, libraries: Sequence[str]) -> list[str]:
     """Return the objects with `name` in a dlopen note or in their data."""
-    mentions = context.definitions.mentions({name})[name] if context.definitions else ()
+    mentions = context.definitions.code.mentions({name})[name] if context.definitions else ()
     return [
         member
         for member, elf in context.wheel.elfs.items()

@@ -138,8 +138,8 @@ def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[
     found = context.definitions
     if found is None:
         return names
-    in_sources = frozenset(filter(found.is_named, names))
-    mentions = found.mentions(names - in_sources)
+    in_sources = frozenset(filter(found.code.is_named, names))
+    mentions = found.code.mentions(names - in_sources)
     elfs = context.wheel.elfs.keys()
     return in_sources | {name for name, some in mentions.items() if not elfs.isdisjoint(some)}
 

@@ -605,7 +605,9 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
             orphans[member] = names
     if not orphans or orphans.keys() == context.wheel.elfs.keys():
         return  # a wheel of nothing but orphans was made for them
-    mentions = context.definitions.mentions({name for names in orphans.values() for name in names})
+    mentions = context.definitions.code.mentions(
+        {name for names in orphans.values() for name in names}
+    )
     sizes = {file.name: file.size for file in context.wheel.members}
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):

@@ -1,0 +1,188 @@
+"""What the objects and Python sources of a wheel name: libraries, modules, and words.
+
+Each question costs a reading of what can answer it, once.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from wheelfix.elf.reader import dynamic_strings
+from wheelfix.errors import WheelfixError
+from wheelfix.grouping import values_by_key
+from wheelfix.wheel.content_scan import Strings, strings_among
+from wheelfix.wheel.imported_modules import failing_imports
+from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.reader import Archive
+from wheelfix.wheel.unverified_reader import open_unverified
+from wheelfix.wheel.zip_reader import ZipReader
+
+_WORD = re.compile(rb"[\w\x80-\xff]+")
+_IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
+_WORD_OF_CODE = re.compile(
+    rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]+"
+    rb"(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
+)
+"""A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
+_FEW_TEXTS = 8
+"""So many are searched for one by one."""
+_MOST_PARSED = 1 << 21
+"""Bytes of Python sources of a small wheel; as many more as a larger one has."""
+
+
+class CodeNames:
+    """The names in the code of one wheel. Remembers what was asked; mutable."""
+
+    def __init__(self, archive: Archive) -> None:
+        """Answer for the wheel of `archive`, as read."""
+        self._archive = archive
+        self._mentions: dict[str, tuple[str, ...]] = {}
+        self._importers: dict[str, Mapping[str, Sequence[str]]] = {}
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return for each library name the members with it as a string of their code.
+
+        DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
+        """
+        known = self._mentions
+        new = {name.encode() for name in names if name not in known}
+        listed = {text for text in new if b".so" in text and b"/" not in text}
+        naming = self._naming if listed else dict[bytes, Sequence[str]]()
+        unlisted = self._unlisted if listed else ()
+        scanned = self._scanned(new - listed, self._code) | self._scanned(listed, unlisted)
+        for text in new:
+            known[text.decode()] = (*naming.get(text, ()), *scanned.get(text, ()))
+        return {name: known[name] for name in names}
+
+    def importers(self, module: str) -> Sequence[str]:
+        """Return the Python sources that import the top-level `module`, at any place."""
+        return self._importers_in(self._archive).get(module, ())
+
+    def imports(self, wheel: str, module: str) -> bool:
+        """Return whether a source of another wheel may import the top-level `module`.
+
+        The sources of an installed distribution, which has no `wheel`, are not read: it may.
+        """
+        if not wheel:
+            return True
+        if wheel not in self._importers:
+            with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
+                return module in self._importers_in(archive, wheel)
+        return module in self._importers.get(wheel, ())
+
+    def is_named(self, module: str) -> bool:
+        """Return whether a Python source has the name of a module, but in that of a file."""
+        return module.encode() in self._named
+
+    def is_only_tried(self, module: str) -> bool:
+        """Return whether Python sources import a module, and only in a `try` that may fail."""
+        return self._tried.get(module, False)
+
+    @cached_property
+    def _naming(self) -> Mapping[bytes, Sequence[str]]:
+        """Library name -> the members that have it."""
+        contents = self._archive.contents
+        pairs = ((name, m) for m in self._code for name in contents[m].library_names or ())
+        return values_by_key(pairs)
+
+    @cached_property
+    def _unlisted(self) -> Sequence[str]:
+        """The members with too many names to list."""
+        contents = self._archive.contents
+        return [member for member in self._code if contents[member].library_names is None]
+
+    @property
+    def _code(self) -> Iterator[str]:
+        """The objects and Python sources of the wheel."""
+        elfs = self._archive.wheel.elfs
+        names = (member.name for member in self._archive.wheel.members)
+        return (name for name in names if name in elfs or name.endswith(".py"))
+
+    def _scanned(self, texts: AbstractSet[bytes], members: Iterable[str]) -> dict[bytes, list[str]]:
+        """Return for each of `texts` those of `members` with it as a string."""
+        found: dict[bytes, list[str]] = {}
+        for member in members if texts else ():
+            for text in self._strings_among(member, texts):
+                found.setdefault(text, []).append(member)
+        return found
+
+    def _strings_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
+        if len(texts) <= _FEW_TEXTS:
+            return {text for text in texts if self._has_string(member, text)}
+        size = self._archive.entries[member].size
+        self._archive.budget.spend(size >> 4, "the strings", member)
+        found = list(strings_among(self._archive.inflate(member), texts))
+        skipped = self._skipped(member) if found else range(0)
+        return {text for text, at in found if at not in skipped}
+
+    def _has_string(self, member: str, text: bytes) -> bool:
+        strings = Strings(text)
+        for piece in self._archive.inflate(member):
+            strings.feed(piece)
+        strings.finish()
+        skipped = self._skipped(member) if strings.found else range(0)
+        return any(found == text and at not in skipped for at, found in strings.found)
+
+    def _skipped(self, member: str) -> range:
+        """Return where the dynamic strings of `member` are, if it is an object."""
+        archive = self._archive
+        is_elf = member in archive.wheel.elfs
+        buffer = archive.buffer
+        return dynamic_strings(buffer(member), member, archive.budget) if is_elf else range(0)
+
+    def _importers_in(self, archive: ZipReader, wheel: str = "") -> Mapping[str, Sequence[str]]:
+        """Return the sources of an archive by the top-level modules that they import."""
+        if wheel not in self._importers:
+            self._importers[wheel] = values_by_key(
+                (os.fsdecode(module), source)
+                for source, text in _sources(archive)
+                for module in {*_IMPORTED.findall(text)}
+            )
+        return self._importers[wheel]
+
+    @cached_property
+    def _modules(self) -> frozenset[bytes]:
+        """The names of the objects of the wheel as modules, without packages."""
+        files = (member.rpartition("/")[2] for member in self._archive.wheel.elfs)
+        return frozenset(file.partition(".")[0].encode() for file in files)
+
+    @cached_property
+    def _named(self) -> frozenset[bytes]:
+        """Those of the modules that sources name."""
+        sources = (source for _, source in _sources(self._archive))
+        words = (set(_WORD_OF_CODE.findall(source)) for source in sources)
+        return frozenset[bytes]().union(*(self._modules & some for some in words))
+
+    @cached_property
+    def _tried(self) -> Mapping[str, bool]:
+        """Return for each imported extension module whether all imports of it may fail.
+
+        Nothing if the sources that name one are more than can be parsed in reasonable time.
+        """
+        undecided, found = set(self._modules), dict[str, bool]()
+        left = _MOST_PARSED + self._archive.size
+        for _, source in _sources(self._archive):
+            named = undecided.intersection(_WORD.findall(source))
+            if not named:
+                continue
+            left -= len(source)
+            if left < 0:
+                return {}
+            imports = failing_imports(source)
+            if imports is None:
+                imports = dict.fromkeys((os.fsdecode(name) for name in named), False)
+            for name, may_fail in imports.items():
+                found[name] = found.get(name, True) and may_fail
+            undecided -= {name for name in named if not found.get(os.fsdecode(name), True)}
+        return found
+
+
+def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and texts of the Python sources that a person may have written."""
+    for name, entry in archive.entries.items():
+        if name.endswith(".py") and entry.size <= MAX_SOURCE:
+            yield name, archive.read(name)
