@@ -93,15 +93,14 @@ def section_differences(both: Compared) -> Iterator[str]:
         if section in stripped:
             continue
         other = now.get(key)
-        name = _name(key[0])
         if other is None:
-            yield f"section {name} is gone"
+            yield f"section {_name(key[0])} is gone"
         elif what := _header_difference(both, section, other):
-            yield f"section {name} has another {what}"
+            yield f"section {_name(key[0])} has another {what}"
         elif section.type == Sht.SYMTAB and not _has_same_symbols(both, section, other, gone):
-            yield f"the symbols of section {name} changed"
+            yield f"the symbols of section {_name(key[0])} changed"
         elif section.type != Sht.SYMTAB and not _has_same_content(both, section, other):
-            yield f"the content of section {name} changed"
+            yield f"the content of section {_name(key[0])} changed"
 
 
 def _section_faults(image: Image) -> Iterator[str]:
