@@ -431,6 +431,8 @@ def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
     assert (given["result"], Path(given["wheels"]).name) == ("failed", "one-1.0-py3-none-any.whl")
     [damaged] = [line for line in log.splitlines() if line.startswith("::error")]
     assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
+    [hint] = [line for line in log.splitlines() if line.startswith("hint:")]
+    assert damaged.endswith(f"%0A{hint}")
     assert "error: `two%-1.0-py3-none-any.whl`" in summary
 
 
