@@ -24,8 +24,8 @@ MODULE = "p/a.so"
 class Names(CodeNames):
     """Some names in the strings of one module, and no sources."""
 
-    def __init__(self, named: Collection[str]) -> None:
-        self._named = named
+    def __init__(self, strings: Collection[str]) -> None:
+        self._strings = strings
 
     def is_named(self, module: str) -> bool:
         del module
@@ -36,7 +36,7 @@ class Names(CodeNames):
         return False
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        return {name: (MODULE,) if name in self._named else () for name in names}
+        return {name: (MODULE,) if name in self._strings else () for name in names}
 
 
 class Defined:
