@@ -21,7 +21,8 @@ _LINE = re.compile(
 def predicted(modules: InstalledModules, imports: Sequence[Import]) -> set[Binding]:
     """Return the bindings between files of the environment, by doctor."""
     paths = [os.path.realpath(each.path) for each in imports]
-    loads = modules.world.process(paths[-1], paths[:-1])[-len(paths) :]
+    process = modules.world.start_process()
+    loads = [process.dlopen(path) for path in paths]
     opened = [Opened(load, each.for_all) for load, each in zip(loads, imports, strict=True)]
     members = modules.world.members
     return {

@@ -21,6 +21,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.oracles.environments.compare import logged
 from wheelfix.analysis.installed_bindings import Opened, bindings
@@ -32,8 +33,11 @@ from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_in_turn
 from wheelfix.loader.process_bindings import Binding
 
-_OPENED = re.compile(r"file=(\S+) \[0\];  dynamically loaded by (\S+) \[0\]")
-_PROMOTED = re.compile(r"add (\S+) \[0\] to global scope")
+_EVENT = re.compile(
+    r"file=(?P<new>\S+) \[0\];  dynamically loaded by (?P<caller>\S+) \[0\]"
+    r"|add (?P<added>\S+) \[0\] to global scope"
+    r"|opening file="  # the end of a dlopen
+)
 _IMPORT_EACH = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -150,21 +154,48 @@ def run(folder: Path, names: Sequence[str]) -> tuple[str, str]:
 
 def predicted(modules: InstalledModules, log: str) -> set[Binding]:
     """Return the bindings that doctor predicts for the files that were opened."""
-    main = modules.world.environment.main
-    roots: list[Dlopen | str] = []
-    for name, caller in _OPENED.findall(log):
-        by = os.path.realpath(caller)
-        path = os.path.realpath(name) if "/" in name else name
-        if path in modules.symbols.libraries or "/" not in name:
-            roots.append(
-                path if by == main or by not in modules.symbols.libraries else Dlopen(path, by)
-            )
-    promoted = {os.path.realpath(path) for path in _PROMOTED.findall(log)}
-    loads = load_in_turn(roots, FileSystem(modules.world.environment, Budget.of_files()))
+    opens = _opens(modules, log)
+    loads = load_in_turn(
+        [Dlopen(one.name, one.caller) if one.caller else one.name for one in opens],
+        FileSystem(modules.world.environment, Budget.of_files()),
+    )
     opened = [
-        Opened(load, for_all=load.objects[0] in promoted) for load in loads if not load.missing
+        Opened(load, for_all=one.for_all)
+        for load, one in zip(loads, opens, strict=True)
+        if not load.missing
     ]
     return _between(modules, bindings(modules, opened))
+
+
+class _Open(NamedTuple):
+    """A call of dlopen in a log."""
+
+    name: str
+    caller: str | None = None
+    """By whose search path; None for the program's."""
+    for_all: bool = False
+
+
+def _opens(modules: InstalledModules, log: str) -> list[_Open]:
+    """Return the calls of dlopen that load something, or that open it for all.
+
+    A file may be opened for all long after it was loaded.
+    """
+    main, known = modules.world.environment.main, modules.symbols.libraries
+    opens: list[_Open] = []
+    is_adding = False
+    for event in _EVENT.finditer(log):
+        name = event["new"] or event["added"] or ""
+        path = os.path.realpath(name) if "/" in name else name
+        if event["new"]:
+            caller = os.path.realpath(event["caller"])
+            opens.append(_Open(path, None if caller == main or caller not in known else caller))
+        elif event["added"] and not is_adding:
+            is_new = bool(opens) and opens[-1].name in {path, os.path.basename(path)}
+            last = opens.pop() if is_new else _Open(path)
+            opens.append(last._replace(for_all=True))
+        is_adding = event["added"] is not None
+    return [one for one in opens if one.name in known or "/" not in one.name]
 
 
 def _between(modules: InstalledModules, edges: Iterable[Binding]) -> set[Binding]:

@@ -39,9 +39,13 @@ def write_environment(root: Path, program: Path, dice: Random) -> list[Path]:
 
 
 def random_order(modules: Sequence[Path], dice: Random) -> list[Import]:
-    """Return imports of some modules."""
+    """Return imports of some modules; one may be opened for all once it is imported."""
     chosen = dice.sample(modules, dice.randint(2, len(modules)))
-    return [Import(path, for_all=dice.random() < 0.3) for path in chosen]
+    imports = [Import(path, for_all=dice.random() < 0.3) for path in chosen]
+    if dice.random() < 0.3:
+        again = dice.randrange(len(imports))
+        imports.insert(dice.randint(again, len(imports)), Import(chosen[again], for_all=True))
+    return imports
 
 
 def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
