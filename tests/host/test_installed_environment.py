@@ -18,8 +18,8 @@ from wheelfix.analysis.load_tree import describe_search
 from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_environment import read_planted, read_site
-from wheelfix.host.reachable_files import read_process
+from wheelfix.host.installed_environment import read_site
+from wheelfix.host.reachable_files import read_planted, read_process
 from wheelfix.loader.load_values import How
 from wheelfix.loader.targets import find
 

@@ -16,10 +16,10 @@ from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.world import find_subject
-from wheelfix.host.installed_environment import read_planted, read_site
+from wheelfix.host.installed_environment import read_site
 from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import find_providers
-from wheelfix.host.reachable_files import read_process
+from wheelfix.host.reachable_files import read_planted, read_process
 from wheelfix.settings import ProviderSetting
 from wheelfix.wheel.reader import open_wheel
 

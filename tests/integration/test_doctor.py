@@ -856,3 +856,165 @@ def test_an_object_that_was_edited_after_its_installation_is_a_note(
     assert finding["message"] == (
         "1 object of alpha 1.0 changed since the installation: `alpha/libfoo.so.1`"
     )
+
+
+SETS_FOR_CHILDREN = """
+import os
+above = [".."] * 4
+os.environ["LD_LIBRARY_PATH"] = os.path.join(os.path.dirname(__file__), *above, "opt")
+from . import _core
+"""
+
+
+def returning(path: Path, number: int, name: str = "foo") -> Path:
+    return shared_object(path, f"int {name}(void) {{ return {number}; }}", soname=path.name)
+
+
+@pytest.mark.parametrize(
+    ("set_by", "tags", "other", "severity"),
+    [
+        ("shell", "runpath", 2, "warning"),
+        ("shell", "rpath", 2, None),
+        ("shell", "runpath", 1, None),  # a copy of the same build
+        ("bin/activate", "runpath", 2, "warning"),
+        ("bin/activate", "rpath", 2, None),
+        ("beta/__init__.py", "runpath", 2, "note"),
+        ("beta/__init__.py", "rpath", 2, None),
+        ("conda-meta/state", "runpath", 2, "warning"),
+        ("set.pth", "runpath", 2, "note"),
+    ],
+)
+def test_library_path_comes_before_runpath(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    site: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    set_by: str,
+    tags: str,
+    other: int,
+    severity: str | None,
+) -> None:
+    library = returning(tmp_path / "libfoo.so.1", 1)
+    core = extension(
+        tmp_path / "_core.so", "_core", needed=[library], calls=["foo"], **{tags: "$ORIGIN"}
+    )
+    text = SETS_FOR_CHILDREN if set_by == "beta/__init__.py" else "from . import _core\n"
+    files = {"beta____init__.py": text, f"beta___core{SUFFIX}": core, "beta__libfoo.so.1": library}
+    site.install(tmp_path, "beta", **files)
+    opt = site.root / "opt"
+    returning(opt / "libfoo.so.1", other)
+    value, python = "import beta; print(beta._core.value())", str(site.root / "bin/python")
+    command = [python, "-c", value]
+    if set_by == "shell":
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(opt))
+    elif set_by == "bin/activate":
+        with (site.root / set_by).open("a") as script:
+            script.write('export LD_LIBRARY_PATH="$VIRTUAL_ENV/opt:$LD_LIBRARY_PATH"\n')
+        command = ["bash", "-c", f". {site.root}/bin/activate; {shlex.join(command)}"]
+    elif set_by == "conda-meta/state":  # as `conda env config vars set` writes it
+        (site.root / "conda-meta").mkdir()
+        state = {"env_vars": {"LD_LIBRARY_PATH": str(opt)}}
+        (site.root / set_by).write_text(json.dumps(state))
+        command = ["env", f"LD_LIBRARY_PATH={opt}", *command]
+    else:
+        if set_by == "set.pth":
+            (site.site / set_by).write_text(f"import os; os.environ['LD_LIBRARY_PATH'] = '{opt}'\n")
+        code = f"import subprocess, beta; subprocess.run({command!r})"
+        command = [python, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(2 if severity else 1)
+    findings = [one for one in site.says(capsys, 0) if one["code"] != "WF958"]
+    assert [(one["code"], one["severity"]) for one in findings] == (
+        [("WF959", severity)] if severity else []
+    )
+    if severity:
+        message = findings[0]["message"]
+        assert "`opt/libfoo.so.1`, and not `beta/libfoo.so.1` of beta 1.0" in message
+        assert set_by == "shell" or f"`{set_by}` (line " in message
+        assert findings[0]["hint"].startswith("`env -u LD_LIBRARY_PATH python3`")
+        without = ["env", "-u", "LD_LIBRARY_PATH", python, "-c", value]
+        done = subprocess.run(without, capture_output=True, text=True, check=True)
+        assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_library_path_with_a_library_that_lacks_something(
+    site: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    versions: bool,
+) -> None:
+    """It fails in this process, and otherwise in one with the variable: one finding each."""
+    if versions:
+        make, own, other = (
+            stub_library_with_versions,
+            {"V1": ["one"], "V2": ["two"]},
+            {"V1": ["one"]},
+        )
+        library = make(tmp_path / "own/libfoo.so.1", "libfoo.so.1", own)
+        opt = make(tmp_path / "opt/libfoo.so.1", "libfoo.so.1", other).parent
+    else:
+        library = lib(tmp_path / "own", "one", "two")
+        opt = lib(tmp_path / "opt", "one").parent
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", library, "one", "two"))
+    lacking, code = ("V2", "WF952") if versions else ("two", "WF959")
+    with monkeypatch.context() as here:
+        here.setenv("LD_LIBRARY_PATH", str(opt))
+        (failing,) = site.says(capsys, 1)
+        assert (failing["code"], failing["severity"]) == (code, "error")
+        done = subprocess.run(
+            [site.root / "bin/python", "-c", "import beta"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert lacking in done.stderr.splitlines()[-1]
+    assert f"`{opt}/libfoo.so.1`" in " ".join([failing["message"], *failing["notes"]])
+    assert site.says(capsys, 0) == []
+    with (site.root / "bin/activate").open("a") as script:
+        script.write(f"export LD_LIBRARY_PATH={opt}\n")
+    (set_later,) = site.says(capsys, 0)
+    assert (set_later["code"], set_later["severity"]) == ("WF959", "warning")
+    assert f"which lacks `{lacking}`" in set_later["message"]
+    assert site.says(capsys, 0, "--env", "LD_LIBRARY_PATH=")
+
+
+@pytest.mark.parametrize(("symbol", "severity"), [("qVersion", "warning"), ("other", "note")])
+def test_a_variable_of_another_package(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    symbol: str,
+    severity: str,
+) -> None:
+    """So `cv2` sets QT_QPA_PLATFORM_PLUGIN_PATH, and PyQt5 takes the plug-in of another Qt."""
+    opens = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    int qVersion(void) { return 5; }
+    int plugin(void) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/plugin.so", getenv("GUI_PLUGIN_PATH"));
+        int (*second)(void) = dlsym(dlopen(path, RTLD_NOW), "SECOND");
+        return second();
+    }
+    """.replace("SECOND", symbol)
+    reader = shared_object(tmp_path / "libgui.so.5", opens, soname="libgui.so.5")
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", reader, "plugin"))
+    second = returning(tmp_path / "libgui-1a2b.so.5", 6, symbol)
+    plugin = shared_object(tmp_path / "plugin.so", needed=[second], runpath="$ORIGIN")
+    sets = "import os\nos.environ['GUI_PLUGIN_PATH'] = os.path.dirname(__file__)\n"
+    site.install(
+        tmp_path,
+        "alpha",
+        **{"alpha____init__.py": sets, "alpha__plugin.so": plugin, f"alpha__{second.name}": second},
+    )
+    findings = [one for one in site.says(capsys, 0, "-v") if one["code"] == "WF960"]
+    assert [one["severity"] for one in findings] == [severity]
+    assert "`alpha/__init__.py` (line 2) sets GUI_PLUGIN_PATH" in findings[0]["message"]
+    code = "import alpha, beta; print(beta._core.value())"
+    done = subprocess.run([site.root / "bin/python", "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"6\n"  # the second one runs

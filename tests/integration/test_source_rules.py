@@ -171,7 +171,7 @@ VERBS = {
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
-    "reaches", "refers", "removes", "requires", "shows", "states", "takes", "uses",
+    "reaches", "refers", "removes", "requires", "sets", "shows", "states", "takes", "uses",
     "was", "writes",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""

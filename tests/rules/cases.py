@@ -17,10 +17,10 @@ from tests.support.build import (
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
 from wheelfix.analysis.installed_modules import InstalledModules, Owner
-from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion, Variable
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.world import World
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
 from wheelfix.elf.exports import Names, SizedDefinition
 from wheelfix.elf.model import (
@@ -223,6 +223,29 @@ class WrittenContents(NamedTuple):
         paths = (path for path in self.files if path.endswith("/for_all.so"))
         return [Promotion(path, "alpha/__init__.py:1") for path in paths]
 
+    def variables(self) -> Sequence[Variable]:
+        setters = (path for path in self.files if path.endswith("/sets.so"))
+        return [
+            variable
+            for path in setters
+            for variable in (
+                Variable("LD_LIBRARY_PATH", ("/opt/lib",), path, 1, before_start=True),
+                Variable("FOO_PATH", (path.rpartition("/")[0],), path, 2, before_start=False),
+            )
+        ]
+
+    def planted(self, directories: Collection[str]) -> PlantedLibraries:
+        files = {
+            f"{one}/libfoo.so.1": elf(soname="libfoo.so.1", init_array=3) for one in directories
+        }
+        return PlantedLibraries(files=files)
+
+    def are_equal(self, one: str, other: str) -> bool:
+        return one == other
+
+    def mentions(self, path: str, word: str) -> bool:
+        return path.endswith("/libfoo.so.1") and word == "FOO_PATH"
+
     def sure_imports(self, top: str) -> Sequence[str]:
         return (top, f"{top}._core")
 
@@ -270,6 +293,7 @@ def module_that_defines(*names: str) -> Mapping[str, tuple[Elf, Sequence[str]]]:
 
 
 OLDER = module_and_library("alpha", "one", ["one"])
+SETTER = {"gamma/sets.so": (elf(soname="sets.so"), ())}
 
 
 def judged(overall: str, name: str = MANYLINUX, **fields: Any) -> Context:
@@ -960,6 +984,11 @@ CASES: Mapping[str, Case] = {
     "WF958": EnvironmentCase(
         faulty=installed({"alpha/changed.so": (elf(soname="of10bytes_"), ())}),
         sound=installed({"alpha/changed.so": (elf(soname="of8bytes"), ())}),
+    ),
+    "WF959": EnvironmentCase(faulty=installed(OLDER, SETTER), sound=installed(OLDER)),
+    "WF960": EnvironmentCase(
+        faulty=installed(OLDER, SETTER),
+        sound=installed({**OLDER, **SETTER}),  # of one distribution
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

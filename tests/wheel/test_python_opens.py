@@ -340,13 +340,13 @@ def test_what_was_found_before_effort_ended_is_kept() -> None:
 
 
 def test_a_source_that_is_not_python_is_complete() -> None:
-    assert visit_source(b"print 'CDLL'", "a.py", {}) == ((), True)
+    assert visit_source(b"print 'CDLL'", "a.py", {})[:2] == ((), True)
 
 
 def test_a_source_of_too_many_tokens_is_not_parsed() -> None:
     opens = b"import ctypes\nctypes.CDLL('libx.so')\n"
     assert visit_source(opens + b"[" + b"0," * 20_000 + b"]", "a.py", {}).openings
-    assert visit_source(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {}) == ((), False)
+    assert visit_source(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {})[:2] == ((), False)
     one_word = visit_source(opens + b"#" + b"x" * 1_000_000, "a.py", {})
     assert one_word.openings
     assert one_word.to_its_end
@@ -361,3 +361,27 @@ def test_functions_that_open_nothing_are_not_visited() -> None:
     followed = visit_source(source.encode(), "pkg/mod.py", MODULES, budget)
     assert followed.to_its_end
     assert [opening.name for opening in followed.openings] == ["libx.so"]
+
+
+# --- Variables ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "directories"),
+    [
+        ("os.environ['X'] = os.path.join(os.path.dirname(__file__), 'lib')", ("pkg/lib",)),
+        ("os.environ['X'] = '/opt/lib:' + os.environ.get('X', '')", ("/opt/lib",)),
+        ("os.environ['X'] += f':{sys.prefix}/lib'", ("../../../lib",)),
+        ("os.environ['X'] = unknown() + ':relative'", ()),
+        ("def f():\n  os.environ['X'] = '/opt/lib'", None),  # not when it is imported
+        ("os.environ['X']", None),
+    ],
+)
+@pytest.mark.parametrize("imports", ["import os, sys", ""])  # cv2 runs a file with its own names
+def test_variables_that_an_import_sets(
+    source: str, directories: tuple[str, ...] | None, imports: str
+) -> None:
+    found = visit_source(f"{imports}\n{source}".encode(), "pkg/mod.py", {}).assignments
+    assert [(one.variable, one.line, one.directories) for one in found] == (
+        [] if directories is None else [("X", 2, directories)]
+    )

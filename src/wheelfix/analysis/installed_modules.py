@@ -261,7 +261,7 @@ class InstalledModules:
         self, first: str, second: str, requester: str, name: str, other: str, usual: str
     ) -> Iterator[Meeting]:
         """Yield the meeting if the second module fails after the first."""
-        if not self._may_lack(requester, name, usual, other):
+        if not any(self.lacking(requester, name, usual, other)):
             return
         lack = self.lack_after((first,), second)
         if lack is not None:
@@ -279,7 +279,7 @@ class InstalledModules:
         for path, (load, lack) in lacks.items():
             for request, usual in self.otherwise(load):
                 other, requester = request.result or "", request.requester or ""
-                if not self._may_lack(requester, request.name, usual, other):
+                if not any(self.lacking(requester, request.name, usual, other)):
                     continue
                 first = first_with.get(other, path)
                 both = first != path and self.lack_after((path,), first) is not None
@@ -339,20 +339,16 @@ class InstalledModules:
                 return Lack(loaded, "", None, symbols=left)
         return None
 
-    def _may_lack(self, requester: str, name: str, usual: str, other: str) -> bool:
-        """Return whether an object uses a version or symbol of one copy that the other lacks."""
+    def lacking(self, requester: str, name: str, usual: str, other: str) -> Iterator[str]:
+        """Yield the versions and symbols of one copy that an object uses and the other lacks."""
         files = self.world.environment.files
         elf, there = files[requester], files[other].verdef
-        if there and any(
-            version not in there
-            for need in elf.verneed
-            if need.file == name
-            for version in need.versions
-        ):
-            return True
+        for need in elf.verneed if there else ():
+            if need.file == name:
+                yield from (version for version in need.versions if version not in there)
         used = {one.name for one in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
-        return bool(among(mine, used) - among(others, used))
+        yield from sorted(among(mine, used) - among(others, used))
 
     # --- What all share ---
 

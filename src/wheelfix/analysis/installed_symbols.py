@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from wheelfix.analysis.products import markers
-from wheelfix.analysis.world import World
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.exports import Names, SizedDefinition
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.grouping import values_by_key
@@ -22,6 +22,19 @@ class Promotion(NamedTuple):
     path: str
     source: str
     """The source below site-packages, and the line: `torch/__init__.py:300`."""
+
+
+class Variable(NamedTuple):
+    """An environment variable that a file of an environment sets."""
+
+    name: str
+    directories: tuple[str, ...]
+    """Those in its value that are known."""
+    path: str
+    """The file that sets it."""
+    line: int
+    before_start: bool
+    """Whether a shell sets it before Python starts; otherwise Python code that is imported does."""
 
 
 class Contents(Protocol):
@@ -49,6 +62,22 @@ class Contents(Protocol):
 
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
+        ...
+
+    def variables(self) -> Sequence[Variable]:
+        """Return the environment variables with directories that files of the environment set."""
+        ...
+
+    def planted(self, directories: Collection[str]) -> PlantedLibraries:
+        """Return the libraries in some directories."""
+        ...
+
+    def are_equal(self, one: str, other: str) -> bool:
+        """Return whether two files have the same content."""
+        ...
+
+    def mentions(self, path: str, word: str) -> bool:
+        """Return whether a file has a text."""
         ...
 
     def sure_imports(self, top: str) -> Collection[str]:

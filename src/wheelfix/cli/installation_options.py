@@ -6,8 +6,8 @@ from pathlib import Path
 from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_environment import read_planted
 from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.targets import Target

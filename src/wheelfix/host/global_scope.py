@@ -10,7 +10,8 @@ from functools import cache
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World, module_name
 from wheelfix.budget import Budget
-from wheelfix.host.machine_files import folders_below, read_regular
+from wheelfix.host.machine_files import read_regular
+from wheelfix.host.site_sources import SiteSources, sources_below
 from wheelfix.wheel.dlopen_flags import (
     Sources,
     functions_that_set_flags,
@@ -25,24 +26,22 @@ from wheelfix.wheel.python_source import STEPS_PER_WHEEL
 _BOTH = b"RTLD_GLOBAL"
 
 
-def read_promotions(world: World) -> list[Promotion]:
+def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
     """Return the objects that sources of the environment open for all, with the places.
 
     Objects opened by bare names are left out, and what is opened only in other files than those of
     the environment.
     """
-    folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
     found: dict[str, Promotion] = {}
-    for folder in folders:
-        if folder.endswith(("/site-packages/", "/dist-packages/")):
-            for promotion in _in_folder(world, folder):
-                found.setdefault(promotion.path, promotion)
+    for folder, some in sources.items():
+        for promotion in _in_folder(world, folder, some):
+            found.setdefault(promotion.path, promotion)
     return list(found.values())
 
 
-def _in_folder(world: World, folder: str) -> Iterator[Promotion]:
+def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator[Promotion]:
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
-    sources = {path: data for path, data in _sources(folder) if _BOTH in data}
+    sources = {path: data for path, data in some.items() if _BOTH in data}
     for path, source in sources.items():
         for opening in visit_source(source, path, {}, budget).openings:
             if opening.for_all and opening.where is LookupPlace.SOURCE:
@@ -78,17 +77,9 @@ def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
     return [
         f"{package}/{path}"
         for package in sorted(packages)
-        for path, data in _sources(f"{folder}{package}/")
+        for path, data in sources_below(f"{folder}{package}/")
         if calls.search(data)
     ]
-
-
-def _sources(folder: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the Python sources below a folder, with paths relative to it."""
-    for below, names in sorted(folders_below(folder.rstrip("/"))):
-        for path in (f"{below}/{name}" for name in sorted(names) if name.endswith(".py")):
-            with suppress(OSError):
-                yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
 
 
 def _module_of(path: str) -> str:

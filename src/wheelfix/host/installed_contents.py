@@ -3,11 +3,11 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 
-from wheelfix.analysis.installed_symbols import Promotion
-from wheelfix.analysis.world import World
+from wheelfix.analysis.installed_symbols import Promotion, Variable
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
@@ -19,6 +19,8 @@ from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
 from wheelfix.host.global_scope import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
+from wheelfix.host.reachable_files import read_planted
+from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
@@ -67,7 +69,31 @@ class InstalledContents:
 
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        return read_promotions(self._world)
+        return read_promotions(self._world, self._sources)
+
+    def variables(self) -> Sequence[Variable]:
+        """Return the environment variables with directories that files of the environment set."""
+        return tuple(read_variables(self._world, self._sources))
+
+    def planted(self, directories: Collection[str]) -> PlantedLibraries:
+        """Return the libraries in some directories."""
+        return read_planted(directories)
+
+    def are_equal(self, one: str, other: str) -> bool:
+        """Return whether two files have the same content."""
+        with suppress(OSError):
+            return map_regular(one) == map_regular(other)
+        return False
+
+    def mentions(self, path: str, word: str) -> bool:
+        """Return whether a file has a text."""
+        with suppress(OSError):
+            return re.search(re.escape(word.encode()), map_regular(path)) is not None
+        return False
+
+    @cached_property
+    def _sources(self) -> SiteSources:
+        return read_sources(self._world)
 
     def sure_imports(self, top: str) -> Collection[str]:
         """Return the modules that importing the top-level package `top` surely imports."""

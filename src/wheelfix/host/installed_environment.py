@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols
-from wheelfix.analysis.world import PlantedLibraries, World
+from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
@@ -26,7 +26,7 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.object_cache import ObjectCache
-from wheelfix.host.reachable_files import Disk
+from wheelfix.host.reachable_files import LIBRARY, Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
@@ -40,8 +40,6 @@ from wheelfix.wheel.python_library_searches import (
 )
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_source import STEPS_PER_WHEEL
-
-_LIBRARY = re.compile(r"\.so(\.|$)")
 
 
 def read_site(
@@ -180,25 +178,12 @@ def sizes_of(world: World) -> dict[str, int]:
     return found
 
 
-def read_planted(directories: Iterable[str]) -> PlantedLibraries:
-    """Read the libraries in `directories`, those of an LD_LIBRARY_PATH."""
-    disk = Disk()
-    for directory in directories:
-        disk.add_files(directory, filter(_LIBRARY.search, disk.listing(directory)))
-    return PlantedLibraries(
-        files=disk.files,
-        broken=disk.broken,
-        links=disk.links,
-        directories=frozenset(disk.directories),
-    )
-
-
 def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
     """Read every object below `root`; yield its canonical path, and its name in site-packages."""
     for folder, names in folders_below(root):
         programs = folder.endswith("/bin")
         for name in sorted(names):
-            if programs or _LIBRARY.search(name):
+            if programs or LIBRARY.search(name):
                 path = f"{folder}/{name}"
                 real = disk.add(path)
                 if real is not None and real.startswith(f"{root}/"):

@@ -5,10 +5,12 @@ absent, as it is for the loader. Nothing is executed.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from wheelfix.analysis.world import PlantedLibraries
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
@@ -21,6 +23,9 @@ from wheelfix.loader.loading import (
     needed_name,
     search_directories,
 )
+
+LIBRARY = re.compile(r"\.so(\.|$)")
+"""What the names of libraries contain."""
 
 
 def read_process(program: str, objects: Iterable[str]) -> Environment:
@@ -37,6 +42,19 @@ def read_process(program: str, objects: Iterable[str]) -> Environment:
     if sample is None:
         return disk.environment(Environment(libc=Libc.GLIBC, files={}), None)
     return disk.process(sample, main)
+
+
+def read_planted(directories: Iterable[str]) -> PlantedLibraries:
+    """Read the libraries in `directories`, those of an LD_LIBRARY_PATH."""
+    disk = Disk()
+    for directory in directories:
+        disk.add_files(directory, filter(LIBRARY.search, disk.listing(directory)))
+    return PlantedLibraries(
+        files=disk.files,
+        broken=disk.broken,
+        links=disk.links,
+        directories=frozenset(disk.directories),
+    )
 
 
 def read_file(path: str | Path) -> Elf | None:

@@ -12,9 +12,11 @@ from wheelfix.analysis.installed_modules import (
     Meeting,
     Owner,
 )
+from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
+from wheelfix.analysis.variables import directed, displaced
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.process_bindings import Binding
@@ -22,6 +24,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some
 
+_SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 _OF_CXX_RUNTIME = re.compile(
     r"_Z(T[VIST]|GV|N|K|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(nw|na|dl|da)"
 )
@@ -123,7 +126,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.library or lack.symbols[0],
-            notes=(f"of {owner}",) if owner else (),
+            notes=(
+                *((f"of {owner}",) if owner else ()),
+                *(
+                    f"`{other}` is found by LD_LIBRARY_PATH"
+                    for other in sorted({one.result for _, one in found if one.result})
+                    if other in modules.world.of_variables
+                ),
+            ),
             hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
             prediction=Prediction((module,), lack.words),
         )
@@ -237,7 +247,8 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     gets from itself or from another file, and that are not the same there: variables of other sizes
     are an error, C++ functions with other code a warning, functions of C a note. Left out are
     symbols with a version, which their library promises to keep compatible, those of the
-    C++ standard library, and copies of inline functions. With musl it does nothing.
+    C++ standard library, and copies of inline functions. What native code opens for all is not
+    judged: name and flags are in its instructions. With musl it does nothing.
 
     ## Why is this bad?
     Objects in the global scope are searched before the object itself. Its calls go into another
@@ -405,6 +416,124 @@ def changed_since_installation(modules: InstalledModules) -> Iterator[Hit]:
             member=modules.world.label(paths[0]),
             entry=owner,
         )
+
+
+@environment_rule("WF959", "library-path-first", Severity.WARNING)
+def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
+    """LD_LIBRARY_PATH has another build of a library that a distribution brings.
+
+    ## What it does
+    Loads each extension module with LD_LIBRARY_PATH and without it, and reports what gets another
+    file, of other content, for a SONAME. LD_LIBRARY_PATH is that of the process (`--env` names
+    another one), and what files of the environment set: the script that activates it, conda's
+    settings, and Python sources and `.pth` files, which set it for the processes that Python
+    starts. A library of the platform is a note, and so is what only such processes get, unless the
+    other build lacks something. It is an error if it does so in this process.
+
+    ## Why is this bad?
+    The loader searches LD_LIBRARY_PATH before DT_RUNPATH (and after DT_RPATH): the object runs
+    with a library that it was not built and tested with.
+
+    ## Example
+    LD_LIBRARY_PATH is `/usr/local/cuda/lib64`: `torch/lib/libtorch_cuda.so` gets the cuDNN
+    there, and not that of `nvidia-cudnn-cu12`.
+
+    ## Common causes
+    - The variable was set for other programs. **Solution**: leave it out where Python is started:
+      `env -u LD_LIBRARY_PATH python3`. The authors can link with `-Wl,--disable-new-dtags`, which
+      writes DT_RPATH.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    label, owner = modules.world.label, modules.distribution
+    failing = {path for path, _ in modules.failures()}
+    groups = grouped(displaced(modules), lambda one: (one.variable, one.usual, one.other))
+    for (variable, usual, other), found in groups.items():
+        met = next((one for one in found if one.lacking), found[0])
+        if variable is None and any(one.module in failing for one in found):
+            continue  # WF952 says so
+        is_own = usual in modules.world.members
+        is_used = is_own and (variable is None or variable.before_start)
+        fails = variable is None and met.lacking and modules.is_surely_imported(met.module)
+        lacks = f", which lacks {join_some(met.lacking, FEW)}" if met.lacking else ""
+        of = f" of {owner(usual)}" if owner(usual) else ""
+        yield Hit(
+            message=f"{_when_set(modules, variable)} `import {modules.modules[met.module]}` loads "
+            f"`{label(other)}`{lacks}, and not `{label(usual)}`{of}",
+            severity=Severity.ERROR if fails else None if met.lacking or is_used else Severity.NOTE,
+            member=label(met.user),
+            entry=f"{label(other)} {_source(modules, variable) if variable else ''}",
+            notes=(
+                f"`{label(met.user)}` needs `{met.name}`; {_SEARCHED_FIRST}",
+                *((f"so do {count(len(found) - 1, 'other object')}",) if len(found) > 1 else ()),
+            ),
+            hint="`env -u LD_LIBRARY_PATH python3` starts Python without it",
+        )
+
+
+@environment_rule("WF960", "variable-of-another-package", Severity.WARNING)
+def variable_of_another_package(modules: InstalledModules) -> Iterator[Hit]:
+    """A package sets a variable to its own folder, and libraries of others read it, too.
+
+    ## What it does
+    Reads in Python sources which environment variables an import sets to folders of the same
+    distribution. Reports the libraries of other distributions that have the name of the variable
+    in their bytes: a warning where objects in the folder load another build of that library (Qt
+    and others, as in WF957), otherwise a note.
+
+    ## Why is this bad?
+    The other library takes its plug-ins or data from the folder, which belong to another build.
+    A plug-in brings the library that it was built for, which is then there twice.
+
+    ## Example
+    `import cv2` sets QT_QPA_PLATFORM_PLUGIN_PATH to `cv2/qt/plugins`. PyQt5 then ends with `Could
+    not load the Qt platform plugin "xcb"`.
+
+    ## Common causes
+    - A package has a library with plug-ins or data, and leads it there by its variable.
+      **Solution**: remove the variable after the import, or install a build without the library,
+      such as `opencv-python-headless`.
+
+    ## Fix safety
+    Not fixed: `wheelfix doctor` changes nothing.
+    """
+    label, owner = modules.world.label, modules.distribution
+    groups = grouped(directed(modules), lambda one: (one.variable, owner(one.reader)))
+    for (variable, user), found in groups.items():
+        met = next((one for one in found if one.second), found[0])
+        folder = _place(modules, variable.directories[0])
+        second = f", with `{label(met.second)}`" if met.second else ""
+        yield Hit(
+            message=f"{_source(modules, variable)} sets {variable.name} to `{folder}`: "
+            f"`{label(met.reader)}` of {user} takes its plug-ins or data there{second}",
+            severity=None if met.second else Severity.NOTE,
+            member=label(met.reader),
+            entry=f"{variable.name} {_source(modules, variable)}",
+            notes=(f"in a process that has imported `{_top_of(modules, variable)}`",),
+            hint=f'after the import, `import os; os.environ.pop("{variable.name}", None)`',
+        )
+
+
+def _when_set(modules: InstalledModules, variable: Variable | None) -> str:
+    if variable is None:
+        return "with this LD_LIBRARY_PATH,"
+    where = f"once {_source(modules, variable)} has set LD_LIBRARY_PATH,"
+    return where if variable.before_start else f"in processes that Python starts {where}"
+
+
+def _source(modules: InstalledModules, variable: Variable) -> str:
+    return f"`{_place(modules, variable.path)}` (line {variable.line})"
+
+
+def _top_of(modules: InstalledModules, variable: Variable) -> str:
+    """Return the top-level name of the source that sets a variable."""
+    return _place(modules, variable.path).partition("/")[0].removesuffix(".py")
+
+
+def _place(modules: InstalledModules, path: str) -> str:
+    """Return a path as in site-packages."""
+    return re.sub(r"^.*?/(site|dist)-packages/", "", path.removeprefix(f"{modules.world.where}/"))
 
 
 _Judged = list[tuple[Preemption, str]]

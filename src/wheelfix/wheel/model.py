@@ -212,6 +212,15 @@ class PythonOpening(NamedTuple):
     """Whether it puts the library into the global scope (RTLD_GLOBAL)."""
 
 
+class EnvironAssignment(NamedTuple):
+    """A variable that a Python source sets when it is imported: `os.environ[...] = ...`."""
+
+    line: int
+    variable: str
+    directories: tuple[str, ...]
+    """Those in the value that are known; relative ones start in site-packages."""
+
+
 class DistInfo(str):
     """The name of a dist-info folder, `name-version.dist-info`, as spelled in the zip."""
 

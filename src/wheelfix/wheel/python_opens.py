@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.content_scan import may_open
-from wheelfix.wheel.model import PythonOpening
+from wheelfix.wheel.model import EnvironAssignment, PythonOpening
 from wheelfix.wheel.python_source import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
@@ -28,6 +28,7 @@ class Followed(NamedTuple):
     """In source order."""
     to_its_end: bool = True
     """Whether the visit was complete."""
+    assignments: tuple[EnvironAssignment, ...] = ()
 
 
 def visit_source(
@@ -52,7 +53,7 @@ def visit_source(
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
     found = sorted(visitor.openings.values(), key=lambda opening: (opening.line, opening.name))
-    return Followed(tuple(found), to_its_end)
+    return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()))
 
 
 def _that_may_open(

@@ -11,12 +11,12 @@ import operator
 import posixpath
 import re
 from collections import ChainMap
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import chain, product
 
 from wheelfix.budget import Budget
-from wheelfix.wheel.model import LookupPlace, PythonOpening
+from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION, import_origin
 from wheelfix.wheel.python_values import (
     ANY,
@@ -63,6 +63,8 @@ class Visitor:
         may import from there, by their dotted names.
         """
         self.openings: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
+        self.assignments: dict[int, EnvironAssignment] = {}
+        """By line, those of `os.environ` that the import of the module runs."""
         self.results: dict[str, list[object]] = {"": []}
         """What each function opens or returns; an empty name stands for the module itself."""
         self.calls: dict[str, set[str]] = {"": set()}
@@ -72,7 +74,7 @@ class Visitor:
         self._modules = modules
         self._budget = budget
         self._globals: _Names = ChainMap()
-        self._imported: dict[str, str] = {}
+        self._imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
         self._functions: dict[str, Function] = {}
         self._depth = 0
         self._on_import = True
@@ -235,6 +237,11 @@ class Visitor:
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for n, element in enumerate(elements):
                     self._bind(element, self._apply(operator.getitem, values, (n,)), names)
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
+                if self._dotted_name(value) == "os.environ" and self._on_import:
+                    found = dict.fromkeys(chain.from_iterable(map(_directories, values)))
+                    assigned = EnvironAssignment(target.lineno, name, tuple(found))
+                    self.assignments[target.lineno] = assigned
             case _:
                 pass
 
@@ -495,6 +502,16 @@ class Visitor:
         if name.startswith(PREFIX):
             return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
         return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
+
+
+def _directories(value: object) -> Iterator[str]:
+    """Yield the directories in a value like that of PATH, those below site-packages relative."""
+    for element in text(value).split(":"):
+        path = element.replace(PREFIX, posixpath.normpath(f"{SITE}/../../.."), 1)
+        is_below = path.startswith("/\0/")
+        path = posixpath.relpath(posixpath.normpath(path), SITE) if is_below else path
+        if path and "\0" not in path and (is_below or path.startswith("/")):
+            yield path
 
 
 def _parameters(function: Function) -> dict[str, Values]:

@@ -191,7 +191,7 @@ def _opens(modules: InstalledModules, log: str) -> list[_Open]:
             caller = os.path.realpath(event["caller"])
             opens.append(_Open(path, None if caller == main or caller not in known else caller))
         elif event["added"] and not is_adding:
-            is_new = bool(opens) and opens[-1].name in {path, os.path.basename(path)}
+            is_new = bool(opens) and opens[-1].name in {path, path.rpartition("/")[2]}
             last = opens.pop() if is_new else _Open(path)
             opens.append(last._replace(for_all=True))
         is_adding = event["added"] is not None

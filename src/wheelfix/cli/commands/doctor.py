@@ -73,7 +73,7 @@ class _Options:
         group=Group.MACHINES,
     ).default(False)
     env: list[str] = Option(
-        "LD_LIBRARY_PATH of the process; its directories are read on this machine.",
+        "LD_LIBRARY_PATH of the process, by default that of the shell; its directories are read.",
         group=Group.MACHINES,
         metavar="LD_LIBRARY_PATH=DIRS",
     ).default([])
@@ -92,7 +92,9 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
 
     Exit code 1 for errors, and with `--against` for a difference.
     """
-    library_path = parse_library_path(request.env)
+    # Of another environment the variable is not known, so that it is compared without.
+    env = request.env or ([] if request.against else _of_shell(os.environ))
+    library_path = parse_library_path(env)
     settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
     if request.order is not None and request.every_order:
@@ -238,6 +240,12 @@ def _cache(environ: Mapping[str, str]) -> Path | None:
     with suppress(SettingsError):
         return cache_folder(environ) / "objects"
     return None
+
+
+def _of_shell(environ: Mapping[str, str]) -> list[str]:
+    """Return the variable of the shell as `--env` has it."""
+    name = "LD_LIBRARY_PATH"
+    return [f"{name}={environ[name]}"] if name in environ else []
 
 
 def _active(environ: Mapping[str, str]) -> Path:

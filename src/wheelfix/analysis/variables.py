@@ -1,0 +1,128 @@
+"""What environment variables change: libraries that LD_LIBRARY_PATH puts in place of others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Variable
+from wheelfix.analysis.products import known_products
+from wheelfix.elf.exports import among
+
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+
+class Displaced(NamedTuple):
+    """A library that a file of the environment gets from LD_LIBRARY_PATH, and not its own."""
+
+    variable: Variable | None
+    """What sets it; None for the process itself."""
+    module: str
+    """The module that loads the file."""
+    user: str
+    name: str
+    """The DT_NEEDED entry."""
+    usual: str
+    """What it gets without the variable."""
+    other: str
+    lacking: tuple[str, ...]
+    """Versions and symbols of `usual` that it uses, and `other` does not define."""
+
+
+class Directed(NamedTuple):
+    """A library that reads a variable which another package sets to a folder of its own."""
+
+    variable: Variable
+    reader: str
+    second: str | None
+    """Another build of the reader, which files of the folder need; None if they need none."""
+
+
+def displaced(modules: InstalledModules) -> Iterator[Displaced]:
+    """Yield what LD_LIBRARY_PATH displaces: of the process, and as files of the environment set it.
+
+    glibc searches it before DT_RUNPATH and after DT_RPATH. Of each file and library the first
+    module is yielded.
+    """
+    here = modules.world.environment.library_path
+    if here:
+        yield from _between(_with_path(modules, ()), modules, None)
+    settings = modules.symbols.contents.variables()
+    for variable in (one for one in settings if one.name == LIBRARY_PATH):
+        if not set(variable.directories) <= set(here):
+            path = (*variable.directories, *here)
+            yield from _between(modules, _with_path(modules, path), variable)
+
+
+def directed(modules: InstalledModules) -> Iterator[Directed]:
+    """Yield the libraries that read a variable which a package sets to a folder of its own."""
+    contents = modules.symbols.contents
+    for variable in contents.variables():
+        setter = modules.distribution(variable.path)
+        below = tuple(f"{directory}/" for directory in variable.directories)
+        own = [path for path, owners in modules.owners.items() if path.startswith(below) and owners]
+        if variable.name == LIBRARY_PATH or not own:
+            continue
+        if not setter or any(modules.distribution(path) != setter for path in own):
+            continue
+        for reader in modules.loaded:
+            owner = modules.distribution(reader)
+            if owner not in {"", setter} and contents.mentions(reader, variable.name):
+                yield Directed(variable, reader, _second(modules, reader, own))
+
+
+def _second(modules: InstalledModules, reader: str, paths: Sequence[str]) -> str | None:
+    """Return another build of what `reader` and its dependencies are, that one of `paths` needs."""
+    mine, its = (
+        {
+            marker: path
+            for root in roots
+            if root in modules.symbols.libraries
+            for path in modules.world.load(root).objects
+            if path in modules.world.members
+            for marker in _markers(modules, path)
+        }
+        for roots in ((reader,), paths)
+    )
+    return next((its[one] for one in its if one in mine and its[one] != mine[one]), None)
+
+
+def _markers(modules: InstalledModules, path: str) -> Iterator[str]:
+    definitions = modules.symbols.libraries[path].exports.definitions
+    return (one.name for one in known_products() if among(definitions, one.markers))
+
+
+def _with_path(modules: InstalledModules, path: tuple[str, ...]) -> InstalledModules:
+    """Return the environment in a process with another LD_LIBRARY_PATH."""
+    world, contents = modules.world, modules.symbols.contents
+    environment, planted = world.environment, contents.planted(path)
+    files = {**planted.files, **environment.files}
+    changed = replace(
+        environment,
+        library_path=path,
+        files=files,
+        broken={**planted.broken, **environment.broken},
+        links={**planted.links, **environment.links},
+        directories=environment.directories | planted.directories,
+    )
+    there = replace(world, environment=changed)
+    return replace(modules, symbols=InstalledSymbols(world=there, contents=contents))
+
+
+def _between(
+    without: InstalledModules, there: InstalledModules, variable: Variable | None
+) -> Iterator[Displaced]:
+    known: set[tuple[str, str]] = set()
+    for module in without.modules:
+        before = {
+            (one.requester, one.name): one.result for one in without.world.load(module).requests
+        }
+        for request in there.world.load(module).requests:
+            user, name, other = request.requester or "", request.name, request.result
+            usual = before.get((user, name))
+            if not usual or not other or usual == other or user not in there.world.members:
+                continue
+            if (user, name) not in known and not there.symbols.contents.are_equal(usual, other):
+                known.add((user, name))
+                lacking = tuple(there.lacking(user, name, usual, other))
+                yield Displaced(variable, module, user, name, usual, other, lacking)

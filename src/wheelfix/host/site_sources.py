@@ -1,0 +1,104 @@
+"""Python sources of an installed environment, and the variables that its files set."""
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import cast
+
+from wheelfix.analysis.installed_symbols import Variable
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
+from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
+from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.python_opens import visit_source
+from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+
+SiteSources = Mapping[str, Mapping[str, bytes]]
+"""Site-packages folder -> sources below it, by their paths in it."""
+_SETS = re.compile(rb"\benviron\[[^]\n]+\] *\+?=(?!=)")
+_STARTS = re.compile(rb"RTLD_GLOBAL|" + _SETS.pattern)
+_IN_SHELL = re.compile(
+    rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
+)
+_PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
+_VARIABLE = "LD_LIBRARY_PATH"
+
+
+def read_sources(world: World) -> SiteSources:
+    """Return the sources that set variables of the process or mention RTLD_GLOBAL."""
+    folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
+    return {
+        folder: {path: data for path, data in sources_below(folder) if _STARTS.search(data)}
+        for folder in folders
+        if folder.endswith(("/site-packages/", "/dist-packages/"))
+    }
+
+
+def sources_below(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the Python sources below a folder, with paths relative to it."""
+    for below, names in sorted(folders_below(folder.rstrip("/"))):
+        for path in (f"{below}/{name}" for name in sorted(names) if name.endswith(".py")):
+            with suppress(OSError):
+                yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
+
+
+def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
+    """Yield the variables with directories that files of an environment set.
+
+    Those are Python sources when they are imported, `.pth` files, the scripts that activate the
+    environment, and its settings in conda.
+    """
+    for folder, some in sources.items():
+        budget = Budget("the Python sources", STEPS_PER_WHEEL)
+        setting = {path: data for path, data in some.items() if _SETS.search(data)}
+        for path, data in chain(setting.items(), _path_files(folder)):
+            for line, name, directories in visit_source(data, path, {}, budget).assignments:
+                if directories:
+                    places = tuple(
+                        os.path.normpath(posixpath.join(folder, place)) for place in directories
+                    )
+                    yield Variable(name, places, f"{folder}{path}", line, before_start=False)
+    for prefix in (Path(world.where), *Path(world.where).parents[:-1][:5]):
+        if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
+            yield from _of_activation(prefix)
+            return
+
+
+def _path_files(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the lines of `.pth` files that Python runs, as sources."""
+    with suppress(OSError):
+        for path in sorted(Path(folder).glob("*.pth")):
+            with suppress(OSError):
+                data = read_regular(path, MAX_TEXT)
+                lines = (line if line.startswith(b"import") else b"" for line in data.splitlines())
+                source = b"\n".join(lines)
+                if _SETS.search(source):
+                    yield path.name, source
+
+
+def _of_activation(prefix: Path) -> Iterator[Variable]:
+    """Yield LD_LIBRARY_PATH as a shell has it in which the environment is active."""
+    for path in (prefix / "bin/activate", *sorted(prefix.glob("etc/conda/activate.d/*.sh"))):
+        with suppress(OSError):
+            data = read_regular(path, MAX_TEXT)
+            for found in _IN_SHELL.finditer(data):
+                line = data.count(b"\n", 0, found.start(1)) + 1
+                yield from _in_shell(prefix, path, line, os.fsdecode(found[1]))
+    path = prefix / "conda-meta/state"
+    with suppress(OSError, ValueError, AttributeError):
+        state = cast("dict[str, dict[str, str]]", json.loads(read_regular(path, MAX_TEXT)))
+        value = state.get("env_vars", {}).get(_VARIABLE)
+        if isinstance(value, str):
+            yield from _in_shell(prefix, path, 1, value)
+
+
+def _in_shell(prefix: Path, path: Path, line: int, value: str) -> Iterator[Variable]:
+    elements = _PREFIX.sub(lambda _: str(prefix), value).split(":")
+    known = tuple(one for one in elements if one.startswith("/") and "$" not in one)
+    if known:
+        yield Variable(_VARIABLE, known, str(path), line, before_start=True)
