@@ -895,11 +895,14 @@ def test_library_path_comes_before_runpath(  # noqa: PLR0913, PLR0917 - fixtures
     severity: str | None,
 ) -> None:
     library = returning(tmp_path / "libfoo.so.1", 1)
-    core = extension(
-        tmp_path / "_core.so", "_core", needed=[library], calls=["foo"], **{tags: "$ORIGIN"}
-    )
+    where: dict[str, Any] = {tags: "$ORIGIN"}
+    core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["foo"], **where)
     text = SETS_FOR_CHILDREN if set_by == "beta/__init__.py" else "from . import _core\n"
-    files = {"beta____init__.py": text, f"beta___core{SUFFIX}": core, "beta__libfoo.so.1": library}
+    files: dict[str, Any] = {
+        "beta____init__.py": text,
+        f"beta___core{SUFFIX}": core,
+        "beta__libfoo.so.1": library,
+    }
     site.install(tmp_path, "beta", **files)
     opt = site.root / "opt"
     returning(opt / "libfoo.so.1", other)
@@ -1007,11 +1010,9 @@ def test_a_variable_of_another_package(
     second = returning(tmp_path / "libgui-1a2b.so.5", 6, symbol)
     plugin = shared_object(tmp_path / "plugin.so", needed=[second], runpath="$ORIGIN")
     sets = "import os\nos.environ['GUI_PLUGIN_PATH'] = os.path.dirname(__file__)\n"
-    site.install(
-        tmp_path,
-        "alpha",
-        **{"alpha____init__.py": sets, "alpha__plugin.so": plugin, f"alpha__{second.name}": second},
-    )
+    files: dict[str, Any] = {"alpha____init__.py": sets, f"alpha__{second.name}": second}
+    files["alpha__plugin.so"] = plugin
+    site.install(tmp_path, "alpha", **files)
     findings = [one for one in site.says(capsys, 0, "-v") if one["code"] == "WF960"]
     assert [one["severity"] for one in findings] == [severity]
     assert "`alpha/__init__.py` (line 2) sets GUI_PLUGIN_PATH" in findings[0]["message"]
