@@ -860,8 +860,7 @@ def test_an_object_that_was_edited_after_its_installation_is_a_note(
 
 SETS_FOR_CHILDREN = """
 import os
-above = [".."] * 4
-os.environ["LD_LIBRARY_PATH"] = os.path.join(os.path.dirname(__file__), *above, "opt")
+os.environ["LD_LIBRARY_PATH"] = os.path.join(os.path.dirname(__file__), "../../../../opt")
 from . import _core
 """
 
