@@ -15,6 +15,7 @@ from tests.support.cheap_forks import use_large_pages
 from tests.support.compiled import forget_unused
 from tests.support.kept_auditwheel import keep_one
 from tests.support.kept_listings import keep_listings
+from tests.support.warm import warm_up
 from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
 
@@ -52,11 +53,12 @@ def pytest_collection_finish() -> None:
 
     In each process that a test forks, one would touch all of it, and so copy it.
     """
+    keep_listings()
+    warm_up()
     gc.collect()
     gc.freeze()
     use_large_pages()
     keep_one()
-    keep_listings()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,8 +21,10 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from tests.support.forged import forged
-from tests.support.fork_server import warm_path, warm_program
+from tests.support.fork_server import warm_program
+from tests.support.forked import forked
 from tests.support.matrices import crossed
+from wheelfix.cli.app import run
 from wheelfix.cli.console import Terminal
 
 HOSTILE = (
@@ -125,14 +127,8 @@ def said(
 ) -> tuple[str, str]:
     """Run wheelfix and return its output, which must be harmless for terminals and runners."""
     environ = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
-    done = subprocess.run(
-        ["wheelfix", *map(str, arguments)],
-        env={**environ, "NO_COLOR": "1", "PATH": warm_path(os.environ["PATH"])},
-        cwd=cwd,
-        capture_output=True,
-        check=False,
-    )
-    texts = done.stdout.decode(), done.stderr.decode()
+    done = forked(run, arguments, env={**environ, "NO_COLOR": "1"}, cwd=cwd)
+    texts = done.stdout, done.stderr
     assert done.returncode in code, texts[1]
     assert "internal error" not in texts[1]
     assert refused or UNSAFE not in texts[1], texts[1]
@@ -141,14 +137,16 @@ def said(
     return texts
 
 
-def reports(*arguments: str | Path, cwd: Path) -> dict[str, str]:
-    """Run `check` once, and return its report in each form; all must be harmless."""
+def reports(
+    *arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1), refused: bool = False
+) -> dict[str, str]:
+    """Run `check` once, and return its report in each form, and `notes`; all must be harmless."""
     options = [word for form in FORMS[1:] for word in ("--report", f"{form}={form}")]
-    shown, _ = said("check", "-v", *arguments, *options, cwd=cwd)
+    shown, notes = said("check", "-v", *arguments, *options, cwd=cwd, code=code, refused=refused)
     found = {FORMS[0]: shown} | {form: (cwd / form).read_text("utf-8") for form in FORMS[1:]}
     for form, text in found.items():
         assert_harmless(text, annotates=form == "github")
-    return found
+    return found | {"notes": notes}
 
 
 def assert_harmless(text: str, *, annotates: bool = False) -> None:
@@ -166,10 +164,10 @@ FORMS = ("full concise json jsonl sarif github gitlab junit markdown html").spli
 
 def test_check(wheel: Path, tmp_path: Path) -> None:
     found = reports(wheel, cwd=tmp_path)
-    for form, text in found.items():
+    for form in FORMS:
         # GitHub shows ten annotations of each level, which have the other hostile texts.
         for each in ESCAPED[:2] if form == "github" else ESCAPED:
-            assert each in text, form
+            assert each in found[form], form
     for form in ("json", "sarif", "gitlab"):
         json.loads(found[form])
     for line in found["jsonl"].splitlines():
@@ -265,10 +263,11 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path) -> None:
-    for form, text in reports("--target", "debian:12", linked, cwd=tmp_path).items():
-        assert any(part in text for part in ("javascript", "u##", "alert")), form
+    found = reports("--target", "debian:12", linked, cwd=tmp_path)
+    for form in FORMS:
+        assert any(part in found[form] for part in ("javascript", "u##", "alert")), form
         for each in ESCAPED:
-            assert each in text, form
+            assert each in found[form], form
 
 
 @pytest.mark.parametrize(
@@ -479,32 +478,41 @@ def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
         said("trace", *options, "--", sys.executable, "-c", code, cwd=tmp_path, code=(0, 1, 2))
 
 
+def refused_wheels(folder: Path) -> list[Path]:
+    """Write a wheel with a member for each of `UNSEEN`."""
+    library = forged(soname="libx.so")
+    return [
+        make_wheel(folder / str(n), files={f"demo/{text}.so": library})
+        for n, text in enumerate(UNSEEN)
+    ]
+
+
+def assert_refused(written: str) -> None:
+    for text in UNSEEN:
+        name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        assert f"`demo/{name}.so` has a control character" in written
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        *(("check", "-v", "--output-format", form) for form in FORMS),
-        ("repair", "-v", "-w", "out"),
-        ("explain", "-v"),
-        ("tree",),
-        ("verify", "-v"),
-    ],
+    [("repair", "-v", "-w", "out"), ("explain", "-v"), ("tree",), ("verify", "-v")],
     ids=" ".join,
 )
 def test_a_member_name_with_unseen_characters_is_refused_and_escaped(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    library = forged(soname="libx.so")
-    wheels = [
-        make_wheel(tmp_path / str(n), files={f"demo/{text}.so": library})
-        for n, text in enumerate(UNSEEN)
-    ]
-    runs = [wheels] if words[0] == "check" else [[wheel] for wheel in wheels]
-    found = [said(*words, *run, cwd=tmp_path, code=(2,), refused=True) for run in runs]
-    # Records of jsonl have the error on stdout, where JSON doubles each backslash.
-    written = "".join(chain.from_iterable(found)).replace("\\\\", "\\")
-    for text in UNSEEN:
-        name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-        assert f"`demo/{name}.so` has a control character" in written
+    runs = (
+        said(*words, wheel, cwd=tmp_path, code=(2,), refused=True)
+        for wheel in refused_wheels(tmp_path)
+    )
+    assert_refused("".join(chain.from_iterable(runs)))
+
+
+def test_a_refused_member_name_is_escaped_in_each_form_of_the_report(tmp_path: Path) -> None:
+    wheels = refused_wheels(tmp_path)
+    found = reports(*wheels, cwd=tmp_path, code=(2,), refused=True)
+    assert_refused(found["notes"])
+    assert_refused(found["jsonl"].replace("\\\\", "\\"))  # JSON doubles each backslash
 
 
 FILE_NAMES = (

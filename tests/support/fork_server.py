@@ -25,7 +25,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NoReturn
 
+from tests.support.cheap_forks import use_large_pages
 from tests.support.forked import run_as
+from tests.support.kept_listings import keep_listings
+from tests.support.warm import warm_up
 
 _CLIENT = """#!{interpreter} -IS
 import _socket, marshal, os, resource, sys
@@ -98,7 +101,11 @@ def _serve(address: str) -> None:
     for module in pkgutil.walk_packages(package.__path__, "wheelfix."):
         if module.name not in _NEEDS_MORE:
             import_module(module.name)
+    keep_listings()
+    warm_up()
+    gc.collect()
     gc.freeze()
+    use_large_pages()
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
         listener.bind(address)
         listener.listen()
