@@ -20,6 +20,7 @@ from wheelfix.elf.exports import (
     lazy_exports,
     preemptible,
     read_symbol_tables,
+    with_changes,
 )
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
@@ -102,6 +103,22 @@ def test_names_are_found_without_looking_them_up_before(tmp_path: Path) -> None:
     assert dict(asked.definitions) == whole.definitions
     with pytest.raises(KeyError):
         _ = asked.definitions["no_function"]
+
+
+def test_changes_are_the_same_whether_read_at_once_or_by_name(tmp_path: Path) -> None:
+    data = shared_object(tmp_path / "x.so", MANY, libc=False).read_bytes()
+    whole, _ = both(data)
+    other = whole.definitions["function_3"]
+    changes = {"function_1": (), "no_such_name": (), "function_2": other * 2, "new": other}
+    expected = {**whole.definitions, "function_2": other * 2, "new": other}
+    del expected["function_1"]
+    names = frozenset(("function_1", "function_2", "function_4", "new", "no_such_name"))
+    for definitions in (with_changes(one, changes).definitions for one in both(data)):
+        assert among(definitions, names) == {"function_2", "function_4", "new"}
+        assert {name: definitions.get(name) for name in names} == {
+            name: expected.get(name) for name in names
+        }
+        assert list(definitions.items()) == list(expected.items())
 
 
 def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:

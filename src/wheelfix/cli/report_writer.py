@@ -116,8 +116,8 @@ class ReportWriter(NamedTuple):
     def _rules(self) -> tuple[AnyRule, ...]:
         """Return the selected rules, and those with findings."""
         hit = {finding.code for _, finding in self.found.all_findings}
-        enabled = enabled_rules(self.settings, all_rules())
-        return tuple(rule for rule in all_rules() if rule.code in hit or rule in enabled)
+        shown = hit.union(rule.code for rule in enabled_rules(self.settings, all_rules()))
+        return tuple(rule for rule in all_rules() if rule.code in shown)
 
 
 def checkout(environ: Mapping[str, str], folder: Path) -> Path:

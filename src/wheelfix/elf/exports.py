@@ -198,6 +198,22 @@ def preemptible(exports: Exports) -> tuple[str, ...]:
     return ()
 
 
+def with_changes(exports: Exports, changes: Mapping[str, SymbolDefinitions]) -> Exports:
+    """Return exports that define the names in `changes` as they say; those without any no more."""
+    definitions = exports.definitions
+    if isinstance(definitions, LazyDefinitions):
+        definitions = definitions.with_changes(changes)
+    else:
+        definitions = _with_changes(definitions, changes)
+    return Exports(definitions=definitions, copies=exports.copies)
+
+
+def _with_changes(
+    definitions: Mapping[str, SymbolDefinitions], changes: Mapping[str, SymbolDefinitions]
+) -> dict[str, SymbolDefinitions]:
+    return {name: some for name, some in {**definitions, **changes}.items() if some}
+
+
 def announce(exports: Exports, names: Names) -> None:
     """Look up all of `names` at once, ahead of the single look-ups."""
     if isinstance(exports.definitions, LazyDefinitions):
@@ -207,8 +223,14 @@ def announce(exports: Exports, names: Names) -> None:
 class LazyDefinitions(Mapping[str, SymbolDefinitions]):
     """The definitions of one object, read when they are first looked up."""
 
-    def __init__(self, read: Callable[[], SymbolTables]) -> None:
+    def __init__(
+        self,
+        read: Callable[[], SymbolTables],
+        changes: Mapping[str, SymbolDefinitions] | None = None,
+    ) -> None:
+        """Read from the tables that `read` returns, but for `changes`, as in `with_changes`."""
         self._read = read
+        self._changes = changes
         self._looked_up: list[frozenset[str]] = []
         self._found: dict[str, SymbolDefinitions] = {}
         self._is_complete = False
@@ -217,12 +239,18 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
         """Look up `names` at once, and return all definitions that are known."""
         if not self._knows(names):
             self._looked_up.append(frozenset(names))
-            self._found.update(self._read().definitions(names))
+            self._found.update(self._definitions(names))
         return self._found
+
+    def with_changes(self, changes: Mapping[str, SymbolDefinitions]) -> "LazyDefinitions":
+        """Return definitions that differ in `changes`; the object's own look-ups are not known."""
+        return LazyDefinitions(self._read, changes)
 
     @cached_property
     def preemptible(self) -> tuple[str, ...]:
-        """The names that `SymbolTables.preemptible` yields, each once."""
+        """The names that `SymbolTables.preemptible` yields, each once; none with changes."""
+        if self._changes is not None:
+            return ()
         return tuple(dict.fromkeys(self._read().preemptible()))
 
     def __getitem__(self, key: str) -> SymbolDefinitions:
@@ -248,8 +276,17 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
 
     def _read_all(self) -> None:
         if not self._is_complete:
-            self._found = self._read().definitions()
+            self._found = self._definitions()
             self._is_complete = True
+
+    def _definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
+        found = self._read().definitions(names)
+        if self._changes is None:
+            return found
+        changes = self._changes.items()
+        return _with_changes(
+            found, {name: some for name, some in changes if names is None or name in names}
+        )
 
 
 def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) -> SymbolTables:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from wheelfix.elf.exports import among
-from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Exports, Libc
+from wheelfix.elf.exports import among, with_changes
+from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.system.packaged_text import read_text
@@ -52,11 +52,10 @@ def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator
     }
     if not old:
         return
-    yield _with(libc, {name: there for name, there in present.items() if name not in old})
+    yield _with(libc, dict.fromkeys(old, ()))
     for soname, names in values_by_key((moved[name][0], name) for name in old).items():
         if (library := by_soname.get(soname)) is not None:
-            own = library.exports.definitions
-            yield _with(library, {**own, **{name: old[name] for name in names}})
+            yield _with(library, {name: old[name] for name in names})
 
 
 def _older(definitions: Iterable[Definition], since: Release) -> Iterator[Definition]:
@@ -67,8 +66,8 @@ def _older(definitions: Iterable[Definition], since: Release) -> Iterator[Defini
             yield definition._replace(hidden=False, version_index=None)
 
 
-def _with(library: Library, definitions: Mapping[str, tuple[Definition, ...]]) -> Library:
-    exports = Exports(definitions=definitions, copies=library.exports.copies)
+def _with(library: Library, changes: Mapping[str, tuple[Definition, ...]]) -> Library:
+    exports = with_changes(library.exports, changes)
     return Library(path=library.path, elf=library.elf, read=lambda: exports)
 
 

@@ -15,7 +15,7 @@ EVERY = "ALL"
 Subject = TypeVar("Subject")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _AnyRule(Generic[Subject]):
     code: str
     name: str
@@ -44,19 +44,19 @@ def names_rule(selector: str, code: str, name: str) -> bool:
     return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule(_AnyRule[Context]):
     """A rule about one wheel; its documentation is the docstring of its check."""
 
     stage: Stage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SetRule(_AnyRule[SetContext]):
     """A rule about a set of wheels. Its hits name the wheel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EnvironmentRule(_AnyRule[InstalledModules]):
     """A rule about an installed environment. Its hits name files by their names there."""
 
