@@ -115,7 +115,7 @@ WITH_FINDINGS = {"wheelfix check dist", EXAMPLES["check"][2].command}
 
 @pytest.mark.parametrize(
     "example",
-    [example for examples in EXAMPLES.values() for example in examples],
+    {example.command: example for some in EXAMPLES.values() for example in some}.values(),
     ids=lambda example: example.command,
 )
 def test_each_example_holds(example: Example, project: Path) -> None:

@@ -17,6 +17,7 @@ abridged with `...`.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,11 +126,25 @@ def matches(expected: str, actual: str) -> bool:
     return re.fullmatch(pattern, comparable(actual)) is not None
 
 
-@pytest.fixture
-def short_path() -> Iterator[Path]:
-    """A folder whose name is short: lines that would be too long with another are cut."""
+@pytest.fixture(scope="module")
+def made() -> Iterator[Path]:
+    """The example wheels, moved away from the folder `demo` beside, whose path they hold.
+
+    The names of these folders are short: lines that would be too long with others are cut.
+    """
     with TemporaryDirectory(prefix="wf") as folder:
-        yield Path(folder)
+        demo = Path(folder, "demo")
+        example_wheels(demo)
+        yield demo.rename(demo.with_name("made"))
+
+
+@pytest.fixture
+def demo(made: Path) -> Iterator[Path]:
+    """The working folder of a document, as nobody has used it."""
+    folder = made.with_name("demo")
+    shutil.copytree(made, folder, symlinks=True)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the documents show x86-64")
@@ -137,15 +152,13 @@ def short_path() -> Iterator[Path]:
     "document", [document for document in DOCUMENTS if list(fences(document, "console"))]
 )
 def test_the_examples_print_what_the_document_shows(
-    document: str, short_path: Path, request: pytest.FixtureRequest
+    document: str, demo: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder = short_path / "demo"
-    example_wheels(folder)
-    terminal = Terminal(folder, folder)
+    terminal = Terminal(demo, demo)
     replaced: list[tuple[Fence, str]] = []
     for fence in fences(document):
         if fence.title:
-            file = folder / fence.title
+            file = demo / fence.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(fence.content, encoding="utf-8")
         if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
@@ -157,14 +170,12 @@ def test_the_examples_print_what_the_document_shows(
         write(document, replaced)
 
 
-def test_the_examples_of_the_readme_hold_with_two_wheels_in_dist(tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
-    example_wheels(folder)
-    second_wheel(folder)
-    terminal = Terminal(folder, folder)
+def test_the_examples_of_the_readme_hold_with_two_wheels_in_dist(demo: Path) -> None:
+    second_wheel(demo)
+    terminal = Terminal(demo, demo)
     for fence in fences("README.md"):
         if fence.title:
-            (folder / fence.title).write_text(fence.content, encoding="utf-8")
+            (demo / fence.title).write_text(fence.content, encoding="utf-8")
         if fence.language != "console" or NOT_RUN.fullmatch(fence.comment):
             continue
         for example in examples(fence.content):
