@@ -262,6 +262,39 @@ def test_what_an_extra_of_a_requirement_adds_is_required(tmp_path: Path, asks: s
     assert errors["WF821"] is Severity.ERROR
 
 
+def test_what_an_extra_adds_is_left_to_it_where_it_is_not_installed(tmp_path: Path) -> None:
+    """In the environment of torch 2.15, `cuda-toolkit[curand]` of 2.14 brought no curand."""
+    path, other = demo(tmp_path, requires="kit[lib]==1.*"), pro(tmp_path)
+    extras = "Requires-Dist: pro>=1; extra == 'lib' and sys_platform == 'linux'\n"
+    kits = {
+        version: make_wheel(tmp_path / version, "kit", version, PURE, metadata=extras)
+        for version in ("1.0", "2.0")
+    }
+    said = {
+        "1.0": "whether `pro` has `libpro.so.3`",
+        "2.0": "whether a requirement has `libpro.so.3`",
+    }
+    for version, message in said.items():
+        (found,) = (
+            one for one in findings(path, neighbors=(str(kits[version]),)) if one.code == "WF827"
+        )
+        assert found.message.startswith(message)
+    assert not findings(path, neighbors=(str(kits["1.0"]), str(other)))
+    report, *_ = check_all([path, kits["1.0"], other]).reports
+    assert not [one for one in report.findings if one.code in {"WF827", "WF821", "WF805"}]
+
+
+def test_a_library_of_two_neighbors_is_that_where_the_search_path_leads(tmp_path: Path) -> None:
+    """triton, too, has the libcupti that torch finds in nvidia/cu13/lib."""
+    path, right = demo(tmp_path, requires="pro>=1\nRequires-Dist: also<2"), pro(tmp_path)
+    also = pro_library(tmp_path / "other")
+    files: dict[str, str | Path] = {"also/libpro.so.3": also}
+    other = make_wheel(tmp_path / "index", "also", "2.0", PURE, files)
+    for given in ((right, other), (other, right)):
+        found = findings(path, neighbors=tuple(map(str, given)))
+        assert not [one for one in found if one.severity > Severity.NOTE], found
+
+
 def test_a_repair_beside_neighbors_grafts_nothing(tmp_path: Path, index: Path) -> None:
     pro(tmp_path)
     path = demo(tmp_path, tag=TAG)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.providers.run import Part, RequiredWheel, required_wheels
+from wheelfix.providers.run import Part, RequiredWheel, all_requirements, required_wheels
 from wheelfix.wheel.model import WheelName
 
 
@@ -94,3 +94,41 @@ def test_wheels_in_a_circle_are_required_by_others_and_not_by_each_other() -> No
 def test_a_long_chain_needs_no_recursion() -> None:
     chain = [part(f"n{n}-1", f"n{n + 1}") for n in range(1200)]
     assert [len(wheels) for wheels in required_wheels(chain)] == list(range(1199, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "marker", "is_provider"),
+    [
+        ("kit[lib]", "extra == 'lib'", True),
+        ("Kit[LIB,other]==1.0", "extra == 'lib' and sys_platform == 'linux'", True),
+        ("kit[my_lib]", "extra == 'My-Lib'", True),
+        ("kit[all]", "extra == 'lib' or extra == 'all'", True),
+        ("kit", "extra == 'lib'", False),
+        ("kit[other]", "extra == 'lib'", False),
+        ("kit[lib]", "extra == 'lib' and platform_machine == 'aarch64'", False),
+        ("kit[lib]", "extra == 'lib' and python_version < '3.11'", False),
+        ("kit[lib]; extra == 'fast'", "extra == 'lib'", False),
+    ],
+)
+def test_a_requirement_brings_what_the_extras_add_that_it_names(
+    asked: str, marker: str, *, is_provider: bool
+) -> None:
+    kit, plug = part("kit-1.0", f"core; {marker}"), part("plug-1.0", asked)
+    wheels = last(part("core-1.0"), kit, plug)
+    assert (RequiredWheel(0, through="kit") in wheels) is is_provider
+    assert ("core" in all_requirements(plug, {"kit": kit.requires_dist})) is is_provider
+
+
+def test_extras_are_followed_through_others_and_in_circles() -> None:
+    kit = part("kit-1.0", "base[x]; extra == 'lib'", "kit[lib]; extra == 'all'")
+    base = part("base-1.0", "core>=2; extra == 'x'", "kit[all]")
+    plug = part("plug-1.0", "kit[all]")
+    there = {"kit": kit.requires_dist, "base": base.requires_dist}
+    found = all_requirements(plug, there)
+    assert {name: one.through for name, one in found.items()} == {
+        "kit": "",
+        "base": "kit",
+        "core": "kit",
+    }
+    assert str(found["core"].requirement.specifier) == ">=2"
+    assert all_requirements(plug, {}).keys() == {"kit"}

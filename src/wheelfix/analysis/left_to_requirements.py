@@ -15,8 +15,8 @@ from wheelfix.elf.model import Elf
 from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.providers.model import Provided
-from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.providers.model import Provided, requires_dist_of
+from wheelfix.providers.run import Part, all_requirements
 from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
 from wheelfix.settings import Settings, matches_any
@@ -56,9 +56,13 @@ class LeftToRequirements:
 def left_to_requirements(
     wheel: Wheel, settings: Settings, providers: Sequence[Provided]
 ) -> LeftToRequirements:
-    """Return what `wheel` leaves to its requirements, without those that `providers` show."""
-    known = {provider.name for provider in providers if provider.version}
-    required = [*applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))]
+    """Return what `wheel` leaves to its requirements, without those that `providers` show.
+
+    A version that METADATA excludes shows nothing of one that it allows.
+    """
+    known = requires_dist_of(one for one in providers if one.version not in one.refused)
+    part = Part(wheel.name, wheel.metadata.requires_dist)
+    required = [one.requirement for one in all_requirements(part, known).values()]
     unknown = [one for one in required if canonicalize_name(one.name) not in known]
     missing = list(_missing(wheel, settings, providers)) if unknown else []
     layout = next(iter(layouts(wheel)), None) if missing else None

@@ -4,13 +4,9 @@ Only the names of their files are read, and their METADATA.
 """
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders
@@ -23,14 +19,11 @@ from wheelfix.host.provider_lookup import (
     in_wheel,
 )
 from wheelfix.host.required_wheels import fetch
-from wheelfix.providers.model import Provided
-from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.providers.model import Provided, requires_dist_of
+from wheelfix.providers.run import Part, all_requirements, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.requirements import each_version, name_of, read_requirement
-
-_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-"""The extras that a marker names, as `packaging` writes it."""
+from wheelfix.wheel.requirements import each_version, read_requirement
 
 
 def providers_of(
@@ -54,18 +47,19 @@ def find_neighbors(
 ) -> tuple[Provided, ...]:
     """Return the neighbors that `settings` name; raises what `providers_of` does."""
     found = [one for text in settings.neighbors for one in _named(text, wheel.name, environ)]
-    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+    part = Part(wheel.name, wheel.metadata.requires_dist)
     if settings.site is not None:
         site = _in_site(Path(settings.site))
-        found += (site[name] for name in _closure(map(str, required), site) if name in site)
+        required = all_requirements(part, requires_dist_of(site.values()))
+        found += (site[name] for name in required if name in site)
     if settings.deps:
-        wheels = fetch([str(requirement) for requirement in required], wheel.name, environ)
-        found += (in_wheel(path, OBJECT) for path in wheels)
-    by_name = {one.name: one for one in found}
-    own = name_of(wheel.name.distribution)
-    through = _closure(map(str, required), by_name)
+        direct = [str(requirement) for requirement in applicable_requirements(part)]
+        found += (in_wheel(path, OBJECT) for path in fetch(direct, wheel.name, environ))
+    required = all_requirements(part, requires_dist_of(found))
     return tuple(
-        replace(one, through=through.get(one.name, "")) for one in found if one.name != own
+        replace(one, through=required[one.name].through if one.name in required else "")
+        for one in found
+        if one.name != part.distribution
     )
 
 
@@ -117,45 +111,4 @@ def _in_site(site: Path) -> dict[str, Provided]:
             f"no distribution is installed in `{site}`",
             hint="name a virtual environment, a prefix, or a site-packages folder",
         )
-    return found
-
-
-def _closure(requirements: Iterable[str], there: Mapping[str, Provided]) -> dict[str, str]:
-    """Return what is required, directly or not, of what is `there`.
-
-    Each name comes with the name of the direct requirement that it is required through; a direct
-    one with "".
-    """
-    found: dict[str, str] = {}
-    by_extra: dict[str, dict[str, list[str]]] = {}
-    waiting = [(text, "") for text in requirements]
-    for text, through in waiting:  # grows during the loop
-        name = name_of(text)
-        found.setdefault(name, through)
-        if name in there and name not in by_extra:
-            by_extra[name] = _by_extra(there[name].metadata.requires_dist)
-        for extra in ("", *_extras(text)):
-            added = by_extra.get(name, {}).pop(extra, ())
-            waiting += ((other, through or name) for other in added)
-    return found
-
-
-def _extras(requirement: str) -> tuple[str, ...]:
-    with suppress(ValueError):
-        return tuple(map(canonicalize_name, read_requirement(requirement).extras))
-    return ()
-
-
-def _by_extra(requirements: Iterable[str]) -> dict[str, list[str]]:
-    """Return those that apply in any case, as "", and those that an extra adds, by its name."""
-    found: dict[str, list[str]] = {}
-    for text in requirements:
-        with suppress(ValueError):
-            marker = read_requirement(text).marker
-            named = dict.fromkeys(map(canonicalize_name, _EXTRA.findall(str(marker))))
-            for extra in ("", *named):
-                if marker is None or marker.evaluate({"extra": extra}):
-                    found.setdefault(extra, []).append(text)
-                    if not extra:
-                        break
     return found

@@ -4,7 +4,6 @@ Only the names of their libraries are read; `library_definitions` reads the libr
 """
 
 import os
-import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +11,7 @@ from dataclasses import replace
 from glob import escape
 from importlib import metadata
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -23,11 +22,11 @@ from wheelfix.host.installed_files import find_dist_info, recorded_files
 from wheelfix.host.library_definitions import canonical
 from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, site_path, split
+from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, split
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.run import Part, RequiredWheel
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.use import below_site, provider_of, site_folders
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
@@ -133,7 +132,7 @@ def _automatic(
     sites = _Sites()
     chosen = list(named)
     for member, elf in wheel.elfs.items() if required else ():
-        folders = set(_site_folders(member, elf, wheel))
+        folders = set(site_folders(member, elf, wheel))
         for library in dict.fromkeys(elf.needed):
             if library in shipped or may_come_from_platform(library):
                 continue
@@ -164,23 +163,6 @@ def _places(library: str, elf: Elf, find: FindLibrary | None) -> Iterator[str]:
     found = find(library, elf) if find else None
     if found is not None:
         yield found.path
-
-
-def _site_folders(member: str, elf: Elf, wheel: Wheel) -> Iterator[str]:
-    """Yield the folders below site-packages that the search path of `member` leads to."""
-    here = posixpath.dirname(site_path(member, wheel) or "")
-    for entry in elf.entries:
-        parts = PurePosixPath(entry).parts
-        if (below := _below_site(parts)) is not None:
-            yield below
-        elif parts[:1] == ("$ORIGIN",):
-            yield posixpath.normpath(posixpath.join(here, *parts[1:]))
-
-
-def _below_site(parts: Sequence[str]) -> str | None:
-    """Return what follows the last folder like site-packages; None if there is none."""
-    at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
-    return None if at is None else "/".join(parts[at + 1 :])
 
 
 class _Sites:
@@ -422,7 +404,7 @@ def in_directory(path: Path) -> Provided:
         names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
     except OSError as error:
         raise SettingsError(f"the directory `{path}` cannot be read: {error.strerror}") from error
-    folder = Folder(Key.PLATLIB, _below_site(path.parts), tuple(map(escape, names)), str(path))
+    folder = Folder(Key.PLATLIB, below_site(path.parts), tuple(map(escape, names)), str(path))
     return Provided(folders=(folder,) if names else ())
 
 

@@ -14,7 +14,7 @@ from wheelfix.analysis.world import Neighbor, neighbor
 from wheelfix.elf.model import Elf, shared_object
 from wheelfix.host.reachable_files import read_file
 from wheelfix.providers.model import Folder, Provided
-from wheelfix.providers.use import provider_of, versions_of
+from wheelfix.providers.use import every_provider_of, versions_of
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.reader import open_wheel
 
@@ -37,23 +37,22 @@ def neighbors_of(
     waiting = [(name, elf) for elf in elfs for name in elf.needed]
     names: set[str] = set()
     for name, dependent in waiting:  # grows during the loop
-        provider = provider_of(name, providers)
-        if name in names or provider is None:
-            continue
+        having = [] if name in names else every_provider_of(name, providers)
         names.add(name)
-        highest = next(iter(versions_of(provider, providers)), provider)
-        if highest.wheel:
-            if highest.wheel not in neighbors:
-                with open_wheel(Path(highest.wheel)) as archive:
-                    neighbors[highest.wheel] = neighbor(archive.wheel)
-                needs = neighbors[highest.wheel].elfs.values()
-                waiting += [(needed, elf) for elf in needs for needed in elf.needed]
-            continue
-        before = neighbors.get(highest.label, Neighbor(name=highest.name or highest.label))
-        added = _files(name, dependent, highest)
-        new = {place: elf for place, elf in added.items() if place not in before.elfs}
-        neighbors[highest.label] = replace(before, elfs={**before.elfs, **new})
-        waiting += [(needed, elf) for elf in new.values() for needed in elf.needed]
+        for provider in having:
+            highest = next(iter(versions_of(provider, providers)), provider)
+            if highest.wheel:
+                if highest.wheel not in neighbors:
+                    with open_wheel(Path(highest.wheel)) as archive:
+                        neighbors[highest.wheel] = neighbor(archive.wheel)
+                    needs = neighbors[highest.wheel].elfs.values()
+                    waiting += [(needed, elf) for elf in needs for needed in elf.needed]
+                continue
+            before = neighbors.get(highest.label, Neighbor(name=highest.name or highest.label))
+            added = _files(name, dependent, highest)
+            new = {place: elf for place, elf in added.items() if place not in before.elfs}
+            neighbors[highest.label] = replace(before, elfs={**before.elfs, **new})
+            waiting += [(needed, elf) for elf in new.values() for needed in elf.needed]
     return tuple(neighbors.values())
 
 

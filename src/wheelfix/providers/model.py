@@ -3,6 +3,7 @@
 `host.provider_lookup` reads wheels, installed distributions and directories.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -100,3 +101,8 @@ class Provided:
         parent = file.rpartition("/")[0]
         stated = (folder.directory for folder in self.folders if folder.path == parent)
         return next(stated, parent.removeprefix(f"{self.wheel}/") if self.wheel else None)
+
+
+def requires_dist_of(providers: Iterable[Provided]) -> Mapping[str, Sequence[str]]:
+    """Return the Requires-Dist entries of each distribution that was found, by its name."""
+    return {one.name: one.metadata.requires_dist for one in providers if one.version}

@@ -5,10 +5,10 @@ is. Everything here is computed from file names and requirements.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import NamedTuple, TypeVar
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -20,6 +20,12 @@ from wheelfix.loader.install_schemes import interpreters, python_version
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
+
+_Node = TypeVar("_Node", bound=Hashable)
+_ByExtra = Mapping[str, Sequence[tuple[_Node, Requirement]]]
+"""What serves requirements, by the extra that adds them; "" for those that apply in any case."""
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+"""The extras that a marker names, as `packaging` writes it."""
 
 
 class Part(NamedTuple):
@@ -55,12 +61,12 @@ def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], .
         reach=tuple(_reach(part.name) for part in parts),
         present=values_by_key((part.distribution, index) for index, part in enumerate(parts)),
     )
-    direct = [tuple(_direct_requirements(run, index)) for index in range(len(parts))]
-    reachable = [_reachable(parts, direct, index) for index in range(len(parts))]
+    direct = [_direct_requirements(run, index) for index in range(len(parts))]
+    reachable = [_walk(one.get("", ()), direct.__getitem__) for one in direct]
     return tuple(
         tuple(
-            RequiredWheel(other, through)
-            for other, through in found.items()
+            RequiredWheel(other, requirement.through)
+            for other, requirement in found.items()
             if index not in reachable[other]
         )
         for index, found in enumerate(reachable)
@@ -73,6 +79,35 @@ def applicable_requirements(part: Part) -> tuple[Requirement, ...]:
     reach = _reach(part.name)
     texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
     return tuple(found for found in _parsed(texts) if _applies(found, reach))
+
+
+class IndirectRequirement(NamedTuple):
+    """A requirement of a wheel, or of what the wheel requires."""
+
+    requirement: Requirement
+    through: str = ""
+    """The distribution that the wheel requires for it; empty for a direct requirement."""
+
+
+def all_requirements(
+    part: Part, requires_dist: Mapping[str, Sequence[str]]
+) -> Mapping[str, IndirectRequirement]:
+    """Return what a wheel requires, directly or not, by name, the nearest first.
+
+    `requires_dist` has the Requires-Dist entries of the distributions that are there, by name.
+    """
+    reach = _reach(part.name)
+
+    @cache
+    def below(name: str) -> _ByExtra[str]:
+        of_name = _by_extra(requires_dist.get(name, ()), reach)
+        return {extra: list(map(_named, found)) for extra, found in of_name.items()}
+
+    return _walk(map(_named, applicable_requirements(part)), below)
+
+
+def _named(requirement: Requirement) -> tuple[str, Requirement]:
+    return canonicalize_name(requirement.name), requirement
 
 
 class _Reach(NamedTuple):
@@ -106,12 +141,14 @@ def _reach(name: WheelName) -> _Reach:
     )
 
 
-def _direct_requirements(run: _Run, index: int) -> Iterator[int]:
-    """Yield the wheels that a wheel requires directly."""
+def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
+    """Return the wheels that a wheel requires directly."""
     part, reach = run.parts[index], run.reach[index]
     present = run.present.keys() - {part.distribution}
-    for requirement in _parsed(text for text in part.requires_dist if name_of(text) in present):
-        if _applies(requirement, reach):
+    found: dict[str, list[tuple[int, Requirement]]] = {}
+    texts = (text for text in part.requires_dist if name_of(text) in present)
+    for extra, requirements in _by_extra(texts, reach).items():
+        for requirement in requirements:
             fitting = [
                 other
                 for other in run.present[canonicalize_name(requirement.name)]
@@ -120,7 +157,39 @@ def _direct_requirements(run: _Run, index: int) -> Iterator[int]:
             ]
             best = _best(run, fitting, index)
             if best is not None:
-                yield best
+                found.setdefault(extra, []).append((best, requirement))
+    return found
+
+
+def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list[Requirement]]:
+    """Return the entries that apply in any case, as "", and those that an extra adds, by name."""
+    found: dict[str, list[Requirement]] = {}
+    for requirement in _parsed(requires_dist):
+        named = map(canonicalize_name, _EXTRA.findall(str(requirement.marker)))
+        for extra in [""] if _applies(requirement, reach) else dict.fromkeys(named):
+            if _applies(requirement, reach, extra):
+                found.setdefault(extra, []).append(requirement)
+    return found
+
+
+def _walk(
+    direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
+) -> dict[_Node, IndirectRequirement]:
+    """Return what is reached from `direct`, breadth first; `below` is what each of them requires.
+
+    Of that apply the entries without an extra, and those of the extras that are asked for.
+    """
+    found: dict[_Node, IndirectRequirement] = {}
+    asked: set[tuple[_Node, str]] = set()
+    waiting = [(node, requirement, "") for node, requirement in direct]
+    for node, requirement, through in waiting:  # grows during the walk
+        found.setdefault(node, IndirectRequirement(requirement, through))
+        first = through or canonicalize_name(requirement.name)
+        for extra in ("", *map(canonicalize_name, requirement.extras)):
+            if (node, extra) not in asked:
+                asked.add((node, extra))
+                waiting += ((*other, first) for other in below(node).get(extra, ()))
+    return found
 
 
 def _parsed(texts: Iterable[str]) -> Iterator[Requirement]:
@@ -138,18 +207,20 @@ def _covers(provider: _Reach, dependent: _Reach) -> bool:
     )
 
 
-def _applies(requirement: Requirement, dependent: _Reach) -> bool:
-    """Return whether the requirement holds on all Pythons of the wheel, without extras."""
+def _applies(requirement: Requirement, dependent: _Reach, extra: str = "") -> bool:
+    """Return whether the requirement holds on all Pythons of the wheel, with one extra or none."""
     marker = requirement.marker
     if marker is None:
         return True
-    machine = min(dependent.machines, default="")
-    common = {"extra": "", "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    fixed = {
+        "extra": extra,
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "platform_machine": min(dependent.machines, default=""),
+    }
     try:
-        return all(
-            marker.evaluate({**common, "platform_machine": machine, **_markers(python)})
-            for python in dependent.pythons
-        )
+        return all(marker.evaluate({**fixed, **_markers(name)}) for name in dependent.pythons)
     except ValueError:  # an undefined comparison, such as `python_version < "x"`
         return False
 
@@ -195,17 +266,3 @@ def _best(run: _Run, candidates: Sequence[int], dependent: int) -> int | None:
 
     ranks = sorted(((rank(index), index) for index in candidates), reverse=True)
     return None if len(ranks) > 1 and ranks[0][0] == ranks[1][0] else ranks[0][1]
-
-
-def _reachable(
-    parts: Sequence[Part], direct: Sequence[Sequence[int]], start: int
-) -> dict[int, str]:
-    """Return what a wheel requires, breadth first, each with what it is required through."""
-    found: dict[int, str] = {}
-    waiting = [(index, "") for index in direct[start]]
-    for index, through in waiting:  # grows during the walk
-        if index not in found:
-            found[index] = through
-            first = through or parts[index].distribution
-            waiting.extend((other, first) for other in direct[index])
-    return found

@@ -1,10 +1,13 @@
 """Which DT_NEEDED entries of a wheel its providers serve."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.install_schemes import SITE_FOLDERS, site_path
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.wheel.model import Wheel
 
@@ -26,15 +29,47 @@ def provider_of(library: str, providers: Iterable[Provided]) -> Provided | None:
     return next((provider for provider in providers if provider.folder_with(library)), None)
 
 
+def every_provider_of(library: str, providers: Iterable[Provided]) -> list[Provided]:
+    """Return of each distribution the first version that has `library`."""
+    having = (provider for provider in providers if provider.folder_with(library))
+    return [one[0] for one in grouped(having, lambda one: one.name or one.label).values()]
+
+
 def provider_uses(wheel: Wheel, providers: tuple[Provided, ...]) -> Iterator[ProviderUse]:
-    """Yield each DT_NEEDED entry that a provider serves; a library in the wheel is its own."""
+    """Yield each DT_NEEDED entry that a provider serves; a library in the wheel is its own.
+
+    Of several providers, it is the first to which the search path of the object leads.
+    """
     shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
     for member, elf in wheel.elfs.items() if providers else ():
         for library in dict.fromkeys(elf.needed):
-            provider = provider_of(library, providers)
-            folder = provider.folder_with(library) if provider else None
-            if provider and folder and library not in shipped:
-                yield ProviderUse(member, elf, library, provider, folder)
+            having = [
+                (provider, folder)
+                for provider in every_provider_of(library, providers)
+                for folder in provider.folders
+                if folder.has(library)
+            ]
+            if having and library not in shipped:
+                searched = set(site_folders(member, elf, wheel)) if len(having) > 1 else ()
+                leading = (both for both in having if both[1].directory in searched)
+                yield ProviderUse(member, elf, library, *next(leading, having[0]))
+
+
+def site_folders(member: str, elf: Elf, wheel: Wheel) -> Iterator[str]:
+    """Yield the folders below site-packages that the search path of `member` leads to."""
+    here = posixpath.dirname(site_path(member, wheel) or "")
+    for entry in elf.entries:
+        parts = PurePosixPath(entry).parts
+        if (below := below_site(parts)) is not None:
+            yield below
+        elif parts[:1] == ("$ORIGIN",):
+            yield posixpath.normpath(posixpath.join(here, *parts[1:]))
+
+
+def below_site(parts: Sequence[str]) -> str | None:
+    """Return what follows the last folder like site-packages; None if there is none."""
+    at = max((n for n, part in enumerate(parts) if part in SITE_FOLDERS), default=None)
+    return None if at is None else "/".join(parts[at + 1 :])
 
 
 def by_provider(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:
