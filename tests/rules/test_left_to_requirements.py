@@ -51,6 +51,8 @@ def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") 
         ("libpyvex.so", None, ["pyvex"], "pyvex"),
         ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
         ("libeigenpy.so", "$ORIGIN/../../..", ["cmeel", "libpinocchio==1.0"], "cmeel"),
+        ("libeigboost.so", "$ORIGIN/../../..", ["cmeel", "cmeel-eigboost"], "cmeel-eigboost"),
+        ("libeig.so", "$ORIGIN/../../..", ["cmeel", "libeig"], "libeig"),
     ],
 )
 def test_a_requirement_that_may_bring_the_library(
@@ -121,6 +123,25 @@ def test_nothing_is_left_to_requirements_that_cannot_bring_it(
 ) -> None:
     subject = wheel({CORE: elf(library, runpath=runpath)}, metadata=asked(*requires))
     assert not findings(left_to_requirements, subject)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_shared"),
+    [
+        (["pre.fix/include/demo.h"], True),
+        (["pre.fix/share/doc"], True),
+        (["pre.fix/lib/cmake/demo.cmake"], False),
+        (["pre.fix/include/demo.h", "pre.fix/__init__.py"], False),
+        (["demo-1.0.data/data/include/demo.h", "pre.fix/py.typed"], False),
+    ],
+)
+def test_other_wheels_fill_the_lib_of_a_prefix_too(others: list[str], *, is_shared: bool) -> None:
+    """hpp_fcl has a library in `cmeel.prefix/lib`, and liboctomath is there, of cmeel-octomap."""
+    library = "pre.fix/lib/libdemo.so"
+    made = {library: elf("libany.so", runpath="$ORIGIN")}
+    sources = {name: b"" for name in others if name.endswith(".py")}
+    subject = wheel(made, *others, metadata=asked("one"), sources=sources)
+    assert len(findings(left_to_requirements, subject)) == is_shared
 
 
 def test_all_libraries_are_one_note() -> None:

@@ -3,8 +3,9 @@
 Whether they are there is not known before the requirements are.
 """
 
+import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packaging.requirements import Requirement
@@ -31,6 +32,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 _OF_CUDA = re.compile(r"-cu\d+$")
 _MOST = 100
 """Requirements that are tried for each library: a wheel that uses others has a few."""
+_OF_PREFIX = ("bin", "include", "share")
+"""Folders beside the `lib` of a prefix (GNU Coding Standards, "Directory Variables")."""
 _NO_NAMES = frozenset({"lib", "libs", "py", "python"})
 
 
@@ -66,6 +69,7 @@ def left_to_requirements(
     unknown = [one for one in required if canonicalize_name(one.name) not in known]
     missing = list(_missing(wheel, settings, providers)) if unknown else []
     layout = next(iter(layouts(wheel)), None) if missing else None
+    own = _own_folders(wheel, layout) if layout else frozenset[str]()
     names = [requirement.name for requirement in unknown[:_MOST]]
     shown = [one.name for one in required if canonicalize_name(one.name) in known]
     loading = next(_loading(wheel, names), "") if missing else ""
@@ -76,13 +80,14 @@ def left_to_requirements(
     leading: dict[str, dict[str, str]] = {}
     for member, elf, library in missing:
         if layout and member not in leading:
-            leading[member] = dict(_outward_entries(member, elf, layout))
+            leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
         known_to_have = _well_known(library, names)
         if known_to_have and not _is_reached(library, known_to_have, outward.values(), wheel):
             unreached[library] = known_to_have
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
-        sure = sure or _most_alike(names, outward.values(), shown)
+        alike = _most_alike(names, [library, *outward.values()], shown)
+        sure = sure or (_most_alike(names, outward.values(), shown) and alike)
         likely = sure or libraries.get(library) or _most_alike(names, [library], shown) or loading
         if likely or outward:
             libraries[library] = likely
@@ -91,7 +96,7 @@ def left_to_requirements(
     entries = (
         (member, entry)
         for member, elf in (wheel.elfs.items() if folders else ())
-        for entry, folder in (_outward_entries(member, elf, layout) if layout else ())
+        for entry, folder in (_outward_entries(elf, member, layout, own) if layout else ())
         if folder in folders
     )
     return LeftToRequirements(
@@ -124,24 +129,42 @@ def _missing(
                 yield member, elf, name
 
 
-def _outward_entries(member: str, elf: Elf, layout: Layout) -> Iterator[tuple[str, str]]:
-    """Yield the entries of a search path that lead to folders without files of the wheel.
+def _outward_entries(
+    elf: Elf, member: str, layout: Layout, own: Container[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a search path that lead to folders that the wheel has not as its `own`.
 
-    Each comes with its folder, relative to site-packages or to the environment. Libraries of
-    several wheels may be in the `lib` of the environment, though site-packages is below it, and in
-    that of a prefix of its own: `cmeel.prefix/lib`, with modules below it.
+    Each comes with its folder, relative to site-packages or to the environment.
     """
     origin = layout.paths.get(member, "").rpartition("/")[0]
     scheme = layout.scheme
     bases = [f"{base}/" for base in (scheme.platlib, scheme.purelib, scheme.root)]
-    filled = {path.rpartition("/")[0] for path in layout.paths.values()}
-    above = {folder for folder in layout.directories if bases[0].startswith(f"{folder}/")}
-    own = (above - {f"{scheme.root}/lib"}) | filled
     for entry in elf.entries if origin else ():
         folder = entry_directory(entry, origin)
         base = next((base for base in bases if folder.startswith(base)), None)
         if base and folder not in own and entry.startswith(("$ORIGIN", "${ORIGIN}")):
             yield entry, folder.removeprefix(base)
+
+
+def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
+    """Return the folders that no other wheel fills: those with files, and those above.
+
+    The `lib` of a prefix is not one of them: libraries of several wheels are in that of the
+    environment, and in `cmeel.prefix/lib`. A prefix has the folders of one, and is no package.
+    """
+    scheme = layout.scheme
+    filled = {path.rpartition("/")[0] for path in layout.paths.values()}
+    above = {folder for folder in layout.directories if scheme.platlib.startswith(folder)}
+    inits = (member for member in wheel.sources if member.endswith("/__init__.py"))
+    packages = {posixpath.dirname(site_path(member, wheel) or "") for member in inits}
+    shared = {f"{scheme.root}/lib"}
+    for folder in filled:
+        prefix, _, name = folder.rpartition("/")
+        site = next((b for b in (scheme.platlib, scheme.purelib) if prefix.startswith(f"{b}/")), "")
+        is_prefix = not layout.directories.isdisjoint(f"{prefix}/{part}" for part in _OF_PREFIX)
+        if site and name == "lib" and is_prefix and prefix.removeprefix(f"{site}/") not in packages:
+            shared.add(folder)
+    return frozenset(filled | above) - shared
 
 
 def _well_known(library: str, names: Collection[str]) -> str:
@@ -190,13 +213,24 @@ def _begin_alike(first: str, second: str) -> bool:
 def _most_alike(names: Collection[str], places: Iterable[str], shown: Iterable[str]) -> str:
     """Return the requirement whose name has most words of a library and its folders.
 
-    It is one of `names`; if one of `shown`, whose files are known, has more of them, it is none.
+    It is one of `names`; if one of `shown`, whose files are known, has more of them, it is none. Of
+    equals it is that with more words of the first place.
     """
-    there = {word for place in places for word in _words(place)} - _NO_NAMES
-    there |= {word.removeprefix("lib") for word in there}
+    words = [_stems(place) for place in places]
+    there = frozenset[str]().union(*words)
     alike = {name: len(there.intersection(_names(name))) for name in (*names, *shown)}
-    best = max(alike, key=lambda name: (alike[name], -len(_names(name))), default="")
+
+    def rank(name: str) -> tuple[int, int, int]:
+        return alike[name], len(words[0].intersection(_names(name))), -len(_names(name))
+
+    best = max(alike, key=rank, default="") if words else ""
     return best if best in names and alike[best] else ""
+
+
+def _stems(place: str) -> set[str]:
+    """Return the words of a library or a folder, also without `lib` before them."""
+    words = set(_words(place)) - _NO_NAMES
+    return {*words, *(word.removeprefix("lib") for word in words)}
 
 
 def _names(requirement: str) -> set[str]:
