@@ -45,6 +45,8 @@ def main() -> None:
     parser.add_argument("wheels", type=Path, nargs="+")
     parser.add_argument("--errors-only", action="store_true", help="install those with errors")
     arguments = parser.parse_args()
+    if absent := [str(path) for path in arguments.wheels if not path.exists()]:
+        parser.error(f"{', '.join(absent)}: not found")
     known = _known(arguments.results)
     supported = frozenset(sys_tags())
     for wheel in _wheels(arguments.wheels):
