@@ -314,7 +314,7 @@ class Setting(Option):
 
 
 _LIB_SDIR = ".libs"
-_OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "tree", "verify")
+_OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "tree", "verify", "diff")
 _repair_setting = partial(Setting, commands=("repair",))
 _check_setting = partial(Setting, commands=("check",))
 _rule_setting = partial(Setting, group=Group.RULES)

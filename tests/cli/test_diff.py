@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
+from tests.support.providers import unpacked
 from tests.support.schemas import errors
 from wheelfix.cli.app import run
 from wheelfix.cli.console import Terminal
@@ -126,3 +127,38 @@ def test_what_is_no_wheel_is_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["diff", *arguments]) == 2
+
+
+@pytest.mark.parametrize(
+    ("brought", "answer"),
+    [
+        (("demo", 8), ("`demo/libdemo.so` is gone: core, which is required, installs it", 0)),
+        (("demo", 7), ("`demo/libdemo.so` lacks 1 export of the old release", 1)),
+        (("core", 8), ("`demo/libdemo.so` moved to `core/libdemo.so` of core", 0)),
+        (("", 0), ("`demo/libdemo.so` is gone: what is linked with `libdemo.so` does not load", 1)),
+    ],
+)
+def test_what_a_requirement_brings_is_not_lost(
+    brought: tuple[str, int],
+    answer: tuple[str, int],
+    releases: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As sherpa-onnx-core has the library of sherpa_onnx."""
+    place, functions = brought
+    source = "".join(f"int f{n}(void){{return {n};}}" for n in range(functions))
+    library = shared_object(tmp_path / "libdemo.so", source, soname="libdemo.so")
+    files: dict[str, bytes | str | Path] = {f"{place}/libdemo.so": library} if place else {"a": ""}
+    core = make_wheel(tmp_path / "index", "core", "1.0", TAG, files)
+    about = "Requires-Dist: core>=1\n"
+    new = make_wheel(tmp_path / "x", version="2.0", tag=TAG, files={"a": ""}, metadata=about)
+    site = unpacked(tmp_path / "site", core)
+    for given in (["--with", str(core)], *([["--site", str(site)]] if place else [])):
+        code = run(["diff", str(releases[0]), str(new), *given])
+        out = capsys.readouterr().out
+        assert answer[0] in out
+        assert answer[1] == code
+    free = make_wheel(tmp_path / "y", version="2.0", tag=TAG, files={"a": ""})
+    assert run(["diff", str(releases[0]), str(free), "--with", str(core)]) == 1
+    assert "is gone: what is linked" in capsys.readouterr().out

@@ -1,14 +1,23 @@
 """Comparison of wheels with those of an earlier release: reading, and pairing."""
 
-from collections.abc import Iterable, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.elf.exports import SymbolDefinitions, read_symbol_tables
 from wheelfix.errors import SettingsError
+from wheelfix.host.machine_files import map_regular
+from wheelfix.host.neighbors import find_neighbors
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.pipelines.sbom import listed_packages
+from wheelfix.providers.model import Provided, requires_dist_of
+from wheelfix.providers.run import Part, all_requirements
 from wheelfix.rules.release_changes import (
+    Brought,
     ChangeKind,
     ReleaseChange,
     Side,
@@ -17,7 +26,7 @@ from wheelfix.rules.release_changes import (
     public_libraries,
 )
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
 
@@ -35,17 +44,56 @@ Pairs = Sequence[tuple[Path | None, Path | None]]
 """The wheels of two releases, each with its counterpart."""
 
 
-def compare_wheels(old: Path, new: Path, settings: Settings, releases: Pairs = ()) -> Comparison:
-    """Return what changed from the wheel `old` to `new`.
+def compare_wheels(
+    old: Path,
+    new: Path,
+    settings: Settings,
+    releases: Pairs = (),
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Comparison:
+    """Return what changed from the wheel `old` to `new`, beside its neighbors.
 
-    What another wheel in `releases` takes over is not lost. Raises `BadWheelError` for what
-    `open_wheel` refuses, `BudgetError` for too many symbols.
+    What another wheel in `releases` takes over is not lost. `environ` is that of the user. Raises
+    `BadWheelError` for what `open_wheel` refuses, `BudgetError` for too many symbols, and what
+    `find_neighbors` does.
     """
     before, after = (
         _read(path, settings, [pair[side] for pair in releases])
         for side, path in enumerate((old, new))
     )
+    neighbors = find_neighbors(settings, after.wheel, environ)
+    after = after._replace(brought=dict(_brought(before, after.wheel, neighbors)))
     return Comparison(old.name, new.name, compare(before, after, settings))
+
+
+def _brought(old: Side, new: Wheel, neighbors: Iterable[Provided]) -> Iterator[tuple[str, Brought]]:
+    """Yield the public libraries of `old` that `new` lacks, where a requirement of it has them.
+
+    Of several, it is the one at the same place.
+    """
+    part = Part(new.name, new.metadata.requires_dist)
+    required = all_requirements(part, requires_dist_of(neighbors))
+    kept = set(map(posixpath.basename, new.elfs))
+    for member in old.exports:
+        name = posixpath.basename(member)
+        folders = [
+            (f"{folder.directory}/{name}", one, folder)
+            for one in neighbors
+            for folder in one.folders
+            if name not in kept and one.name in required and folder.has(name)
+        ]
+        folders.sort(key=lambda found: found[0] != site_path(member, old.wheel))
+        for place, one, folder in folders[:1]:
+            yield member, Brought(one.name, place, _definitions(one, f"{folder.path}/{name}"))
+
+
+def _definitions(provided: Provided, path: str) -> Mapping[str, SymbolDefinitions]:
+    """Return what a library of a neighbor defines. Raises `BadWheelError`, `BadElfError`."""
+    if not provided.wheel:
+        return read_symbol_tables(map_regular(Path(path)), path).definitions()
+    with open_wheel(Path(provided.wheel)) as archive:
+        member = path.removeprefix(f"{provided.wheel}/")
+        return archive.symbol_tables(member).definitions()
 
 
 def _read(path: Path, settings: Settings, release: Iterable[Path | None]) -> Side:

@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, product
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from packaging.utils import canonicalize_name
@@ -18,7 +19,7 @@ from wheelfix.elf.exports import OF_LINKER, SymbolDefinitions
 from wheelfix.elf.model import Definition, Elf, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.glibc_moves import oldest_glibc
-from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE
@@ -93,6 +94,15 @@ class ReleaseChange(NamedTuple):
         return Severity.NOTE if self.harmless else self.kind.severity
 
 
+class Brought(NamedTuple):
+    """A library that another distribution installs."""
+
+    distribution: str
+    place: str
+    """Its path below site-packages, or that of its scheme."""
+    exports: Mapping[str, SymbolDefinitions]
+
+
 class Side(NamedTuple):
     """One of the two wheels, with what is read for the comparison alone."""
 
@@ -103,6 +113,8 @@ class Side(NamedTuple):
     """The package and version that each grafted library is from, by member, as the SBOM says."""
     release: tuple[WheelName, ...] = ()
     """The wheels of its release, as far as they are known."""
+    brought: Mapping[str, Brought] = MappingProxyType({})
+    """Public libraries of the old wheel that a requirement of this one brings, by member."""
 
 
 def counterpart(wheel: WheelName, others: Iterable[WheelName]) -> WheelName | None:
@@ -205,6 +217,9 @@ def _libraries(old: Side, new: Side) -> Iterator[ReleaseChange]:
     for (folder, name), member in _by_place(old).items():
         found = copies.get((folder, name)) or copies.get((None, name)) or ()
         same = next(iter(found), None)
+        if same is None and member in new.brought:
+            yield from _brought(old, member, new.brought[member])
+            continue
         successor = same or next(iter(stems.get(_stem(member), ())), None)
         if successor is None:
             message = f"`{member}` is gone: what is linked with `{name}` does not load"
@@ -223,6 +238,20 @@ def _libraries(old: Side, new: Side) -> Iterator[ReleaseChange]:
         if successor in new.exports:
             offered = new.exports[successor]
             yield from _exports(old.exports[member], offered, successor, rebuilt=same is None)
+
+
+def _brought(old: Side, member: str, now: Brought) -> Iterator[ReleaseChange]:
+    """Yield how a public library of `old` differs from the one that a requirement brings."""
+    if site_path(member, old.wheel) == now.place:
+        message = f"`{member}` is gone: {now.distribution}, which is required, installs it"
+        yield ReleaseChange(ChangeKind.REMOVED_LIBRARY, message, (member,), harmless=True)
+    else:
+        message = (
+            f"`{member}` moved to `{now.place}` of {now.distribution}: search paths of dependents "
+            "lead to its old place"
+        )
+        yield ReleaseChange(ChangeKind.MOVED_LIBRARY, message, (member,))
+    yield from _exports(old.exports[member], now.exports, member, rebuilt=False)
 
 
 def _by_place(side: Side) -> dict[tuple[str, str], str]:

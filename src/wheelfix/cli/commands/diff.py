@@ -1,5 +1,6 @@
 """`wheelfix diff`: what changed between two releases."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,8 +71,8 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     Tags, Pythons, requirements, sizes, files, bundled libraries, dynamic entries and symbols. It is
     an error if a library that others can link to is gone, has another SONAME or lacks exports, and
     if objects need a newer glibc than the tag promises. Of two directories, wheels for the same
-    Python and platform are compared. Whether a release loads beside what it requires is no
-    difference of files: `wheelfix check --deps` judges that.
+    Python and platform are compared. With `--deps`, `--site` or `--with`, a library that a
+    requirement of the later release brings is not lost: its place and its exports are compared.
     """
     settings, terminal = call.read_configuration().settings, call.terminal
     sides = [_wheels(path) for path in _two(paths)]
@@ -88,7 +89,7 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
         terminal.show_progress(f"comparing {printable(other.name)}")
         try:
             with time_limit(settings.timeout, other.name):
-                comparisons.append(compare_wheels(one, other, settings, both))
+                comparisons.append(compare_wheels(one, other, settings, both, os.environ))
         except WheelfixError as error:
             terminal.fail(error)
             errors.append(error)
