@@ -9,7 +9,7 @@ import pytest
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.graph import graph_of_wheel
-from wheelfix.analysis.load_alternatives import Factor
+from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import describe_search, resolutions
 from wheelfix.analysis.world import (
     PlantedLibraries,

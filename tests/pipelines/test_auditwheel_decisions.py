@@ -18,7 +18,7 @@ from tests.support import build
 from tests.support.fork_server import warm_program
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
 from wheelfix.pipelines.auditwheel_question import AskedAuditwheel

@@ -35,7 +35,7 @@ from wheelfix.elf.model import (
     VersionNeed,
 )
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.loader.load_values import Environment
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.settings import (

@@ -14,7 +14,7 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.repairing import repair
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed_entries as rules
 from wheelfix.rules.context import Context

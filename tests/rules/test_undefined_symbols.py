@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context

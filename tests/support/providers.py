@@ -12,7 +12,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Outcome
-from wheelfix.rules import provider_contents, provider_requirements, provider_search_paths
+from wheelfix.rules import provider_gaps, provider_requirements, provider_search_paths
 from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
@@ -29,9 +29,7 @@ BLAS = ProviderSetting(
     directory="nvidia/cublas/lib",
 )
 DEPENDENT = "demo/_core.so"
-PROVIDER_RULES = rules_in(
-    Rule, provider_search_paths, provider_requirements, provider_contents, rules
-)
+PROVIDER_RULES = rules_in(Rule, provider_search_paths, provider_requirements, provider_gaps, rules)
 
 
 def asked(*requirements: str) -> Metadata:

@@ -11,7 +11,7 @@ from tests.support.build import make_wheel, shared_object
 from wheelfix.budget import Budget
 from wheelfix.cli.app import run
 from wheelfix.wheel.python_library_searches import LibrarySearch, LibrarySearches, searches
-from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION
+from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION
 
 CLASSIC = '''
 import os, sys

@@ -10,7 +10,7 @@ import pytest
 from wheelfix.budget import Budget
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION
+from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wheelfix.analysis.environment_remedies import remedies
-from wheelfix.analysis.load_alternatives import Alternative, alternatives
+from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import PRELOAD
-from wheelfix.wheel.python_source import parse_source
+from wheelfix.wheel.python_parsing import parse_source
 
 _HOOK = f"from . import {PRELOAD}"
 _WHY = "  # noqa: F401 - opens libraries before their use; written by wheelfix"

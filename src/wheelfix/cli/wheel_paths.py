@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.time_limit import time_limit
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import SettingsError, WheelfixError
 from wheelfix.host.machine_files import folders_below
 from wheelfix.reports.printable import printable

@@ -35,7 +35,7 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import SymbolTables, first_definition, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
-from wheelfix.elf.trampolines import has_trampolines
+from wheelfix.elf.stack_trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
 _UNIQUE = bytes(STB_GNU_UNIQUE << 4 | kind for kind in range(16))

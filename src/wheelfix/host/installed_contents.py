@@ -17,7 +17,7 @@ from wheelfix.elf.exports import (
 )
 from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
-from wheelfix.host.global_scope import read_promotions
+from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables

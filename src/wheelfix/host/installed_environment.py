@@ -39,7 +39,7 @@ from wheelfix.wheel.python_library_searches import (
     searches,
 )
 from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 
 def read_site(

@@ -20,7 +20,7 @@ from wheelfix.host.provider_lookup import (
 )
 from wheelfix.host.required_wheels import fetch
 from wheelfix.providers.model import Provided, requires_dist_of
-from wheelfix.providers.run import Part, all_requirements, applicable_requirements
+from wheelfix.providers.wheels_of_run import Part, all_requirements, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, read_requirement

@@ -1,6 +1,6 @@
 """Providers looked up on this machine: wheels, installed distributions, directories.
 
-Only the names of their libraries are read; `library_definitions` reads the libraries themselves.
+Only the names of their libraries are read; `library_search` reads the libraries themselves.
 """
 
 import os
@@ -19,15 +19,15 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.installed_files import find_dist_info, recorded_files
-from wheelfix.host.library_definitions import canonical
+from wheelfix.host.library_search import canonical
 from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, split
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Folder, Provided
-from wheelfix.providers.run import Part, RequiredWheel
 from wheelfix.providers.use import below_site, provider_of, site_folders
 from wheelfix.providers.well_known import well_known_folders
+from wheelfix.providers.wheels_of_run import Part, RequiredWheel
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash

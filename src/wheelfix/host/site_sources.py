@@ -16,7 +16,7 @@ from wheelfix.budget import Budget
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 SiteSources = Mapping[str, Mapping[str, bytes]]
 """Site-packages folder -> sources below it, by their paths in it."""

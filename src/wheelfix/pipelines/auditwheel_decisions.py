@@ -28,7 +28,7 @@ from wheelfix.pipelines.graft import (
     renames,
     tags_of,
 )
-from wheelfix.providers.run import Part, applicable_requirements
+from wheelfix.providers.wheels_of_run import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.model import Wheel

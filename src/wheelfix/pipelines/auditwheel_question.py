@@ -16,7 +16,7 @@ from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa, n
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
 from wheelfix.grouping import grouped
-from wheelfix.host.library_definitions import LIBRARY_PATHS, search_folders
+from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import OutputError, WheelfixError
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers

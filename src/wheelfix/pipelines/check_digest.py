@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from wheelfix import __version__
-from wheelfix.host.library_definitions import LIBRARY_PATHS
+from wheelfix.host.library_search import LIBRARY_PATHS
 from wheelfix.pipelines.check import CheckTask
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.rule import AnyRule

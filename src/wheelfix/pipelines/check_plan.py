@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.pipelines.repair_plan import (

@@ -31,7 +31,7 @@ from wheelfix.analysis.policy_verdict import (
 )
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.errors import NonPlatformWheelError
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import is_glibc_loader

@@ -18,7 +18,7 @@ from wheelfix.errors import (
     unexpected_error,
 )
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
 from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
@@ -34,7 +34,7 @@ from wheelfix.pipelines.bundled_licenses import (
 from wheelfix.pipelines.debug_files import publish_debug_files
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
-from wheelfix.pipelines.graft_notes import requirement_notes
+from wheelfix.pipelines.grafts_elsewhere import requirement_notes
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair_notes import (
     debug_file_notes,

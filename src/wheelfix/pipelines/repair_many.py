@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
-from wheelfix.host.library_definitions import library_paths
+from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
@@ -20,7 +20,7 @@ from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_plan import Progress, silent
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.providers.run import RequiredWheel, required_wheels
+from wheelfix.providers.wheels_of_run import RequiredWheel, required_wheels
 from wheelfix.system.input_files import require_file
 from wheelfix.system.tempfiles import scratch
 

@@ -13,7 +13,7 @@ from glob import escape
 
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.pipelines import auditwheel_decisions as asking
@@ -25,7 +25,7 @@ from wheelfix.pipelines.graft_included import (
     inclusion_edits,
     keep_search_paths,
 )
-from wheelfix.pipelines.graft_notes import graft_notes
+from wheelfix.pipelines.grafts_elsewhere import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
     refuse_edited_objects,

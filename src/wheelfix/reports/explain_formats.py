@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
-from wheelfix.analysis.load_alternatives import Factor
+from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import Resolution, Step, describe_search
 from wheelfix.analysis.why_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World

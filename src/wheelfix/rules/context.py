@@ -15,10 +15,10 @@ from wheelfix.analysis.left_to_requirements import (
     opened_for_all,
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
+from wheelfix.analysis.members_in_use import members_in_use
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
-from wheelfix.analysis.seen_loads import seen_loads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.analysis.world import Installed, Neighbor, World
@@ -220,11 +220,11 @@ class Context:
         )
 
     @cached_property
-    def seen_loads(self) -> frozenset[str]:
+    def members_in_use(self) -> frozenset[str]:
         """The objects that something in the wheel is seen to load; all if nothing can be read."""
         if self.definitions is None:
             return frozenset(self.wheel.elfs)
-        return seen_loads(self.wheel, self.definitions)
+        return members_in_use(self.wheel, self.definitions)
 
     @cached_property
     def shipped(self) -> Mapping[str, Sequence[str]]:

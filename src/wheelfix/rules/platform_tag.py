@@ -283,7 +283,7 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
         hint = f"`wheelfix repair {providers} --add-requires` loads it from there"
-    is_seen = not context.seen_loads.isdisjoint(dependents)
+    is_seen = not context.members_in_use.isdisjoint(dependents)
     if not is_seen:
         notes.append("nothing in the wheel is seen to load what needs it")
     graft = Fix(title=f"graft `{library}` where it is installed", edits=())

@@ -84,7 +84,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if missing and not context.is_found_beside(use.member, use.library):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
-        is_seen = member in context.seen_loads
+        is_seen = member in context.members_in_use
         notes = () if is_seen else ("nothing in the wheel is seen to load it",)
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"

@@ -62,7 +62,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
         is_known = (
             is_elsewhere
             or context.named_libraries.is_opened_by_path(library)
-            or context.seen_loads.isdisjoint(dependents)
+            or context.members_in_use.isdisjoint(dependents)
         )
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping
 
-from wheelfix.wheel.python_source import import_origin, parse_source
+from wheelfix.wheel.python_parsing import import_origin, parse_source
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
 from wheelfix.budget import Budget, BudgetError
-from wheelfix.wheel.python_source import (
+from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
     STEPS_PER_WHEEL,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import EnvironAssignment, PythonOpening
-from wheelfix.wheel.python_source import (
+from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
     STEPS_PER_WHEEL,

@@ -17,7 +17,7 @@ from itertools import chain, product
 
 from wheelfix.budget import Budget
 from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
-from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION, import_origin
+from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin
 from wheelfix.wheel.python_values import (
     ANY,
     CONSTANTS,

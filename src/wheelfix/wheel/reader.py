@@ -32,7 +32,7 @@ from wheelfix.wheel.model import (
     is_license,
 )
 from wheelfix.wheel.python_opens import Followed, visit_source
-from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes

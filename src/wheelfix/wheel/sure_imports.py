@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 
-from wheelfix.wheel.python_source import import_origin, parse_source
+from wheelfix.wheel.python_parsing import import_origin, parse_source
 
 
 def sure_imports(packages: Mapping[str, bytes]) -> KeysView[str]:

@@ -18,7 +18,7 @@ from wheelfix.elf.model import Elf, Libc, Undefined
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.revision import Revision
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import load as search

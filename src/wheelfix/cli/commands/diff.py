@@ -13,8 +13,8 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.console import write_file
 from wheelfix.cli.options import Call
-from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import wheels_below
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
 from wheelfix.pipelines.compare_releases import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.reports import diff as reports

@@ -18,7 +18,7 @@ from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
 from wheelfix.cli.installation_options import parse_library_path
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.time_limit import time_limit
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.import_runs import python_of, run_imports
 from wheelfix.host.installed_environment import read_modules, site_of

@@ -31,8 +31,8 @@ from wheelfix.cli.installation_options import (
     world_of,
 )
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_environment import read_openings, read_searches, read_site
 from wheelfix.host.neighbors import providers_of
@@ -59,7 +59,7 @@ from wheelfix.wheel.python_library_searches import (
     join_searches,
     searches,
 )
-from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.reader import Archive, open_wheel
 
 _Arguments = Annotated[

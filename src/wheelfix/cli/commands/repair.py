@@ -10,8 +10,8 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import Wheels, expand
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, OutputError
 from wheelfix.pipelines.graft_lock import LOCK_FILE, joined, lock_text, read_lock, tables_of
 from wheelfix.pipelines.repair_many import repair_many

@@ -14,7 +14,7 @@ from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
 from wheelfix.errors import ExitCode
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.check import verdict_of
 from wheelfix.reports import show as reports

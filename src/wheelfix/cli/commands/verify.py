@@ -11,8 +11,8 @@ from wheelfix.cli import options
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.time_limit import time_limit
 from wheelfix.cli.wheel_paths import Wheels, expand
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES

@@ -19,7 +19,7 @@ from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson, current_folder
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
-from wheelfix.host.library_definitions import library_paths
+from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
-from wheelfix.wheel.python_source import STEPS_PER_EXPRESSION, import_origin, parse_source
+from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin, parse_source
 from wheelfix.wheel.python_values import CONSTANTS, RTLD_GLOBAL
 
 _MAX_DEPTH = 8

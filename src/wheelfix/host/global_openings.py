@@ -12,7 +12,7 @@ from wheelfix.analysis.world import World, module_name
 from wheelfix.budget import Budget
 from wheelfix.host.machine_files import read_regular
 from wheelfix.host.site_sources import SiteSources, sources_below
-from wheelfix.wheel.dlopen_flags import (
+from wheelfix.wheel.global_imports import (
     Sources,
     functions_that_set_flags,
     global_imports,
@@ -21,7 +21,7 @@ from wheelfix.wheel.dlopen_flags import (
 from wheelfix.wheel.model import LookupPlace
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_source import STEPS_PER_WHEEL
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 _BOTH = b"RTLD_GLOBAL"
 

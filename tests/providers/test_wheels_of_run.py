@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.providers.run import Part, RequiredWheel, all_requirements, required_wheels
+from wheelfix.providers.wheels_of_run import Part, RequiredWheel, all_requirements, required_wheels
 from wheelfix.wheel.model import WheelName
 
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.budget import Budget
-from wheelfix.wheel.dlopen_flags import Sources, functions_that_set_flags, global_imports
+from wheelfix.wheel.global_imports import Sources, functions_that_set_flags, global_imports
 
 FLAGS = """
     import ctypes, sys

@@ -9,8 +9,8 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError
-from wheelfix.host import library_definitions
-from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
+from wheelfix.host import library_search
+from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import in_directory
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
@@ -106,7 +106,7 @@ def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_
     elf = replace(archive.wheel.elfs[MEMBER], rpath=None, runpath=None)
     searched: list[str] = []
     bare = Environment(libc=Libc.GLIBC, files={}, default_directories=("/own/lib",))
-    monkeypatch.setattr(library_definitions, "configured_directories", lambda: ("/opt/lib", "/lib"))
+    monkeypatch.setattr(library_search, "configured_directories", lambda: ("/opt/lib", "/lib"))
 
     def loader_environment(_path: object) -> Environment:
         return bare
@@ -114,8 +114,8 @@ def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_
     def search(path: object) -> None:
         searched.append(str(path))
 
-    monkeypatch.setattr(library_definitions, "loader_environment", loader_environment)
-    monkeypatch.setattr(library_definitions, "_map_readable", search)
+    monkeypatch.setattr(library_search, "loader_environment", loader_environment)
+    monkeypatch.setattr(library_search, "_map_readable", search)
     assert libraries(archive).host("libnone.so", elf) is None
     folders = ["/opt/lib", "/lib", "/own/lib", "/lib64", "/usr/lib", "/usr/lib64"]
     assert searched == [f"{folder}/libnone.so" for folder in folders]

@@ -24,11 +24,11 @@ from tests.support.providers import (
 )
 from tests.support.values import elf, findings, wheel
 from wheelfix.errors import SettingsError
-from wheelfix.host.library_definitions import GivenLibraries
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.providers.model import Provided
-from wheelfix.rules import provider_contents, provider_requirements
+from wheelfix.rules import provider_gaps, provider_requirements
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.run_rules import run_rules
@@ -109,7 +109,7 @@ def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path)
     with open_wheel(path) as archive:
         providers = find_providers(given, archive.wheel)
         context = context_of(archive, providers, Settings())
-        (found,) = run_rules(context, [provider_contents.provider_lacks_library])
+        (found,) = run_rules(context, [provider_gaps.provider_lacks_library])
     assert found.entry == "libpro.so.3"
 
 
