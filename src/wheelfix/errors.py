@@ -57,6 +57,15 @@ class RuleError(WheelfixError):
     """A rule of another distribution cannot be loaded, or crashed."""
 
 
+class TimeLimitError(WheelfixError):
+    """The work on a wheel took longer than `--timeout`."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        """Name the wheel, and the limit in seconds."""
+        message = f"`{name}`: it took longer than {seconds} s"
+        super().__init__(message, hint="--timeout gives each wheel more")
+
+
 class ToolError(WheelfixError):
     """patchelf or auditwheel is missing, too old, failed, or hung."""
 

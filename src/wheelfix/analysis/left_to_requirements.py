@@ -21,11 +21,8 @@ from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
 from wheelfix.providers.wheels_of_run import Part, all_requirements
 from wheelfix.settings import Settings, matches_any
-from wheelfix.wheel.imported_modules import (
-    imported_modules,
-    loads_libraries_of,
-    opens_for_all,
-)
+from wheelfix.wheel.global_imports import opens_for_all
+from wheelfix.wheel.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.wheel.model import Wheel
 
 _WORD = re.compile(r"[a-z0-9]+")

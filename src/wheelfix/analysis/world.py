@@ -451,6 +451,11 @@ def module_name(member: str) -> str:
     return _MODULE_SUFFIX.sub("", member).replace("/", ".")
 
 
+def source_module(path: str) -> str:
+    """Return the dotted name of a Python source from its path below site-packages."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 def find_subject(world: World, text: str) -> tuple[str, ...]:
     """Return the installed paths that `text` may mean, none if it is not found.
 

@@ -6,7 +6,7 @@ from threading import Timer
 
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.signals import end_now
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, TimeLimitError
 from wheelfix.reports.printable import printable
 
 
@@ -27,9 +27,5 @@ def time_limit(seconds: float, name: str) -> Generator[None]:
 
 
 def _end(seconds: float, name: str) -> None:
-    error = WheelfixError(
-        f"`{printable(name)}`: it took longer than {seconds} s",
-        hint="--timeout gives each wheel more",
-    )
-    Terminal(verbosity=0).fail(error)
+    Terminal(verbosity=0).fail(TimeLimitError(printable(name), seconds))
     end_now(ExitCode.ERROR)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from wheelfix.analysis.installed_symbols import Promotion
-from wheelfix.analysis.world import World, module_name
+from wheelfix.analysis.world import World, module_name, source_module
 from wheelfix.budget import Budget
 from wheelfix.host.machine_files import read_regular
 from wheelfix.host.site_sources import SiteSources, sources_below
@@ -22,8 +22,6 @@ from wheelfix.wheel.model import LookupPlace
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
-
-_BOTH = b"RTLD_GLOBAL"
 
 
 def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
@@ -41,7 +39,7 @@ def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
 
 def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator[Promotion]:
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
-    sources = {path: data for path, data in some.items() if _BOTH in data}
+    sources = {path: data for path, data in some.items() if b"RTLD_GLOBAL" in data}
     for path, source in sources.items():
         for opening in visit_source(source, path, {}, budget).openings:
             if opening.for_all and opening.where is LookupPlace.SOURCE:
@@ -57,7 +55,7 @@ def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator
         if path.startswith(folder) and elf.module_hooks
     }
     callers = _callers(folder, setters)
-    starts = sorted({*map(_module_of, setters), *map(_module_of, callers)})
+    starts = sorted({*map(source_module, setters), *map(source_module, callers)})
     for found in global_imports(starts, _reader(folder), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
@@ -80,11 +78,6 @@ def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
         for path, data in sources_below(f"{folder}{package}/")
         if calls.search(data)
     ]
-
-
-def _module_of(path: str) -> str:
-    """Return the dotted name of the module of a source."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _reader(folder: str) -> Sources:

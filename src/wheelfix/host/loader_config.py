@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
-from wheelfix.loader.glibc_search import hwcaps, legacy_subdirectories
+from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machines import (
     GLIBC_DIRECTORIES,
@@ -250,11 +250,11 @@ def _processor() -> _Processor:
 
 
 def _has_legacy_subdirectories(loader: bytes) -> bool:
-    """Return whether `loader`, the bytes of an ld.so, is of glibc before 2.37.
+    """Return whether `loader`, the bytes of an ld.so, is of a glibc that searches them.
 
     Before 2.33 the loader has no `--version`, and not its text.
     """
     match = _RELEASE.search(loader)
     if match is not None:
-        return (int(match[1]), int(match[2])) < (2, 37)
+        return (int(match[1]), int(match[2])) < LEGACY_SUBDIRECTORIES_END
     return b"ld.so.cache" in loader and b"glibc-hwcaps" not in loader

@@ -25,6 +25,10 @@ def hwcaps(level: int) -> tuple[str, ...]:
     return tuple(f"glibc-hwcaps/{name}" for name in X86_64_LEVELS[: level - 1][::-1])
 
 
+LEGACY_SUBDIRECTORIES_END = (2, 37)
+"""The release of glibc from which `legacy_subdirectories` are not searched."""
+
+
 def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
     """Return the subdirectories that glibc tries before 2.37 (`_dl_important_hwcaps`).
 

@@ -24,7 +24,7 @@ from wheelfix.elf.model import (
 )
 from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import SettingsError
-from wheelfix.loader.glibc_search import legacy_subdirectories
+from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, legacy_subdirectories
 from wheelfix.loader.install_schemes import Scheme, python_version
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machines import (
@@ -343,7 +343,7 @@ def _subdirectories(target: Target, abi: Abi) -> tuple[str, ...]:
     if abi.machine != Machine.X86_64 or target.libc is not Libc.GLIBC:
         return ()
     release = tuple(map(int, filter(None, target.versions.get("GLIBC", "").split("."))))
-    is_legacy = bool(release) and release < (2, 37)
+    is_legacy = bool(release) and release < LEGACY_SUBDIRECTORIES_END
     return tuple(dict.fromkeys(legacy_subdirectories(("x86_64", "x86_64")))) if is_legacy else ()
 
 

@@ -333,7 +333,7 @@ def finding_text(
     head = heading(finding)
     address = rule_address(finding.code, finding.name, style.documentation)
     code = link(finding.code, address if color else "")
-    painted = paint(head.replace(finding.code, code, 1), _SEVERITY[finding.severity], on=color)
+    painted = paint(head.replace(finding.code, code, 1), COLOR_OF[finding.severity], on=color)
     arrow = paint("-->", Color.BLUE, on=color)
     lines = [
         wrap(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),
@@ -345,7 +345,7 @@ def finding_text(
     return "\n".join(lines)
 
 
-_SEVERITY = {
+COLOR_OF = {
     Severity.ERROR: Color.RED,
     Severity.WARNING: Color.YELLOW,
     Severity.NOTE: Color.BLUE,

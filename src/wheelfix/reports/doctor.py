@@ -10,13 +10,13 @@ from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.load_differences import Compared, LoadDifference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof
 from wheelfix.grouping import grouped
+from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.text import FEW, count, join_some
 
 _MOST = 5
 """The number of findings that the text shows without -v."""
-_COLORS = {Severity.ERROR: Color.RED, Severity.WARNING: Color.YELLOW, Severity.NOTE: Color.BLUE}
 
 
 class Served(NamedTuple):
@@ -125,7 +125,7 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 
 def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     numbers = Counter(finding.severity for finding in diagnosis.findings)
-    found = [count(numbers[severity], severity.label) for severity in _COLORS if numbers[severity]]
+    found = [count(numbers[severity], severity.label) for severity in COLOR_OF if numbers[severity]]
     read = (
         f"{count(diagnosis.distributions, 'distribution')}, {count(diagnosis.objects, 'object')}, "
         f"{count(diagnosis.modules, 'extension module')}"
@@ -164,7 +164,7 @@ def _order(asked: Order, style: Style) -> Iterator[str]:
 
 
 def _finding(finding: Finding, proof: Proof | None, style: Style) -> Iterator[str]:
-    label = paint(finding.severity.label, _COLORS[finding.severity], on=style.color)
+    label = paint(finding.severity.label, COLOR_OF[finding.severity], on=style.color)
     yield f"{label}[{finding.code}]: {printable(finding.message)}"
     yield from (f"  {printable(note)}" for note in finding.notes)
     if proof is not None:

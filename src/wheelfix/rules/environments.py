@@ -17,6 +17,7 @@ from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
 from wheelfix.analysis.variables import directed, displaced
+from wheelfix.analysis.world import source_module
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.process_bindings import Binding
@@ -291,7 +292,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             notes=(_preemption_text(modules, met, user),),
             hint=f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
-                (_module_of(source), module), bindings=(Binding(symbol, met.user, met.provider),)
+                (source_module(source), module), bindings=(Binding(symbol, met.user, met.provider),)
             ),
         )
 
@@ -566,11 +567,6 @@ def _preemption_text(modules: InstalledModules, met: Preemption, user: str) -> s
         f"`{label(met.user)}` of {user} then binds to `{label(met.provider)}`; alone, to "
         f"`{label(met.usual)}`"
     )
-
-
-def _module_of(source: str) -> str:
-    """Return the dotted name of a source below site-packages."""
-    return source.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _meeting_text(modules: InstalledModules, met: Meeting) -> str:

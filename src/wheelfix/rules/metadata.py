@@ -24,7 +24,7 @@ from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
 from wheelfix.wheel.record import signatures
-from wheelfix.wheel.requirements import limit_length, read_requirement
+from wheelfix.wheel.requirements import DISTRIBUTION_NAME, limit_length, read_requirement
 from wheelfix.wheel.variant import variant_problem
 
 
@@ -341,7 +341,6 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
 _REBUILD = "fix it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
 _VARIANT_MARKER = re.compile(r"\bvariant_(?:namespaces|features|properties|label)\b(?=[^;]*$)")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def invalid_fields(metadata: Metadata, *, is_variant: bool) -> Iterator[tuple[str, str]]:
@@ -356,7 +355,7 @@ def invalid_fields(metadata: Metadata, *, is_variant: bool) -> Iterator[tuple[st
             yield title, f"METADATA has no `{title}`"
         elif keys.count(key) > 1:
             yield title, f"METADATA has `{title}` {count(keys.count(key), 'time')}"
-    if metadata.name and not _NAME.fullmatch(metadata.name):
+    if metadata.name and not DISTRIBUTION_NAME.fullmatch(metadata.name):
         yield "Name", f"`Name: {metadata.name}` is not a valid distribution name"
     if metadata.version and not _is_version(metadata.version):
         yield "Version", f"`Version: {metadata.version}` is not a valid version (PEP 440)"

@@ -18,6 +18,7 @@ from wheelfix.wheel.python_values import CONSTANTS, RTLD_GLOBAL
 _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
 _DEFINITION = re.compile(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
+_FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux", "sys.getdlopenflags": 2}
 """What is known of Linux; a call returns the value of its function."""
@@ -42,18 +43,21 @@ class Sources(NamedTuple):
     """Path below site-packages -> the source."""
 
 
+def opens_for_all(source: bytes) -> bool:
+    """Return whether a source may open or import an object for all others."""
+    return _FLAG in source or _SETTER in source
+
+
 def sets_flags(source: bytes) -> bool:
     """Return whether a source may set the flags for imports."""
-    return b"setdlopenflags" in source and b"RTLD_GLOBAL" in source
+    return _SETTER in source and _FLAG in source
 
 
 def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
     """Return the functions of a source that may set the flags."""
     _, *parts = _DEFINITION.split(source)
     return frozenset(
-        name
-        for name, text in zip(parts[::2], parts[1::2], strict=True)
-        if b"setdlopenflags" in text
+        name for name, text in zip(parts[::2], parts[1::2], strict=True) if _SETTER in text
     )
 
 

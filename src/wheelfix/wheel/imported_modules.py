@@ -8,7 +8,6 @@ from wheelfix.wheel.python_parsing import import_origin, parse_source
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 """What statements consist of, but for expressions, which import nothing."""
-_FOR_ALL = (b"RTLD_GLOBAL", b"setdlopenflags")
 
 
 def imported_modules(source: bytes, package: str) -> frozenset[str]:
@@ -75,8 +74,3 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
 def _catches_import_error(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)
-
-
-def opens_for_all(source: bytes) -> bool:
-    """Return whether a source says RTLD_GLOBAL, or sets the flags of dlopen."""
-    return any(word in source for word in _FOR_ALL)

@@ -12,14 +12,15 @@ from packaging.version import Version
 from wheelfix.text import count
 from wheelfix.wheel.model import Wheel
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+DISTRIBUTION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""The name of a distribution (Core metadata specifications, "Name")."""
 _LONGEST = 4000
 """Characters of the longest field of METADATA that is parsed."""
 
 
 def name_of(requirement: str) -> str:
     """Return the normalized name that a requirement begins with (PEP 508, "Names")."""
-    match = _NAME.match(requirement.strip())
+    match = DISTRIBUTION_NAME.match(requirement.strip())
     return canonicalize_name(match[0]) if match else ""
 
 
