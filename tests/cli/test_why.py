@@ -64,6 +64,16 @@ def test_the_option_keeps_the_library_out(
     assert '"original_name": "libinner.so.2"' not in out
 
 
+def test_a_library_that_is_excluded_is_not_called_missing(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wheelfix.toml").write_text('exclude = ["libother.so", "libinner.so.*"]\n')
+    monkeypatch.chdir(tmp_path)
+    first, chain = asked(capsys, wheel, "libinner").splitlines()
+    assert first == "libinner.so.2: must come from elsewhere: `exclude` has `libinner.so.*`"
+    assert chain == "  needed by  `a.so` -> libouter.so.1 -> libinner.so.2"
+
+
 def test_a_grafted_library_is_known_by_its_original_name(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,8 @@ class Use(NamedTuple):
     """The platform tag of the wheel, after the repair if that is planned."""
     obstacle: str = ""
     """What to do first, where no repair can be planned; empty if it can, or if none was."""
+    excluded: str = ""
+    """The pattern of the setting `exclude` that leaves it out."""
 
 
 def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = ()) -> str:
@@ -82,6 +84,8 @@ def _state(use: Use) -> str:
             return f"in the wheel, `{use.node.id}`"
         case Provenance.OTHER | Provenance.VARIABLE:
             return f"from `{use.node.id}`"
+        case Provenance.MISSING if use.excluded:
+            return f"must come from elsewhere: `exclude` has `{use.excluded}`"
         case Provenance.MISSING:
             there = join_some(use.node.unreached, 2)
             where = f"no search path leads to {there}" if there else ""
@@ -91,7 +95,7 @@ def _state(use: Use) -> str:
 
 
 def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
-    if use.node.provenance is Provenance.MISSING:
+    if use.node.provenance is Provenance.MISSING and not use.excluded:
         if reason := reason_not_to_bundle(use.name):
             yield f"  left out   {reason}"
             return

@@ -31,7 +31,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.rules.context import Context
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, matches_any
 from wheelfix.system.input_files import require_file
 from wheelfix.text import count
 from wheelfix.wheel.grafted_name import original_name
@@ -110,7 +110,13 @@ def _answer(
         _use(wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
         for node in nodes_of_name(graph, library)
     ]
-    uses = [use._replace(obstacle=obstacle) for use in uses]
+    uses = [
+        use._replace(
+            obstacle=obstacle,
+            excluded=next((glob for glob in settings.exclude if matches_any(use.name, [glob])), ""),
+        )
+        for use in uses
+    ]
     return _Answer(path, uses, frozenset(original_name(node.name) for node in graph.nodes))
 
 
