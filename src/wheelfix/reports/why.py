@@ -84,14 +84,18 @@ def _state(use: Use) -> str:
             return f"in the wheel, `{use.node.id}`"
         case Provenance.OTHER | Provenance.VARIABLE:
             return f"from `{use.node.id}`"
-        case Provenance.MISSING if use.excluded:
-            return f"must come from elsewhere: `exclude` has `{use.excluded}`"
         case Provenance.MISSING:
-            there = join_some(use.node.unreached, 2)
-            where = f"no search path leads to {there}" if there else ""
-            return f"not found: {where or 'neither in the wheel nor on the platform'}"
+            return _why_missing(use)
         case Provenance.PLATFORM | Provenance.PYTHON:
             return f"expected from the {use.node.provenance}, never grafted"
+
+
+def _why_missing(use: Use) -> str:
+    if use.excluded:
+        return f"must come from elsewhere: `exclude` has `{use.excluded}`"
+    there = join_some(use.node.unreached, 2)
+    where = f"no search path leads to {there}" if there else ""
+    return f"not found: {where or 'neither in the wheel nor on the platform'}"
 
 
 def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
