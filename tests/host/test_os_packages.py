@@ -427,11 +427,14 @@ def test_the_answers_for_this_machines_libraries_are_those_of_dpkg() -> None:
     libraries = sorted(Path("/usr/lib").glob("*-linux-gnu/lib[a-m]*.so.*"))[:60]
     assert libraries
     found = owners(libraries, os.environ)
+    names = {
+        library: {str(library.resolve()), str(library.resolve()).removeprefix("/usr")}
+        for library in libraries
+    }
+    command = ["dpkg", "-S", *set[str]().union(*names.values())]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    lines = [line.partition(": ") for line in said.splitlines()]
     for library in libraries:
-        names = {str(library.resolve()), str(library.resolve()).removeprefix("/usr")}
-        said = subprocess.run(
-            ["dpkg", "-S", *names], capture_output=True, text=True, check=False
-        ).stdout
-        theirs = {line.partition(":")[0] for line in said.splitlines()}
+        theirs = {package.partition(":")[0] for package, _, path in lines if path in names[library]}
         ours = {found[library].name} if library in found else set[str]()
         assert ours == theirs, library

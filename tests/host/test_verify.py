@@ -5,6 +5,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
 from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
-from wheelfix.host.pythons import all_pythons, interpreter
+from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import scheme_names
@@ -628,12 +629,17 @@ def test_the_module_that_enables_the_gil_is_named(
     assert "runs with the GIL: `numpy._core` of another distribution enables it" in out
 
 
+@cache
+def free_threaded() -> Interpreter | None:
+    pythons = (interpreter(path, os.environ) for path in all_pythons(os.environ))
+    return next((one for one in pythons if one.name.endswith("t")), None)
+
+
 @pytest.mark.parametrize(("slot", "status"), [(True, CheckStatus.OK), (False, CheckStatus.GIL)])
 def test_a_free_threaded_python_is_asked_itself(
     tmp_path: Path, status: CheckStatus, *, slot: bool
 ) -> None:
-    pythons = [interpreter(path, os.environ) for path in all_pythons(os.environ)]
-    python = next((one for one in pythons if one.name.endswith("t")), None)
+    python = free_threaded()
     if python is None:
         pytest.skip("no free-threaded Python is installed")
     include = subprocess.check_output(

@@ -717,6 +717,7 @@ def test_an_auditwheel_that_misbehaves(
     limit = 3 if code == "time.sleep(999)" else 600
     refused(repaired(wheel, tmp_path / "out", environ, timeout=limit), *words)
     assert left(tmp_path / "out", temporary) == []
+    wait_until(lambda: not processes_in(tmp_path))
 
 
 # --- Killed, and interrupted ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import venv
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
+from tests.support.installers import install
 from tests.support.repairing import repair
 from wheelfix.cli.app import run as wheelfix
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -91,14 +91,14 @@ def repaired(path: Path, to: Path, sdk: Path | None, *names: str, **settings: An
 
 
 def imported(wheel: Path, folder: Path, code: str = "import demo; print(demo.value())") -> str:
-    """Return what `code` prints last where pip has installed the wheel into a new environment."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-index"]
-    subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
+    """Return what `code` prints last where pip has installed the wheel into `folder`."""
+    done = install(wheel, folder)
+    assert done.returncode == 0, done.stderr
+    path = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
     done = subprocess.run(
-        [python, "-I", "-c", code], capture_output=True, text=True, check=False, cwd=folder
-    )
+        [sys.executable, "-I", "-c", path + code],
+        capture_output=True, text=True, check=False, cwd=folder,
+    )  # fmt: skip
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 

@@ -24,6 +24,7 @@ from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fork_server import warm_program
 from tests.support.loads import load
 from tests.support.matrices import crossed, some
+from tests.support.shared import shared
 from tests.support.waiting import HANGS
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.world import Installed, World
@@ -83,8 +84,11 @@ class State:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    return shared(tmp_path_factory, "demo", make_demo)
+
+
+def make_demo(directory: Path) -> Mapping[str, Repaired]:
     """Build fixtures/demo, repair it with each tool, and remove the build tree."""
-    directory = tmp_path_factory.mktemp("demo")
     source = directory / "source"
     shutil.copytree(DEMO, source)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
@@ -234,8 +238,11 @@ def portable(drawn: str) -> str:
 
 @pytest.fixture(scope="session")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    return shared(tmp_path_factory, "places", make_places)
+
+
+def make_places(directory: Path) -> Mapping[str, Repaired]:
     """Put a dependent of one library into every folder of a py3-none wheel; repair it."""
-    directory = tmp_path_factory.mktemp("places")
     outer = sdk(directory / "sdk")
     user = shared_object(
         directory / "libuser.so", CALL, needed=[outer], runpath=f"$ORIGIN:{outer.parent}"
@@ -305,8 +312,11 @@ def test_wheelfix_makes_every_place_work_in_every_tree(
 
 @pytest.fixture(scope="session")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    return shared(tmp_path_factory, "linked", make_linked)
+
+
+def make_linked(directory: Path) -> Mapping[str, Repaired]:
     """Link a library of the package to the wheel's own library in *.data/data."""
-    directory = tmp_path_factory.mktemp("linked")
     outer = sdk(directory / "sdk")
     shipped = shared_object(
         directory / "own" / "libshipped.so",
@@ -361,8 +371,11 @@ def test_wheelfix_adds_an_entry_to_the_data_library(
 
 @pytest.fixture(scope="session")
 def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    return shared(tmp_path_factory, "unreachable", make_unreachable)
+
+
+def make_unreachable(directory: Path) -> Mapping[str, Repaired]:
     """Ship a library that no search path leads to, with a copy on the build machine."""
-    directory = tmp_path_factory.mktemp("unreachable")
     outer = sdk(directory / "sdk")
     core = shared_object(
         directory / "own" / "libcore.so", "double core(void) { return 1; }", soname="libcore.so"
@@ -425,8 +438,11 @@ def test_wheelfix_finds_libraries_that_the_wheel_ships(
 
 @pytest.fixture(scope="session")
 def inherited(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired]:
+    return shared(tmp_path_factory, "inherited", make_inherited)
+
+
+def make_inherited(directory: Path) -> Mapping[str, Repaired]:
     """Ship a second-level library with a RUNPATH of the build machine below a right DT_RPATH."""
-    directory = tmp_path_factory.mktemp("inherited")
     inner = shared_object(
         directory / "libinner.so", "int inner(void) { return 1; }", soname="libinner.so"
     )

@@ -183,7 +183,7 @@ def test_check_passes_no_wheel_that_pip_or_uv_refuse(seed: int, tmp_path: Path) 
     ) as pip:
         assert pip.stdin is not None
         assert pip.stdout is not None
-        for number in range(50):
+        for number in range(25):
             odd = odd_wheel(dice)
             place = tmp_path / str(number)
             write(place / NAME, odd)

@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.matrices import crossed
 from tests.support.repairing import repair
 from wheelfix.cli.app import run
 from wheelfix.settings import ProviderSetting, Settings
@@ -76,17 +78,23 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["debian:12", "conda"])
-@pytest.mark.parametrize("given", [True, False], ids=["provider", "alone"])
-@pytest.mark.parametrize("case", CASES)
-def test_every_command_misses_the_same_libraries(  # noqa: PLR0913, PLR0917 - fixtures
+@pytest.mark.parametrize(
+    ("case", "way"),
+    crossed(
+        CASES,
+        product([True, False], ["debian:12", "conda"]),
+        each_run=lambda _, way: way in {(True, "debian:12"), (False, "conda")},
+    ),
+)
+def test_every_command_misses_the_same_libraries(
     tmp_path: Path,
     provider: Path,
     case: str,
-    given: bool,  # noqa: FBT001 - a parameter of the test
-    target: str,
+    way: tuple[bool, str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """With and without the wheel of the provider, on a target."""
+    given, target = way
     wheel = built(tmp_path, case)
     options = ["--target", target, *(["--provider", str(provider)] if given else [])]
 

@@ -102,6 +102,13 @@ def test_wheels_of_several_pythons_share_a_table_and_others_keep_theirs(here: Pa
         assert run(["repair", "--locked", "-w", "again", str(wheel)]) == 0
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel in `dist`, beside the folder `lib` with its library."""
+    folder = tmp_path_factory.mktemp("wheel")
+    return wheel_of(folder, library(folder, "foo"))
+
+
 TABLE = '[[graft]]\nwheel = "other"\nplatform = "linux_x86_64"\nname = "libx.so"\n'
 
 
@@ -114,11 +121,16 @@ TABLE = '[[graft]]\nwheel = "other"\nplatform = "linux_x86_64"\nname = "libx.so"
     ],
 )
 @pytest.mark.parametrize("option", ["--locked", "--write-lock"])
-def test_a_broken_lock_is_an_error_of_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], text: str, option: str
+def test_a_broken_lock_is_an_error_of_one_line(  # noqa: PLR0913, PLR0917 - fixtures
+    here: Path,
+    wheel: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    option: str,
 ) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(wheel.parents[1] / "lib"))
     (here / "wheelfix.lock").write_text(text)
-    wheel = wheel_of(here, library(here, "foo"))
     assert run(["repair", option, str(wheel)]) == 2
     said = capsys.readouterr().err
     assert "wheelfix.lock" in said

@@ -27,6 +27,7 @@ from tests.support.build import (
 from tests.support.environment import ENVIRON
 from tests.support.fakes import use_fake_auditwheel
 from tests.support.fork_server import warm_program
+from tests.support.matrices import some
 from tests.support.repairing import repair
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
@@ -380,7 +381,7 @@ def test_one_bad_wheel_does_not_stop_the_others(
 # --- The same bytes, always -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epoch", [{}, {"SOURCE_DATE_EPOCH": "1700000000"}])
+@pytest.mark.parametrize("epoch", some([{}, {"SOURCE_DATE_EPOCH": "1700000000"}], each_run=bool))
 def test_the_same_input_makes_the_same_bytes(
     everything: Path, epoch: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -454,10 +455,10 @@ def test_the_same_bytes_side_by_side_and_for_another_user(
     [
         {},
         {"data_libraries": DataLibraries.SEARCH},
-        {"data_libraries": DataLibraries.MOVE},
+        pytest.param({"data_libraries": DataLibraries.MOVE}, marks=pytest.mark.large),
         {"strip": StripLevel.ALL},
-        {"strip": StripLevel.DEBUG},
-        {"sacrificial_entry": SacrificialEntry.KEEP},
+        pytest.param({"strip": StripLevel.DEBUG}, marks=pytest.mark.large),
+        pytest.param({"sacrificial_entry": SacrificialEntry.KEEP}, marks=pytest.mark.large),
         {"search_path_tag": SearchPathTag.RUNPATH},
     ],
     ids=str,
@@ -802,11 +803,11 @@ def effect(wheel: Path, directory: Path) -> object:
     [
         [],
         ["-L", "_vendored"],
-        ["--plat", "manylinux_2_39_x86_64"],
+        pytest.param(["--plat", "manylinux_2_39_x86_64"], marks=pytest.mark.large),
         ["--plat", "manylinux_2_39_x86_64", "--only-plat"],
         ["--no-update-tags"],
         ["--exclude", "libinner*"],
-        ["-z", "0"],
+        pytest.param(["-z", "0"], marks=pytest.mark.large),
         ["-z", "9", "--strip"],
     ],
     ids=" ".join,

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from uv import find_uv_bin
+
 from tests.support.forked import forked
 from wheelfix.rules import file_placement as contents
 from wheelfix.rules import leftovers, metadata
@@ -19,7 +21,7 @@ from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
 PURE = "py3-none-any"
-UV = [sys.executable, "-m", "uv"]
+UV = [find_uv_bin()]
 
 
 def found(path: Path) -> dict[str, Finding]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pip
+from uv import find_uv_bin
 
 BASE_PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 """The interpreter below the virtual environment: `--user` is refused inside one."""
@@ -175,7 +176,7 @@ def install(wheel: Path, name: str, root: Path) -> Tree:
     python, options = BASE_PYTHON, [f"--{kind}", str(root)]
     match kind:
         case "venv":
-            _call([sys.executable, "-m", "uv", "venv", "-q", "--no-config", "-p", python, root])
+            _call([find_uv_bin(), "venv", "-q", "--no-config", "-p", python, root])
             python, options = root / "bin" / "python", []
         case "user":
             options = ["--user"]
@@ -254,7 +255,7 @@ def _pip(python: Path, arguments: Sequence[str], environment: Mapping[str, str])
 
 
 def _uv(python: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", "uv", "pip", "install", "-q", "--no-config", "--no-cache"]
+    command = [find_uv_bin(), "pip", "install", "-q", "--no-config", "--no-cache"]
     options = ["--offline", "--no-deps", "--no-index", "--link-mode", "copy", "-p", str(python)]
     _call([*command, *options, *arguments], environment)
 
