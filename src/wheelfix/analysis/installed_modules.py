@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_symbols import InstalledSymbols
@@ -227,47 +227,51 @@ class InstalledModules:
 
         The loader searches for a SONAME once in a process: the first file serves all that need
         the name. Yielded is whoever needs a version or symbol that the other copy lacks, once for
-        each object and copy; where the order is known, once for each module that fails in it.
+        two distributions, and again if both orders fail; where the order is known, once for each
+        module that fails in it.
         """
         if self.order:
             yield from self._meetings_in_turn()
             return
-        importers = values_by_key(
-            (result, path)
-            for path in self.modules
-            for result in self.world.load(path).objects
-            if self.world.environment.files[result].soname in self.symbols.contested
-        )
-        asked: set[tuple[str, str, str]] = set()
-        for path in self.modules:
-            load = self.world.load(path)
-            if load.missing:
+        lack_of = cache(lambda first, second: self.lack_after((first,), second))
+        met: dict[tuple[str, str], bool] = {}
+        """Pairs of distributions, and whether both orders were seen to fail."""
+        for first, second, request, other in self._contests():
+            owners = self.distribution(first), self.distribution(second)
+            usual = request.result or ""
+            if met.get(owners) or not any(
+                self.lacking(request.requester or "", request.name, usual, other)
+            ):
                 continue
-            for request in load.requests[1:]:
+            lack = lack_of(first, second)
+            both = lack is not None and lack_of(second, first) is not None
+            if lack is not None and (both or owners not in met):
+                met |= {owners: both, **({owners[::-1]: True} if both else {})}
+                yield Meeting(first, second, lack, other, usual, both)
+
+    def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
+        """Yield two modules, a request of the second, and the file that the first loads for it.
+
+        Each request and file is yielded once.
+        """
+        importers: dict[str, dict[str, str]] = {}
+        """File -> distributions with modules that load it, each with the first of them."""
+        for path in self.modules:
+            for result in self.world.load(path).objects:
+                if self.world.environment.files[result].soname in self.symbols.contested:
+                    importers.setdefault(result, {}).setdefault(self.distribution(path), path)
+        asked: set[tuple[str | None, str, str]] = set()
+        for path in self.modules:
+            load, own = self.world.load(path), self.distribution(path)
+            for request in () if load.missing else load.requests[1:]:
                 for other in self.symbols.contested.get(request.name, ()):
-                    key = request.requester or "", request.name, other
-                    if request.result in {None, other} or key in asked:
-                        continue
-                    asked.add(key)
-                    first = self._importer(importers.get(other, ()), path)
-                    if first is not None and request.result is not None:
-                        yield from self._meet(first, path, *key, request.result)
-
-    def _importer(self, paths: Sequence[str], second: str) -> str | None:
-        own = self.distribution(second)
-        return next((path for path in paths if self.distribution(path) != own), None)
-
-    def _meet(  # noqa: PLR0913, PLR0917 - two modules, a request, and its two results
-        self, first: str, second: str, requester: str, name: str, other: str, usual: str
-    ) -> Iterator[Meeting]:
-        """Yield the meeting if the second module fails after the first."""
-        if not any(self.lacking(requester, name, usual, other)):
-            return
-        lack = self.lack_after((first,), second)
-        if lack is not None:
-            yield Meeting(
-                first, second, lack, other, usual, self.lack_after((second,), first) is not None
-            )
+                    key = request.requester, request.name, other
+                    if request.result not in {None, other} and key not in asked:
+                        asked.add(key)
+                        users = importers.get(other, {})
+                        first = next((one for by, one in users.items() if by != own), None)
+                        if first is not None:
+                            yield first, path, request, other
 
     def _meetings_in_turn(self) -> Iterator[Meeting]:
         """Yield the modules that fail in `order`, with the one that has loaded the other file."""

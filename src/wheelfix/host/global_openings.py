@@ -3,7 +3,7 @@
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
@@ -56,7 +56,7 @@ def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator
     }
     callers = _callers(folder, setters)
     starts = sorted({*map(source_module, setters), *map(source_module, callers)})
-    for found in global_imports(starts, _reader(folder), budget):
+    for found in global_imports(starts, _reader(folder, modules), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
 
@@ -80,7 +80,7 @@ def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
     ]
 
 
-def _reader(folder: str) -> Sources:
+def _reader(folder: str, extensions: Collection[str]) -> Sources:
     @cache
     def path_of(module: str) -> str | None:
         stem = module.replace(".", "/")
@@ -95,4 +95,4 @@ def _reader(folder: str) -> Sources:
             return read_regular(folder + path, MAX_SOURCE)
         return b""
 
-    return Sources(path_of, read)
+    return Sources(path_of, read, extensions.__contains__)

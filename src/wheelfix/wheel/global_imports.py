@@ -41,6 +41,8 @@ class Sources(NamedTuple):
     """Dotted name -> the path of its source below site-packages, None without one."""
     read: Callable[[str], bytes]
     """Path below site-packages -> the source."""
+    is_extension: Callable[[str], bool]
+    """Dotted name -> whether it is an extension module."""
 
 
 def opens_for_all(source: bytes) -> bool:
@@ -66,7 +68,8 @@ def global_imports(modules: Iterable[str], sources: Sources, budget: Budget) -> 
     found: dict[GlobalImport, None] = {}
     for module in modules:
         process = _Process(sources, budget)
-        with suppress(BudgetError, RecursionError):  # what was found until then is true
+        # What was found until then is true, also if the import fails.
+        with suppress(BudgetError, RecursionError, _NotFoundError):
             process.run(module)
         found.update(dict.fromkeys(process.found))
     return list(found)
@@ -223,7 +226,8 @@ class _Process:
         path = self._sources.paths(origin)
         if path is None or not path.endswith("/__init__.py"):
             return
-        is_there = self._sources.paths(f"{origin}.{name}") is not None
+        full = f"{origin}.{name}"
+        is_there = self._sources.is_extension(full) or self._sources.paths(full) is not None
         if not is_there and name.encode() not in self._sources.read(path):
             raise _NotFoundError
 

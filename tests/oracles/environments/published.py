@@ -20,14 +20,17 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.oracles.environments.compare import logged
 from wheelfix.analysis.installed_bindings import Opened, bindings
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.installed_symbols import InstalledSymbols
 from wheelfix.budget import Budget
 from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_in_turn
@@ -113,6 +116,7 @@ def differences(folder: Path) -> Iterator[str]:
     names = sorted({name.partition(".")[0] for name in modules.modules.values()})
     for order in (names, names[::-1]):
         out, log = run(folder, order)
+        modules = _with_opened(modules, log)
         want, seen = (
             predicted(modules, log),
             _between(modules, logged(log, modules.symbols.libraries)),
@@ -165,6 +169,19 @@ def predicted(modules: InstalledModules, log: str) -> set[Binding]:
         if not load.missing
     ]
     return _between(modules, bindings(modules, opened))
+
+
+def _with_opened(modules: InstalledModules, log: str) -> InstalledModules:
+    """Add the objects that were opened outside of the environment: modules of the interpreter.
+
+    What they load is bound before: zlib by Python's own module, not beside tensorflow's copy.
+    """
+    world, contents = modules.world, modules.symbols.contents
+    opened = {os.path.realpath(event["new"]) for event in _EVENT.finditer(log) if event["new"]}
+    more = {path: elf for path in sorted(opened) if (elf := read_file(path)) is not None}
+    environment = replace(world.environment, files={**more, **world.environment.files})
+    there = replace(world, environment=environment)
+    return replace(modules, symbols=InstalledSymbols(world=there, contents=contents))
 
 
 class _Open(NamedTuple):
