@@ -498,6 +498,7 @@ def test_one_file_of_two_distributions(
         "the last one installed wins"
     )
     assert finding["file"] == f"shared/_core{SUFFIX}"
+    assert finding["hint"].startswith("`pip uninstall alpha beta`, and install")
 
 
 def test_the_same_content_twice_is_a_note(
@@ -911,7 +912,8 @@ def test_library_path_comes_before_runpath(  # noqa: PLR0913, PLR0917 - fixtures
         monkeypatch.setenv("LD_LIBRARY_PATH", str(opt))
     elif set_by == "bin/activate":
         with (site.root / set_by).open("a") as script:
-            script.write('export LD_LIBRARY_PATH="$VIRTUAL_ENV/opt:$LD_LIBRARY_PATH"\n')
+            before = "${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}"
+            script.write(f'export LD_LIBRARY_PATH="$VIRTUAL_ENV/opt{before}"\n')
         command = ["bash", "-c", f". {site.root}/bin/activate; {shlex.join(command)}"]
     elif set_by == "conda-meta/state":  # as `conda env config vars set` writes it
         (site.root / "conda-meta").mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.environments import published
+from tests.oracles.environments import published, sick
 from tests.oracles.environments.fidelity import LOADER, a_program, differences
 from tests.support.build import extension, record_text
 
@@ -26,6 +26,11 @@ def test_bindings_of_random_environments(program: Path, tmp_path: Path) -> None:
         assert list(differences(seed, tmp_path / str(seed), program, counts)) == []
     assert counts["to other distributions"] > 20
     assert counts["failures"] > 1
+
+
+@pytest.mark.parametrize("mechanism", ["first_soname", "preempted"])
+def test_a_made_fault_is_named_and_shown(mechanism: str, tmp_path: Path) -> None:
+    assert list(sick.differences(mechanism, 0, tmp_path)) == []
 
 
 def test_an_object_that_is_opened_for_all_after_others_were_bound(

@@ -244,7 +244,7 @@ class WrittenContents(NamedTuple):
         return one == other
 
     def mentions(self, path: str, word: str) -> bool:
-        return path.endswith("/libfoo.so.1") and word == "FOO_PATH"
+        return path.endswith("/reader.so") and word == "FOO_PATH"
 
     def sure_imports(self, top: str) -> Sequence[str]:
         return (top, f"{top}._core")
@@ -293,6 +293,15 @@ def module_that_defines(*names: str) -> Mapping[str, tuple[Elf, Sequence[str]]]:
 
 
 OLDER = module_and_library("alpha", "one", ["one"])
+READER = {
+    "beta/reader.so": (
+        elf(
+            module_hooks=("PyInit_reader",),
+            undefined=(Undefined("getenv", None, None, 2, weak=False),),
+        ),
+        (),
+    )
+}
 SETTER = {"gamma/sets.so": (elf(soname="sets.so"), ())}
 
 
@@ -987,8 +996,8 @@ CASES: Mapping[str, Case] = {
     ),
     "WF959": EnvironmentCase(faulty=installed(OLDER, SETTER), sound=installed(OLDER)),
     "WF960": EnvironmentCase(
-        faulty=installed(OLDER, SETTER),
-        sound=installed({**OLDER, **SETTER}),  # of one distribution
+        faulty=installed(READER, SETTER),
+        sound=installed({**READER, **SETTER}),  # of one distribution
     ),
     "WF901": SetCase(
         faulty=release(SOUND, unused_ignores=frozenset({("WF101", "")})), sound=release(SOUND)

@@ -98,11 +98,13 @@ def _preempted(
         after = modules.world.process(module, [promotion.path])[-1]
         if after.missing:
             continue
-        alone = model.process().open(modules.world.load(module))
+        own = {user for user, first in users.items() if first == module}
+        alone = model.process().open(modules.world.load(module), users=own)
         usual = {(one.user, one.symbol, one.version): one.provider for one in alone}
+        process = model.process(promoted.objects)
         moved = values_by_key(
             ((user, before, provider), symbol)
-            for symbol, user, provider, version in model.process(promoted.objects).open(after)
+            for symbol, user, provider, version in process.open(after, users=own)
             if (before := usual.get((user, symbol, version), provider)) != provider
             and modules.are_different(user, provider)
             and modules.are_different(before, provider)

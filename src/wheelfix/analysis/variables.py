@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
@@ -27,6 +28,8 @@ class Displaced(NamedTuple):
     other: str
     lacking: tuple[str, ...]
     """Versions and symbols of `usual` that it uses, and `other` does not define."""
+    symbols: tuple[str, ...]
+    """Some that `other` defines for it."""
 
 
 class Directed(NamedTuple):
@@ -67,8 +70,15 @@ def directed(modules: InstalledModules) -> Iterator[Directed]:
             continue
         for reader in modules.loaded:
             owner = modules.distribution(reader)
-            if owner not in {"", setter} and contents.mentions(reader, variable.name):
+            reads = owner not in {"", setter} and _reads_variables(modules, reader)
+            if reads and contents.mentions(reader, variable.name):
                 yield Directed(variable, reader, _second(modules, reader, own))
+
+
+def _reads_variables(modules: InstalledModules, path: str) -> bool:
+    """Return whether an object calls a function like `getenv`, or one of Qt."""
+    undefined = modules.world.environment.files[path].undefined
+    return any("getenv" in one.name or "nvironmentVariable" in one.name for one in undefined)
 
 
 def _second(modules: InstalledModules, reader: str, paths: Sequence[str]) -> str | None:
@@ -117,7 +127,8 @@ def _between(
         before = {
             (one.requester, one.name): one.result for one in without.world.load(module).requests
         }
-        for request in there.world.load(module).requests:
+        load = there.world.load(module)
+        for request in load.requests:
             user, name, other = request.requester or "", request.name, request.result
             usual = before.get((user, name))
             if not usual or not other or usual == other or user not in there.world.members:
@@ -125,4 +136,6 @@ def _between(
             if (user, name) not in known and not there.symbols.contents.are_equal(usual, other):
                 known.add((user, name))
                 lacking = tuple(there.lacking(user, name, usual, other))
-                yield Displaced(variable, module, user, name, usual, other, lacking)
+                bound = (one for one, by in there.symbols.bindings(load, user) if by == other)
+                symbols = tuple(islice(bound, 1))
+                yield Displaced(variable, module, user, name, usual, other, lacking, symbols)

@@ -8,7 +8,7 @@ they may be wrong.
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import repeat
 from typing import NamedTuple
 
@@ -89,6 +89,7 @@ class SymbolTables(NamedTuple):
     def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
         strings = self.strings
+        wanted = None if names is None else _encoded(frozenset(names))
         self._spend(len(self.symbols) // self.structs.sym.size)
         shared: dict[tuple[int, int | None], SymbolDefinitions] = {}
         by_name: dict[str, SymbolDefinitions] = {}
@@ -97,11 +98,11 @@ class SymbolTables(NamedTuple):
             raw = strings[at : strings.find(b"\0", at)]
             if len(raw) > LONGEST_NAME:
                 self._spend(len(raw) >> 8)
-            name = raw.decode("utf-8", "surrogateescape")
-            if names is not None and name not in names:
+            if wanted is not None and raw not in wanted:
                 continue
             if not _is_definition(info, other, section, value):
                 continue
+            name = raw.decode("utf-8", "surrogateescape")
             if names is None:
                 self._spend(1, memory=_DEFINITION_SIZE + len(raw))
             definition = shared.get((info, version))
@@ -129,7 +130,7 @@ class SymbolTables(NamedTuple):
     def sizes(self, names: Names) -> dict[str, SizedDefinition]:
         """Return those definitions of `names` that a reference without a version binds to."""
         self._spend(len(self.symbols) // self.structs.sym.size)
-        wanted = {name.encode("utf-8", "surrogateescape") for name in names}
+        wanted = _encoded(frozenset(names))
         found: dict[str, SizedDefinition] = {}
         symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
         for (at, info, other, section, value, size), version in zip(symbols, indices, strict=False):
@@ -170,6 +171,12 @@ class SymbolTables(NamedTuple):
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)
+
+
+@lru_cache(maxsize=4)
+def _encoded(names: frozenset[str]) -> frozenset[bytes]:
+    """Return names as .dynstr has them; the same are looked up in one object after the other."""
+    return frozenset(name.encode("utf-8", "surrogateescape") for name in names)
 
 
 def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:

@@ -20,23 +20,30 @@ from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 SiteSources = Mapping[str, Mapping[str, bytes]]
 """Site-packages folder -> sources below it, by their paths in it."""
-_SETS = re.compile(rb"\benviron\[[^]\n]+\] *\+?=(?!=)")
-_STARTS = re.compile(rb"RTLD_GLOBAL|" + _SETS.pattern)
+_SETS = re.compile(
+    rb"environ\[[\"'][A-Z_]*(?:PATH|DIR|DATA|LIB|HOME|ROOT|PREFIX)[A-Z_]*[\"']\] *\+?=(?!=)"
+)
 _IN_SHELL = re.compile(
     rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
 )
 _PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
 _VARIABLE = "LD_LIBRARY_PATH"
+_BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
+"""What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
 
 def read_sources(world: World) -> SiteSources:
     """Return the sources that set variables of the process or mention RTLD_GLOBAL."""
     folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
     return {
-        folder: {path: data for path, data in sources_below(folder) if _STARTS.search(data)}
+        folder: {path: data for path, data in sources_below(folder) if _is_telling(data)}
         for folder in folders
         if folder.endswith(("/site-packages/", "/dist-packages/"))
     }
+
+
+def _is_telling(source: bytes) -> bool:
+    return b"RTLD_GLOBAL" in source or (b"environ[" in source and bool(_SETS.search(source)))
 
 
 def sources_below(folder: str) -> Iterator[tuple[str, bytes]]:
@@ -98,7 +105,7 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
 
 
 def _in_shell(prefix: Path, path: Path, line: int, value: str) -> Iterator[Variable]:
-    elements = _PREFIX.sub(lambda _: str(prefix), value).split(":")
+    elements = _PREFIX.sub(lambda _: str(prefix), _BEFORE.sub(":", value)).split(":")
     known = tuple(one for one in elements if one.startswith("/") and "$" not in one)
     if known:
         yield Variable(_VARIABLE, known, str(path), line, before_start=True)

@@ -4,7 +4,7 @@ As `_dl_relocate_object` does it: an object is bound once, when it is loaded fir
 scope and then in that of its own load. A STB_GNU_UNIQUE symbol has one definition in the process.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.constants import DF_SYMBOLIC
@@ -44,28 +44,32 @@ class ProcessBindings:
         self._bound = set(self._global)
         self._unique: dict[str, str] = {}
 
-    def open(self, load: Load, *, for_all: bool = False) -> Iterator[Binding]:
+    def open(
+        self, load: Load, *, for_all: bool = False, users: Collection[str] | None = None
+    ) -> Iterator[Binding]:
         """Load the objects of a dlopen that succeeds; yield what their symbols bind to.
 
-        `for_all` (RTLD_GLOBAL) adds them to the global scope. What is not defined is left out.
+        `for_all` (RTLD_GLOBAL) adds them to the global scope. What is not defined is left out, and
+        so are the symbols of other objects than `users`, by default of none.
         """
         scope = Scope(dict.fromkeys((*self._global, *load.objects)), self._index)
         new = [path for path in load.objects if path not in self._bound]
         self._bound.update(new)
         for path in dependencies_first(load, new):
-            yield from self._bind(path, scope)
+            yield from self._bind(path, scope, is_asked=users is None or path in users)
         if for_all:
             self._global |= dict.fromkeys(load.objects)
 
-    def _bind(self, path: str, scope: Scope) -> Iterator[Binding]:
+    def _bind(self, path: str, scope: Scope, *, is_asked: bool) -> Iterator[Binding]:
         is_symbolic = self._index.libraries[path].elf.dt_flags & DF_SYMBOLIC
         for providers, symbols in self._lookups(path).items():
             first = path if is_symbolic and path in providers else scope.first(providers)
             if first is not None:
                 has_unique = self._index.libraries[first].elf.unique_symbols
-                for symbol in symbols:
+                for symbol in symbols if is_asked or has_unique else ():
                     only = self._only(symbol.name, first) if has_unique else first
-                    yield Binding(symbol.name, path, only, symbol.version)
+                    if is_asked:
+                        yield Binding(symbol.name, path, only, symbol.version)
 
     def _only(self, name: str, first: str) -> str:
         """Return the definition that the process uses (`do_lookup_unique` in elf/dl-lookup.c)."""

@@ -73,7 +73,10 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
             severity=None if objects else Severity.NOTE,
             member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
             entry=" ".join(distributions),
-            hint="uninstall all of them, and install the one that is wanted" if objects else None,
+            hint=f"`pip uninstall {' '.join(name.partition(' ')[0] for name in distributions)}`, "
+            "and install the one that is wanted"
+            if objects
+            else None,
         )
 
 
@@ -136,7 +139,10 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
             ),
             hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
-            prediction=Prediction((module,), lack.words),
+            prediction=Prediction(
+                (module,),
+                (*lack.words, *(one.name for one in modules.world.load(path).missing)),
+            ),
         )
 
 
@@ -470,6 +476,13 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
                 *((f"so do {count(len(found) - 1, 'other object')}",) if len(found) > 1 else ()),
             ),
             hint="`env -u LD_LIBRARY_PATH python3` starts Python without it",
+            prediction=None
+            if variable
+            else Prediction(
+                (modules.modules[met.module],),
+                error=met.lacking,
+                bindings=tuple(Binding(symbol, met.user, other) for symbol in met.symbols),
+            ),
         )
 
 
