@@ -246,7 +246,9 @@ class InstalledModules:
             lack = lack_of(first, second)
             both = lack is not None and lack_of(second, first) is not None
             if lack is not None and (both or owners not in met):
-                met |= {owners: both, **({owners[::-1]: True} if both else {})}
+                met[owners] = both
+                if both:
+                    met[owners[1], owners[0]] = True
                 yield Meeting(first, second, lack, other, usual, both)
 
     def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
