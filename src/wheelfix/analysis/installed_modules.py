@@ -233,7 +233,11 @@ class InstalledModules:
         if self.order:
             yield from self._meetings_in_turn()
             return
-        lack_of = cache(lambda first, second: self.lack_after((first,), second))
+
+        @cache
+        def lack_of(first: str, second: str) -> Lack | None:
+            return self.lack_after((first,), second)
+
         met: dict[tuple[str, str], bool] = {}
         """Pairs of distributions, and whether both orders were seen to fail."""
         for first, second, request, other in self._contests():
