@@ -204,7 +204,7 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
     lists = (file.name for file in info.iterdir()) if is_trusted(info) else ()
     for stem in sorted(name.removesuffix(".list") for name in lists if name.endswith(".list")):
         with suppress(OSError):
-            listing = read_regular(info / f"{stem}.list", MAX_DATABASE)
+            listing = read_regular(f"{info}/{stem}.list", MAX_DATABASE)
             if any(name in listing for name in wanted):
                 owned[stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
     if not owned:
