@@ -57,3 +57,10 @@ def test_the_paths_of_musl_end_at_a_nul(tmp_path: Path) -> None:
     (tmp_path / "etc/ld-musl-x86_64.path").write_bytes(b"/one:/two\n/three\0/four")
     sample = elf(interpreter=os.fspath(tmp_path / "lib/ld-musl-x86_64.so.1"))
     assert loader_environment(sample).default_directories == ("/one", "/two", "/three")
+
+
+def test_the_folders_that_are_compiled_into_a_loader_are_its_own(tmp_path: Path) -> None:
+    loader = tmp_path / "ld.so"
+    loader.write_bytes(b"\x7fELF/alone/\0no/odd/lib64/\0/odd/lib/\0/no/file\0/not//it/\0")
+    folders = loader_environment(elf(interpreter=str(loader))).default_directories
+    assert folders == ("/odd/lib64", "/odd/lib")

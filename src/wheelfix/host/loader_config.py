@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from glob import glob
 from pathlib import Path
 from typing import NamedTuple
@@ -157,9 +158,10 @@ def lib_directory(sample: Elf) -> str:
     return lib_value(sample.bits)
 
 
+@lru_cache(maxsize=4)
 def parse_cache(
-    data: bytes, machine: tuple[int, int], subdirectories: Sequence[str] = ()
-) -> dict[str, str]:
+    data: bytes, machine: tuple[int, int], subdirectories: tuple[str, ...] = ()
+) -> Mapping[str, str]:
     """Return SONAME to path for `machine` (word size, `e_machine`); nothing for another file.
 
     Of the entries of a name, the one for the first of `subdirectories` in glibc-hwcaps counts, or

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -176,6 +177,7 @@ def is_free_threaded(python: str) -> bool:
     return python.endswith("t")
 
 
+@lru_cache(maxsize=16)
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
     """Return every install scheme that the tags of `name` allow, for every Python they allow.
 
