@@ -5,7 +5,6 @@ tried unchanged, and damaged further.
 """
 
 import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +13,7 @@ from tests.oracles.fuzzing.fuzz import minimised, run
 from tests.oracles.fuzzing.judge import CORPUS, CaseError, tried
 from tests.oracles.fuzzing.targets import TARGETS, Target
 from tests.support.documents import ROOT
+from tests.support.fork_server import warm_program
 
 NEVER_REFUSED = {"source", "record", "wheel"}
 """Errors in these inputs are findings."""
@@ -23,15 +23,8 @@ CASES = {"wheel": 5, "source": 125, "commands": 3, "dist-info": 2}
 @pytest.mark.parametrize("target", TARGETS)
 def test_damaged_input_raises_only_our_own_errors(target: str) -> None:
     number = str(CASES.get(target, 250))
-    command = [
-        sys.executable,
-        *("-m", "tests.oracles.fuzzing.fuzz"),
-        target,
-        "--first",
-        "10000000",
-        "-n",
-        number,
-    ]
+    command = [warm_program("tests.oracles.fuzzing.fuzz"), target, "--first", "10000000"]
+    command += ["-n", number]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 

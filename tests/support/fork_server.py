@@ -113,7 +113,12 @@ int main(int argc, char **argv) {
     _exit(status);
 }
 """
-_MAIN = {"wheelfix": "wheelfix.__main__", "auditwheel": "auditwheel.main"}
+_MAIN = {
+    "wheelfix": "wheelfix.__main__",
+    "auditwheel": "auditwheel.main",
+    "tests.oracles.fuzzing.fuzz": "tests.oracles.fuzzing.fuzz",
+}
+"""The programs, by what `python -m` calls them, and the modules with their `main`."""
 _NEEDS_MORE = ("wheelfix.cli.dask_workers", "wheelfix.host.verify_probe")
 """Modules that are a program, or import what may not be installed."""
 

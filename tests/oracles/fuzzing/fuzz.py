@@ -106,7 +106,7 @@ def _guided(target: str, seconds: int) -> None:
     subprocess.run(command, check=True)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the targets that were asked for, and say what they took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], default=[])
