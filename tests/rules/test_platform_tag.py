@@ -174,6 +174,15 @@ def test_the_chain_of_what_needs_the_library_is_shown(tmp_path: Path) -> None:
     )
 
 
+def test_libpython_in_the_wheel_is_not_said_to_be_missing() -> None:
+    """auditwheel counts it as external in any place; pymeshlab finds its own."""
+    name = "libpython3.11.so.1.0"
+    module = replace(EXTENSION, needed=(name, *EXTENSION.needed), runpath="$ORIGIN/lib")
+    both = {"p/m.so": module, f"p/lib/{name}": replace(elf(), soname=name)}
+    assert "WF805" in judged(wheel({"p/m.so": module}, name=MANYLINUX))
+    assert "WF805" not in judged(wheel(both, name=MANYLINUX))
+
+
 def test_an_excluded_library_is_no_finding() -> None:
     subject = wheel(
         {"p/m.so": replace(EXTENSION, needed=("libcuda.so.1", *EXTENSION.needed))}, name=MANYLINUX

@@ -9,6 +9,7 @@ from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.loader.python_api import is_libpython
 from wheelfix.loader.targets import GNU2_TLS
 from wheelfix.providers.well_known import provider_option, well_known_providers_of
 from wheelfix.rules.context import Context
@@ -262,6 +263,8 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     providers = " ".join(dict.fromkeys(filter(None, options)))
     without = targets_without(context)
     for library in verdict.external:
+        if is_libpython(library) and library in context.shipped:
+            continue  # auditwheel allows it nowhere; WF205 reports it
         hit = _unprovided_hit(context, library, providers)
         yield hit if hit.severity else replace(hit, targets=tuple(without.get(library, ())))
 
