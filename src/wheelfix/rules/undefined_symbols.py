@@ -1,6 +1,6 @@
 """Whether every undefined symbol of the wheel's objects is resolved, once installed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
@@ -57,7 +57,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     symbol that is not weak, in the right version: in the objects loaded with it, in the
     interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
     promises. Libraries that are not imported themselves are treated like extension modules. Names
-    of the Python C API are left to WF303.
+    of the Python C API are left to WF303, and versions that a bundled library lacks to WF304.
 
     It is a warning if another object of the wheel defines the symbol; if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
@@ -82,12 +82,15 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    if not context.unresolved_symbols:
+        return
     definers = _definers(context)
-    named = _named_by_provider(context)
+    lacking = {(member, version) for member, _, version, _ in _missing_versions(context)}
+    named = _named_by_provider(context) | lacking
     for unresolved in context.unresolved_symbols:
         is_judged = not unresolved.absent and not is_left(context, unresolved)
         for reference in unresolved.references[:FEW] if is_judged else ():
-            is_named = (unresolved.member, reference[0]) in named
+            is_named = any((unresolved.member, part) in named for part in reference)
             if not is_named and not _may_be_newer(context, reference[0]):
                 yield _undefined_hit(context, unresolved, reference, definers)
 
@@ -109,7 +112,7 @@ def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
     """Return the members and symbols that WF824 reports if they are undefined."""
     return frozenset(
         (use.member, symbol.name)
-        for use in (context.provider_uses if context.unresolved_symbols else ())
+        for use in context.provider_uses
         for symbol in (use.elf.undefined if use.provider.places else ())
         if symbol.version is None or symbol.file == use.library
     )
@@ -381,6 +384,19 @@ def missing_version(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    for member, need, version, defined in _missing_versions(context):
+        yield Hit(
+            message=f"needs version `{version}` of `{need}`, which the bundled library does not "
+            "define",
+            member=member,
+            entry=version,
+            notes=(f"it defines {join_some(defined, 3)}",),
+            hint="build against the bundled library",
+        )
+
+
+def _missing_versions(context: Context) -> Iterator[tuple[str, str, str, Sequence[str]]]:
+    """Yield objects, what they need, the version of it that is missing, and those that it has."""
     loaded = context.loaded_wheel
     if loaded is None:
         return
@@ -393,11 +409,4 @@ def missing_version(context: Context) -> Iterator[Hit]:
             defined = library.verdef if library is not None else ()
             for version in need.versions if defined else ():
                 if version not in defined:
-                    yield Hit(
-                        message=f"needs version `{version}` of `{need.file}`, which the bundled "
-                        "library does not define",
-                        member=member,
-                        entry=version,
-                        notes=(f"it defines {join_some(defined, 3)}",),
-                        hint="build against the bundled library",
-                    )
+                    yield member, need.file, version, defined
