@@ -25,6 +25,8 @@ from tests.support.build import (
 )
 from tests.support.schemas import errors
 from wheelfix.cli.app import run
+from wheelfix.elf import exports
+from wheelfix.host import installed_contents
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -1020,3 +1022,32 @@ def test_a_variable_of_another_package(
     code = "import alpha, beta; print(beta._core.value())"
     done = subprocess.run([site.root / "bin/python", "-c", code], capture_output=True, check=True)
     assert done.stdout == b"6\n"  # the second one runs
+
+
+def test_symbols_are_read_once_until_an_object_changes(
+    site: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, own, text in (("alpha", 8, WITH_CTYPES), ("beta", 16, "from . import _core")):
+        library = defining(tmp_path, name, DATA, own)
+        files = package(tmp_path, name, library, f"{name}_uses", imports=text)
+        site.install(tmp_path, name, **files, **{f"{name}__flags.py": FLAGS})
+    for path in site.site.rglob("*.so*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    first = site.says(capsys, 1)
+    read: list[str] = []
+
+    def noting(data: memoryview, path: str) -> exports.SymbolTables:
+        read.append(path)
+        return exports.read_symbol_tables(data, path)
+
+    monkeypatch.setattr(installed_contents, "read_symbol_tables", noting)
+    assert site.says(capsys, 1) == first
+    assert read == []
+    library = defining(tmp_path / "again", "beta", DATA, 8)
+    shutil.copy(library, site.site / "beta/libbeta.so")
+    os.utime(site.site / "beta/libbeta.so", (1_000_000_001, 1_000_000_001))
+    assert [one["code"] for one in site.says(capsys, 0)] in ([], ["WF958"])
+    assert {Path(path).name for path in read} >= {"libbeta.so"}

@@ -200,6 +200,8 @@ class WrittenContents(NamedTuple):
     files: Mapping[str, Elf]
     defined: Mapping[str, Sequence[str]]
 
+    def save(self) -> None: ...
+
     def exports(self, path: str) -> Exports:
         names = self.defined.get(path, ())
         definition = Definition(None, None, hidden=False, weak=False, type=2)

@@ -77,35 +77,38 @@ def _preempted(
     loaded = dict.fromkeys(promoted.objects)
     new = [path for path in loaded if path not in symbols.start and path in symbols.libraries]
     users = dict(_users(modules, promotion, {*loaded, *symbols.start}))
-    wanted = {
+    wanted = frozenset(
         name
         for user in users
         for name in (*symbols.libraries[user].names, *symbols.contents.own_lookups(user))
-    }
+    )
     defined = frozenset[str]().union(
         *(among(symbols.libraries[path].exports.definitions, wanted) for path in new)
     )
     defined -= OF_LINKER
-    affected = {
-        module
+    affected = values_by_key(
+        (module, user)
         for user, module in users.items()
         if not defined.isdisjoint(symbols.libraries[user].names)
         or not defined.isdisjoint(symbols.contents.own_lookups(user))
-    }
+    )
     loads = [promoted, *map(modules.world.load, affected)]
     model = _Model(symbols, defined, {path for load in loads for path in load.objects})
     for module in sorted(affected):
         after = modules.world.process(module, [promotion.path])[-1]
         if after.missing:
             continue
-        own = {user for user, first in users.items() if first == module}
-        alone = model.process().open(modules.world.load(module), users=own)
-        usual = {(one.user, one.symbol, one.version): one.provider for one in alone}
-        process = model.process(promoted.objects)
+        own = frozenset(affected[module])
+        there = {
+            (one.user, one.symbol, one.version): one.provider
+            for one in model.process(promoted.objects).open(after, users=own)
+            if one.provider in loaded  # others provide the same as without them
+        }
+        alone = model.process().open(modules.world.load(module), users=own) if there else ()
         moved = values_by_key(
             ((user, before, provider), symbol)
-            for symbol, user, provider, version in process.open(after, users=own)
-            if (before := usual.get((user, symbol, version), provider)) != provider
+            for symbol, user, before, version in alone
+            if (provider := there.get((user, symbol, version), before)) != before
             and modules.are_different(user, provider)
             and modules.are_different(before, provider)
         )

@@ -40,6 +40,10 @@ class Variable(NamedTuple):
 class Contents(Protocol):
     """What is in the files of an environment, read when it is asked for."""
 
+    def save(self) -> None:
+        """Keep what was read for later runs."""
+        ...
+
     def exports(self, path: str) -> Exports:
         """Return what an object defines."""
         ...

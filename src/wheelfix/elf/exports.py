@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from itertools import repeat
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
@@ -179,7 +179,24 @@ def _encoded(names: frozenset[str]) -> frozenset[bytes]:
     return frozenset(name.encode("utf-8", "surrogateescape") for name in names)
 
 
-def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
+class Definitions(Protocol):
+    """What the exports of an object are read from: its tables, or what was read of them before."""
+
+    @property
+    def copies(self) -> tuple[Undefined, ...]:
+        """As in `Exports`."""
+        ...
+
+    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
+        """Return the definitions of `names`, by default all."""
+        ...
+
+    def preemptible(self) -> Iterator[str]:
+        """Yield what `SymbolTables.preemptible` does."""
+        ...
+
+
+def lazy_exports(read: Callable[[], Definitions]) -> Exports:
     """Return the exports of an object, with the definitions read by name.
 
     `read` is called whenever definitions are looked up. Raises what it raises.
@@ -232,7 +249,7 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
 
     def __init__(
         self,
-        read: Callable[[], SymbolTables],
+        read: Callable[[], Definitions],
         changes: Mapping[str, SymbolDefinitions] | None = None,
     ) -> None:
         """Read from the tables that `read` returns, but for `changes`, as in `with_changes`."""

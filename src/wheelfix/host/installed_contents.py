@@ -1,29 +1,34 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
+import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
 
 from wheelfix.analysis.installed_symbols import Promotion, Variable
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
+    SymbolDefinitions,
     SymbolTables,
     lazy_exports,
     read_symbol_tables,
 )
-from wheelfix.elf.model import Exports
+from wheelfix.elf.model import Exports, Undefined
 from wheelfix.errors import BadElfError
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
+from wheelfix.host.object_cache import ObjectCache, Symbols
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
+_Answer = TypeVar("_Answer")
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -31,12 +36,17 @@ _KEPT = 64
 class InstalledContents:
     """The `Contents` of an environment. Mutable: what was read is kept."""
 
-    def __init__(self, world: World) -> None:
-        """Read the files of `world`."""
+    def __init__(self, world: World, objects: ObjectCache) -> None:
+        """Read the files of `world`, but for what `objects` knows."""
         self._world = world
-        self._tables = lru_cache(_KEPT)(_read_tables)
+        self._objects = objects
+        self._read_tables = lru_cache(_KEPT)(_read_tables)
         self._own_lookups = cache(self._read_own_lookups)
         self._sure_imports = cache(self._read_sure_imports)
+
+    def save(self) -> None:
+        """Keep what was read for later runs."""
+        self._objects.save()
 
     def exports(self, path: str) -> Exports:
         """Return what an object defines, read by name; nothing if it cannot be read."""
@@ -102,10 +112,52 @@ class InstalledContents:
     def _read_sure_imports(self, top: str) -> Collection[str]:
         return sure_imports(_read_packages(self._world, top))
 
+    def _tables(self, path: str) -> "_KnownTables":
+        return _KnownTables(partial(self._read_tables, path), self._objects.symbols(path))
+
     def _read_own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
         with suppress(OSError, BadElfError):
             return self._tables(path).own_lookups()
         return {}
+
+
+class _KnownTables(NamedTuple):
+    """The symbol tables of one object, read only for what was not asked before."""
+
+    read: Callable[[], SymbolTables]
+    known: Symbols
+
+    @property
+    def copies(self) -> tuple[Undefined, ...]:
+        return self._answer(b"copies", lambda: self.read().copies)
+
+    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
+        if names is None:
+            return self.read().definitions()
+        question = b"definitions" + _digest(frozenset(names))
+        return self._answer(question, lambda: self.read().definitions(names))
+
+    def own_lookups(self) -> dict[str, SizedDefinition]:
+        return self._answer(b"own", lambda: self.read().own_lookups())
+
+    def sizes(self, names: Names) -> dict[str, SizedDefinition]:
+        question = b"sizes" + _digest(frozenset(names))
+        return self._answer(question, lambda: self.read().sizes(names))
+
+    def preemptible(self) -> Iterator[str]:
+        return self.read().preemptible()
+
+    def _answer(self, question: bytes, read: Callable[[], _Answer]) -> _Answer:
+        if question not in self.known:
+            self.known[question] = read()
+        return cast("_Answer", self.known[question])
+
+
+@lru_cache(maxsize=8)
+def _digest(names: frozenset[str]) -> bytes:
+    """Return what stands for some names, in later runs, too."""
+    text = "\0".join(sorted(names))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()[:16]
 
 
 def _read_tables(path: str) -> SymbolTables:

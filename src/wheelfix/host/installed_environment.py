@@ -48,22 +48,21 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-    cache: Path | None = None,
+    cache: ObjectCache | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
-    What was read is kept in the folder `cache`.
+    What `cache` knows is not read again.
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
     object, and neither a Python with distributions.
     """
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
-    objects = ObjectCache(cache, root)
-    disk = Disk(root, objects.read)
+    disk = Disk(root, (cache or ObjectCache(None, root)).read)
     members = dict(_members(root, disk))
     has_objects = any(path in disk.files for path in members)
     if not has_objects and not (target is None and _is_pure(directory, disk)):
@@ -80,7 +79,6 @@ def read_site(
         world = _on_target(root, disk, members, target, library_path)
     else:
         world = _on_this_machine(root, disk, members, library_path)
-    objects.save()
     return replace(world, of_variables=world.of_variables | found)
 
 
@@ -104,10 +102,12 @@ def read_modules(
 ) -> InstalledModules:
     """Read the environment at `directory`, with the owners of its files.
 
-    What was read is kept in the folder `cache`. Raises `SettingsError` as `read_site` does.
+    What was read before is in the folder `cache`, and what is read can be kept there
+    (`Contents.save`). Raises `SettingsError` as `read_site` does.
     """
-    world = read_site(directory, library_path=library_path, cache=cache)
-    symbols = InstalledSymbols(world=world, contents=InstalledContents(world))
+    objects = ObjectCache(cache, os.path.realpath(directory))
+    world = read_site(directory, library_path=library_path, cache=objects)
+    symbols = InstalledSymbols(world=world, contents=InstalledContents(world, objects))
     return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
 
 

@@ -155,6 +155,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
             orders += [judge(in_order(modules, names), names)] if names else []
             subject = in_order(modules, names) if names else modules
             findings = find_in_environment(subject, judged)
+            modules.symbols.contents.save()
         predictions = [found.prediction for found in findings if found.prediction]
         predictions += [some for order in orders for some in order.predictions]
         proofs = _prove(predictions, folder, asked.library_path) if request.prove else {}
