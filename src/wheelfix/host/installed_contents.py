@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from wheelfix.analysis.installed_symbols import Promotion, Variable
 from wheelfix.analysis.world import PlantedLibraries, World
@@ -18,7 +18,7 @@ from wheelfix.elf.exports import (
     lazy_exports,
     read_symbol_tables,
 )
-from wheelfix.elf.model import Exports, Undefined
+from wheelfix.elf.model import Definition, Exports, Undefined
 from wheelfix.errors import BadElfError
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
@@ -28,7 +28,9 @@ from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
-_Answer = TypeVar("_Answer")
+_Plain = tuple[tuple[Any, ...], ...]
+_Numbered = tuple[list[_Plain], dict[str, int]]
+"""Different definitions, as plain tuples, and name -> the number of its ones."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -122,35 +124,62 @@ class InstalledContents:
 
 
 class _KnownTables(NamedTuple):
-    """The symbol tables of one object, read only for what was not asked before."""
+    """The symbol tables of one object, read only for what was not asked before.
+
+    Answers are kept as plain tuples and dicts: to pickle millions of named tuples takes minutes.
+    """
 
     read: Callable[[], SymbolTables]
     known: Symbols
 
     @property
     def copies(self) -> tuple[Undefined, ...]:
-        return self._answer(b"copies", lambda: self.read().copies)
+        if b"copies" not in self.known:
+            self.known[b"copies"] = self.read().copies
+        return cast("tuple[Undefined, ...]", self.known[b"copies"])
 
     def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
         if names is None:
             return self.read().definitions()
         question = b"definitions" + _digest(frozenset(names))
-        return self._answer(question, lambda: self.read().definitions(names))
+        if question not in self.known:
+            found = self.read().definitions(names)
+            self.known[question] = _numbered(found)
+            return found
+        kinds, numbers = cast("_Numbered", self.known[question])
+        values = [tuple(Definition(*one) for one in some) for some in kinds]
+        return {name: values[number] for name, number in numbers.items()}
 
     def own_lookups(self) -> dict[str, SizedDefinition]:
-        return self._answer(b"own", lambda: self.read().own_lookups())
+        return self._sized(b"own", lambda: self.read().own_lookups())
 
     def sizes(self, names: Names) -> dict[str, SizedDefinition]:
         question = b"sizes" + _digest(frozenset(names))
-        return self._answer(question, lambda: self.read().sizes(names))
+        return self._sized(question, lambda: self.read().sizes(names))
 
     def preemptible(self) -> Iterator[str]:
         return self.read().preemptible()
 
-    def _answer(self, question: bytes, read: Callable[[], _Answer]) -> _Answer:
+    def _sized(
+        self, question: bytes, read: Callable[[], dict[str, SizedDefinition]]
+    ) -> dict[str, SizedDefinition]:
         if question not in self.known:
-            self.known[question] = read()
-        return cast("_Answer", self.known[question])
+            found = read()
+            numbered = _numbered({name: (one.definition,) for name, one in found.items()})
+            self.known[question] = *numbered, [one.size for one in found.values()]
+            return found
+        kinds, numbers, sizes = cast("tuple[*_Numbered, list[int]]", self.known[question])
+        values = [Definition(*one) for (one,) in kinds]
+        return {
+            name: SizedDefinition(values[number], size)
+            for (name, number), size in zip(numbers.items(), sizes, strict=True)
+        }
+
+
+def _numbered(found: Mapping[str, SymbolDefinitions]) -> "_Numbered":
+    kinds: dict[SymbolDefinitions, int] = {}
+    numbers = {name: kinds.setdefault(some, len(kinds)) for name, some in found.items()}
+    return [tuple(map(tuple, some)) for some in kinds], numbers
 
 
 @lru_cache(maxsize=8)

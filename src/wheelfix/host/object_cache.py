@@ -12,15 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from wheelfix.elf import exports, model, reader
-from wheelfix.elf.exports import SizedDefinition
-from wheelfix.elf.model import Definition, Elf, Filtee, Libc, Segment, Undefined, VersionNeed
+from wheelfix.elf.model import Elf, Filtee, Libc, Segment, Undefined, VersionNeed
 from wheelfix.errors import OutputError
 from wheelfix.host.machine_files import MAX_DATABASE, map_regular, read_trusted, trusted_path
 from wheelfix.system.tempfiles import write_whole
 
 _CLASSES = {
     (kind.__module__, kind.__name__): kind
-    for kind in (Definition, Elf, Filtee, Libc, Segment, SizedDefinition, Undefined, VersionNeed)
+    for kind in (Elf, Filtee, Libc, Segment, Undefined, VersionNeed)
 }
 """What the file consists of, beside texts, numbers and tuples."""
 _MOST_FILES = 20

@@ -492,9 +492,9 @@ def variable_of_another_package(modules: InstalledModules) -> Iterator[Hit]:
 
     ## What it does
     Reads in Python sources which environment variables an import sets to folders of the same
-    distribution. Reports the libraries of other distributions that have the name of the variable
-    in their bytes: a warning where objects in the folder load another build of that library (Qt
-    and others, as in WF957), otherwise a note.
+    distribution. Reports the libraries of other distributions that call `getenv`, or a function of
+    Qt for it, and have the name of the variable in their bytes: a warning where objects in the
+    folder load another build of that library (Qt and others, as in WF957), otherwise a note.
 
     ## Why is this bad?
     The other library takes its plug-ins or data from the folder, which belong to another build.
