@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from sys import intern
 from typing import Any, NamedTuple, cast
 
 from wheelfix.analysis.installed_symbols import Promotion, Variable
@@ -178,7 +179,7 @@ class _KnownTables(NamedTuple):
 
 def _numbered(found: Mapping[str, SymbolDefinitions]) -> "_Numbered":
     kinds: dict[SymbolDefinitions, int] = {}
-    numbers = {name: kinds.setdefault(some, len(kinds)) for name, some in found.items()}
+    numbers = {intern(name): kinds.setdefault(some, len(kinds)) for name, some in found.items()}
     return [tuple(map(tuple, some)) for some in kinds], numbers
 
 
