@@ -36,16 +36,22 @@ def test_a_made_fault_is_named_and_shown(mechanism: str, tmp_path: Path) -> None
 def test_an_object_that_is_opened_for_all_after_others_were_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So usearch opens numkong: what is imported in between has no use of its symbols."""
+    """So usearch opens numkong: what is imported in between has no use of its symbols.
+
+    Nor has what refers to a symbol for the linker alone, as pyarrow beside kuzu.
+    """
+    alone = "_ZSt21ios_base_library_initv"
     venv.create(tmp_path / "venv", symlinks=True)
     (site,) = tmp_path.glob("venv/lib/python*/site-packages")
     opens = "import ctypes, a._core\nctypes.CDLL(a._core.__file__, ctypes.RTLD_GLOBAL)\n"
     for name, code, imports in (
-        ("a", "int shared(void) { return 1; }", ""),
+        ("a", f"int shared(void) {{ return 1; }} void {alone}(void) {{}}", ""),
         ("b", "extern int shared(void) __attribute__((weak));", ""),
         ("c", "extern int shared(void) __attribute__((weak));", opens),
     ):
-        uses = f"{code} int (*{name}_uses(void))(void) {{ return shared; }}"
+        uses = (
+            f'__asm__(".globl {alone}"); {code} int (*{name}_uses(void))(void) {{ return shared; }}'
+        )
         suffix = sysconfig.get_config_var("EXT_SUFFIX")
         (tmp_path / f"{name}.h").write_text(uses)
         flags = ["-include", str(tmp_path / f"{name}.h")]

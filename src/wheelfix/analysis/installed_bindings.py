@@ -14,6 +14,8 @@ from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import Binding, ProcessBindings, Symbol
 from wheelfix.loader.symbol_lookup import SymbolIndex
 
+_OF_LINKER_ALONE = frozenset({"_ZSt21ios_base_library_initv"})
+"""What <iostream> of GCC 13 refers to without a relocation, so that no loader looks it up."""
 _CODE = {STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE}
 
 
@@ -138,7 +140,7 @@ class _Model:
     ) -> None:
         """Restrict it to the names `wanted`, and to the program and the objects at `paths`."""
         self._symbols = symbols
-        self._wanted = frozenset(wanted)
+        self._wanted = frozenset(wanted) - _OF_LINKER_ALONE
         libraries = {
             path: library
             for path, library in symbols.libraries.items()
