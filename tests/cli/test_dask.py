@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -31,8 +32,12 @@ WHEELS = 40
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The scheduler of two worker processes, which gives up a task that has killed two."""
+    """The scheduler of two worker processes, which gives up a task that has killed two.
+
+    Dask sets variables, such as PYTHONHASHSEED: with them, a `warm_program` is no fork.
+    """
     with (
+        patch.dict(os.environ),
         dask.config.set(
             {
                 "distributed.scheduler.allowed-failures": 1,

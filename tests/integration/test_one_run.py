@@ -2,11 +2,13 @@
 
 import json
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -168,13 +170,16 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The scheduler of a cluster whose workers have another current directory."""
     distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
     monkeypatch.chdir("/")
-    with distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as local:
+    with (
+        patch.dict(os.environ),  # Dask sets variables, such as PYTHONHASHSEED
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
         yield local.scheduler_address
 
 
