@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from tests.support.build import (
     shared_object,
     stub_library_with_versions,
 )
+from tests.support.no_names import NoMentions
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
 from wheelfix.analysis.installed_modules import InstalledModules, Owner
@@ -35,7 +36,6 @@ from wheelfix.elf.model import (
     VersionNeed,
 )
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_search import GivenLibraries
 from wheelfix.loader.load_values import Environment
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.settings import (
@@ -47,8 +47,6 @@ from wheelfix.settings import (
     Settings,
     SymbolContract,
 )
-from wheelfix.wheel.code_names import CodeNames
-from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import (
     LookupPlace,
     Member,
@@ -402,31 +400,6 @@ def versioned(shipped: str) -> Callable[[Path], Path]:
         )
 
     return make
-
-
-class NoNames(CodeNames):
-    """Of objects that contain no names of libraries."""
-
-    def __init__(self) -> None:
-        """Read no archive."""
-
-    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        return dict.fromkeys(names, ())
-
-
-class NoMentions(GivenLibraries):
-    """Definitions of such objects."""
-
-    def __init__(self) -> None:
-        """Read no archive."""
-
-    @property
-    def code(self) -> CodeNames:
-        return NoNames()
-
-    def including(self, edits: Iterable[Edit]) -> "NoMentions":
-        del edits
-        return self
 
 
 def pruned(left: Mapping[str, Elf]) -> Context:

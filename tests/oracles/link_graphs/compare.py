@@ -1,6 +1,6 @@
 """Differences between a pruned object and one linked with `--as-needed`, or not pruned."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.oracles.link_graphs.graphs import Graph, loadable, random_graph
 from tests.oracles.link_graphs.linking import Bench
 from tests.oracles.link_graphs.loading import Load, load
+from tests.support.no_names import NoMentions
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, LoadedWheel
 from wheelfix.analysis.machine_libraries import NO_PATH, MachineLibraries, SearchPath
 from wheelfix.analysis.unused_needed import judge_needed
@@ -18,7 +19,6 @@ from wheelfix.elf.model import Elf, Libc, Undefined
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.revision import Revision
 from wheelfix.grouping import values_by_key
-from wheelfix.host.library_search import GivenLibraries
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import load as search
@@ -70,7 +70,7 @@ def rebinding(seed: int, bench: Bench) -> str | None:
     libraries = {path.name: library(path) for path in full.parent.glob("*.so")}
     loaded = _loaded(libraries)
     before = {name: load(Path(lib.path), lib.elf) for name, lib in libraries.items()}
-    unused = judge_needed(loaded, Settings(), _NoStrings()).unused
+    unused = judge_needed(loaded, Settings(), NoMentions()).unused
     drops = [(entry.member, entry.name) for entry in unused if not entry.kept]
     for name, names in values_by_key(drops).items():
         prune(full.with_name(name), full.with_name(name), set(names))
@@ -113,17 +113,6 @@ def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
         machine=nowhere,
         budget=budget,
     )
-
-
-class _NoStrings(GivenLibraries):
-    """Definitions of objects that contain no names of libraries."""
-
-    def __init__(self) -> None:
-        """Make definitions that have no archive."""
-
-    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        """Return none."""
-        return dict.fromkeys(names, ())
 
 
 def prune(full: Path, pruned: Path, names: set[str]) -> None:

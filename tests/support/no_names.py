@@ -1,0 +1,32 @@
+"""Definitions of a wheel without an archive, whose objects contain no names of libraries."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from wheelfix.host.library_search import GivenLibraries
+from wheelfix.wheel.code_names import CodeNames
+from wheelfix.wheel.edits import Edit
+
+
+class NoNames(CodeNames):
+    """Of objects that contain no names of libraries."""
+
+    def __init__(self) -> None:
+        """Read no archive."""
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        return dict.fromkeys(names, ())
+
+
+class NoMentions(GivenLibraries):
+    """Definitions of such objects."""
+
+    def __init__(self) -> None:
+        """Read no archive."""
+
+    @property
+    def code(self) -> CodeNames:
+        return NoNames()
+
+    def including(self, edits: Iterable[Edit]) -> "NoMentions":
+        del edits
+        return self
