@@ -4,9 +4,10 @@ Within what one object needs, auditwheel takes a name for one file, as a process
 objects of the wheel may find another file of that name, by search paths of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from wheelfix.budget import Budget
@@ -53,19 +54,60 @@ def search_entries(
 
     `shipped` has the object for each name in DT_NEEDED that the wheel itself has.
     """
-    entries_of = {
-        member: {entry: None for entry in elf.entries if entry.startswith("/")}
+    own = {
+        member: tuple(entry for entry in elf.entries if entry.startswith("/"))
         for member, elf in elfs.items()
     }
-    pending = [member for member, entries in entries_of.items() if entries]
-    while pending:
-        member = pending.pop()
-        for name in elfs[member].needed:
-            library = shipped.get(name)
-            if library is not None and not entries_of[member].keys() <= entries_of[library].keys():
-                entries_of[library] |= entries_of[member]
-                pending.append(library)
-    return {member: tuple(entries) for member, entries in entries_of.items()}
+    # Lists of entries are handed on as bits: thousands of objects may have one each.
+    lists = list(dict.fromkeys(filter(None, own.values())))
+    bit = {entries: 1 << n for n, entries in enumerate(lists)}
+    having = {member: bit.get(entries, 0) for member, entries in own.items()}
+    needed = {
+        member: [library for name in elf.needed if (library := shipped.get(name)) is not None]
+        for member, elf in elfs.items()
+    }
+    order = _dependents_first(needed)
+    has_changed = True
+    while has_changed:  # once, and once more for each circle in a circle
+        has_changed = False
+        for member in order:
+            for library in needed[member]:
+                if having[member] & ~having[library]:
+                    having[library] |= having[member]
+                    has_changed = True
+    return {
+        member: tuple(
+            dict.fromkeys((*own[member], *chain.from_iterable(_chosen(lists, having[member]))))
+        )
+        for member in elfs
+    }
+
+
+def _dependents_first(needed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the objects, each before those that it needs but for circles: reverse postorder."""
+    done: list[str] = []
+    seen: set[str] = set()
+    for root in needed:
+        path = [(root, iter(needed[root]))] if root not in seen else []
+        seen.add(root)
+        while path:
+            member, rest = path[-1]
+            following = next((one for one in rest if one not in seen), None)
+            if following is None:
+                done.append(member)
+                path.pop()
+            else:
+                seen.add(following)
+                path.append((following, iter(needed[following])))
+    return done[::-1]
+
+
+def _chosen(lists: Sequence[tuple[str, ...]], bits: int) -> Iterator[tuple[str, ...]]:
+    """Yield those of `lists` whose bit is set, the last first."""
+    while bits:
+        highest = bits.bit_length() - 1
+        yield lists[highest]
+        bits ^= 1 << highest
 
 
 def excluded_names(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
