@@ -31,7 +31,7 @@ def test_an_object_has_its_own_entries_first_and_those_of_all_that_need_it() -> 
 
 
 @pytest.mark.parametrize("shape", ["chain", "circle"])
-def test_many_objects_with_an_entry_each_take_as_long_as_their_result_is(shape: str) -> None:
+def test_the_time_for_many_objects_grows_with_the_size_of_the_result(shape: str) -> None:
     def work(size: int) -> object:
         names = [f"l{n}" for n in range(size)]
         needed = names if shape == "circle" else []

@@ -172,7 +172,7 @@ def test_check(wheel: Path, tmp_path: Path) -> None:
         json.loads(found[form])
     for line in found["jsonl"].splitlines():
         json.loads(line)
-    ET.fromstring(found["junit"])  # noqa: S314 -- it is ours
+    ET.fromstring(found["junit"])  # noqa: S314 - wheelfix wrote it
     from markdown_it import MarkdownIt
 
     page = MarkdownIt("commonmark").enable("table").render(found["markdown"])

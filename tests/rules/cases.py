@@ -213,7 +213,7 @@ class WrittenContents(NamedTuple):
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
         return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(16))
 
-    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - of the protocol
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - as `Contents` has it
         return ""
 
     def size(self, path: str) -> int:

@@ -23,5 +23,5 @@ def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Re
         flock(lock, LOCK_EX)
         if not answer.exists():
             answer.write_bytes(pickle.dumps(make(factory.mktemp(name))))
-        result: Result = pickle.loads(answer.read_bytes())  # noqa: S301 - of another worker
+        result: Result = pickle.loads(answer.read_bytes())  # noqa: S301 - a worker of this run wrote it
         return result

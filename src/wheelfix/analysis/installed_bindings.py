@@ -15,7 +15,10 @@ from wheelfix.loader.process_bindings import Binding, ProcessBindings, Symbol
 from wheelfix.loader.symbol_lookup import SymbolIndex
 
 _OF_LINKER_ALONE = frozenset({"_ZSt21ios_base_library_initv"})
-"""What <iostream> of GCC 13 refers to without a relocation, so that no loader looks it up."""
+"""What <iostream> of GCC 13 refers to without a relocation, so that no loader looks it up.
+
+It is known by name: for which undefined symbols there are relocations is not looked up.
+"""
 _CODE = {STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE}
 
 

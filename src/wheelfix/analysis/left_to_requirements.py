@@ -147,7 +147,8 @@ def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
     """Return the folders that no other wheel fills: those with files, and those above.
 
     The `lib` of a prefix is not one of them: libraries of several wheels are in that of the
-    environment, and in `cmeel.prefix/lib`. A prefix has the folders of one, and is no package.
+    environment, and in `cmeel.prefix/lib`. A prefix is a folder that is not a Python package and
+    has `lib` beside `bin`, `include` or `share`.
     """
     scheme = layout.scheme
     filled = {path.rpartition("/")[0] for path in layout.paths.values()}

@@ -122,6 +122,7 @@ def _with_path(modules: InstalledModules, path: tuple[str, ...]) -> InstalledMod
 def _between(
     without: InstalledModules, there: InstalledModules, variable: Variable | None
 ) -> Iterator[Displaced]:
+    """Yield what gets another file `there` than `without` the variable, of other content."""
     known: set[tuple[str, str]] = set()
     for module in without.modules:
         before = {
