@@ -137,7 +137,7 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
             name, source = str(path.relative_to(folder)), b""
             with suppress(OSError):
                 source = read_regular(path, MAX_SOURCE)
-            if library.encode() in source and may_open(source):
+            if os.fsencode(library) in source and may_open(source):
                 openings = visit_source(source, name, {}, budget).openings
                 yield from ((name, found.line) for found in openings if found.name == library)
 

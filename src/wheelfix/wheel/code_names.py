@@ -3,7 +3,6 @@
 Each question costs a reading of what can answer it, once.
 """
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -24,8 +23,8 @@ from wheelfix.wheel.zip_reader import ZipReader
 _WORD = re.compile(rb"[\w\x80-\xff]+")
 _IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
 _WORD_OF_CODE = re.compile(
-    rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]+"
-    rb"(?![\w\x80-\xff]|\.[{%]|\.(?:abi3|cpython|so)\b)"
+    rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]++"
+    rb"(?!\.[{%]|\.(?:abi3|cpython|so)\b)"
 )
 """A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
 _FEW_TEXTS = 8
@@ -49,13 +48,13 @@ class CodeNames:
         DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
         """
         known = self._mentions
-        new = {name.encode() for name in names if name not in known}
+        new = {_encode(name) for name in names if name not in known}
         listed = {text for text in new if b".so" in text and b"/" not in text}
         naming = self._naming if listed else dict[bytes, Sequence[str]]()
         unlisted = self._unlisted if listed else ()
         scanned = self._scanned(new - listed, self._code) | self._scanned(listed, unlisted)
         for text in new:
-            known[text.decode()] = (*naming.get(text, ()), *scanned.get(text, ()))
+            known[_decode(text)] = (*naming.get(text, ()), *scanned.get(text, ()))
         return {name: known[name] for name in names}
 
     def importers(self, module: str) -> Sequence[str]:
@@ -76,7 +75,7 @@ class CodeNames:
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
-        return module.encode() in self._named
+        return _encode(module) in self._named
 
     def is_only_tried(self, module: str) -> bool:
         """Return whether Python sources import a module, and only in a `try` that may fail."""
@@ -138,7 +137,7 @@ class CodeNames:
         """Return the sources of an archive by the top-level modules that they import."""
         if wheel not in self._importers:
             self._importers[wheel] = values_by_key(
-                (os.fsdecode(module), source)
+                (_decode(module), source)
                 for source, text in _sources(archive)
                 for module in {*_IMPORTED.findall(text)}
             )
@@ -148,14 +147,18 @@ class CodeNames:
     def _modules(self) -> frozenset[bytes]:
         """The names of the objects of the wheel as modules, without packages."""
         files = (member.rpartition("/")[2] for member in self._archive.wheel.elfs)
-        return frozenset(file.partition(".")[0].encode() for file in files)
+        return frozenset(_encode(file.partition(".")[0]) for file in files)
 
     @cached_property
     def _named(self) -> frozenset[bytes]:
         """Those of the modules that sources name."""
-        sources = (source for _, source in _sources(self._archive))
-        words = (set(_WORD_OF_CODE.findall(source)) for source in sources)
-        return frozenset[bytes]().union(*(self._modules & some for some in words))
+        undecided = set(self._modules)
+        for _, source in _sources(self._archive) if undecided else ():
+            if not undecided.isdisjoint(_WORD.findall(source)):
+                undecided.difference_update(_WORD_OF_CODE.findall(source))
+            if not undecided:
+                break
+        return self._modules - undecided
 
     @cached_property
     def _tried(self) -> Mapping[str, bool]:
@@ -174,10 +177,10 @@ class CodeNames:
                 return {}
             imports = failing_imports(source)
             if imports is None:
-                imports = dict.fromkeys((os.fsdecode(name) for name in named), False)
+                imports = dict.fromkeys((_decode(name) for name in named), False)
             for name, may_fail in imports.items():
                 found[name] = found.get(name, True) and may_fail
-            undecided -= {name for name in named if not found.get(os.fsdecode(name), True)}
+            undecided -= {name for name in named if not found.get(_decode(name), True)}
         return found
 
 
@@ -186,3 +189,12 @@ def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
     for name, entry in archive.entries.items():
         if name.endswith(".py") and entry.size <= MAX_SOURCE:
             yield name, archive.read(name)
+
+
+def _encode(name: str) -> bytes:
+    """Return the bytes of a name, which need not be UTF-8: a SONAME is any bytes but NUL (gABI)."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _decode(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -8,14 +8,14 @@ import random
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -25,7 +25,8 @@ from tests.oracles.fuzzing.sound import METADATA, WHEEL, objects, wheels
 from tests.oracles.fuzzing.well_formed import source_text, wheel_file
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.pipelines import repair_many
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.auditwheel_values import Analysis
 from wheelfix.pipelines.sbom import Bundled, listed_packages, sbom_edits
 from wheelfix.wheel.edits import AddMember, NewFile
 from wheelfix.wheel.model import Wheel
@@ -37,23 +38,47 @@ REACHED: Counter[str] = Counter()
 """How often each command ended with each exit code, in this process."""
 
 
-class _Shared(NamedTuple):
-    """One process for all wheels, in the place of a new one for each."""
+class _Shared(Auditwheel):
+    """One process for all wheels, in the place of a new one for each, asked once per question.
 
-    auditwheel: Auditwheel
+    Of damage to the parts of an object that auditwheel does not read, a view has nothing: most
+    wheels lead to a question that was asked before.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Keep each answer."""
+        super().__init__(environ)
+        self._answers: dict[tuple[bytes, Question], Analysis | AuditwheelRefusal] = {}
 
     def __call__(self, _environ: object) -> AbstractContextManager[Auditwheel]:
         """Return the process, which goes on when the context ends."""
-        return nullcontext(self.auditwheel)
+        return nullcontext(self)
+
+    def analyze(self, question: Question) -> Analysis | AuditwheelRefusal:
+        """Return the answer to an equal question about an equal view, wherever it lies."""
+        environ = {key: text for key, text in question.environ.items() if key != "TMPDIR"}
+        anywhere = question._replace(wheel=Path(question.wheel.name), environ=_Texts(environ))
+        key = question.wheel.read_bytes(), anywhere
+        if key not in self._answers:
+            self._answers[key] = super().analyze(question)
+        return self._answers[key]
+
+
+class _Texts(dict[str, str]):
+    """A mapping that can be part of a key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 @cache
 def _commands() -> dict[str, Callable[..., Any]]:
     """Return the commands; import auditwheel once, for one process that all wheels share."""
     import_module("auditwheel.wheel_abi")
-    auditwheel = Auditwheel(dict(os.environ))
+    auditwheel = _Shared(dict(os.environ))
     atexit.register(auditwheel.__exit__)
-    setattr(repair_many, "Auditwheel", _Shared(auditwheel))  # noqa: B010 - a class by type
+    for module in (repair_many, import_module("wheelfix.cli.commands.why")):
+        setattr(module, "Auditwheel", auditwheel)  # noqa: B010 - a class by type
     found: dict[str, Callable[..., Any]] = {}
     for name in ("repair", "diff", "why", "show", "tree", "explain"):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
