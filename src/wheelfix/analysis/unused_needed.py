@@ -699,8 +699,13 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
     known = path in load.objects and loaded.libraries.keys() >= {*load.objects}
     if not known or elf.is_executable or any(r.result is None for r in load.requests):
         return ()
-    return tuple(
-        symbol
-        for symbol in loaded.unbound(member)
-        if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
+    unbound = loaded.unbound(member)
+    return loaded.last.results.recall(
+        ("strong unbound", path),
+        (unbound, elf.needed),
+        lambda: tuple(
+            symbol
+            for symbol in unbound
+            if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
+        ),
     )

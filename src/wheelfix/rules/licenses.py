@@ -5,7 +5,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
@@ -66,7 +66,9 @@ def no_license_text(context: Context) -> Iterator[Hit]:
         for name, text in wheel.texts.items()
         if is_license(name, wheel.dist_info)
     ]
-    named = _names_in({*chain(*names.values())}, texts, context.budget)
+    called = frozenset(chain(*names.values()))
+    search = partial(_names_in, called, texts, context.budget)
+    named = context.memory.recall("names in licenses", (called, texts), search)
     for member, own in names.items():
         if named.isdisjoint(own):
             yield Hit(
@@ -104,18 +106,20 @@ def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> s
     firsts = {parts[0] for parts in parts_of.values() if parts}
     longest = max((len(parts) for parts in parts_of.values()), default=0)
     found: set[str] = set()
+    words: set[str] = set()
     for text in texts:
         found.update(name for name in names if " " in name and name in text)
-        for word in {*_WORD.findall(text)}:
-            parts = ["", *_PART.findall(word), ""]
-            starts = [at for at, part in enumerate(parts) if part in firsts]
-            for start in starts:
-                budget.spend(longest, "the words of its licenses")
-                if parts[start - 1].isalnum():
-                    continue
-                for end in range(start + 1, min(start + longest + 1, len(parts))):
-                    if not parts[end].isalpha():
-                        found.add("".join(parts[start:end]))
+        words.update(_WORD.findall(text))
+    for word in words:
+        parts = ["", *_PART.findall(word), ""]
+        starts = [at for at, part in enumerate(parts) if part in firsts]
+        for start in starts:
+            budget.spend(longest, "the words of its licenses")
+            if parts[start - 1].isalnum():
+                continue
+            for end in range(start + 1, min(start + longest + 1, len(parts))):
+                if not parts[end].isalpha():
+                    found.add("".join(parts[start:end]))
     return found.intersection(names)
 
 

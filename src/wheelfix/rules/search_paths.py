@@ -98,13 +98,20 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
 
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
+    for member, entry, kind in context.shared("search path entries", _every_entry):
+        if kind is wanted:
+            yield member, context.wheel.elfs[member], entry
+
+
+def _every_entry(context: Context) -> list[tuple[str, str, EntryKind]]:
+    """Return the search path entries of each object, each once, with their kinds."""
+    found: list[tuple[str, str, EntryKind]] = []
     for member, elf in context.wheel.elfs.items():
         entries = dict.fromkeys(elf.entries)
         libc = elf.libc if entries else None
-        context.budget.spend(10 * len(entries), "the search path", member)
-        for entry in entries:
-            if _entry_kind(entry, member, libc, context) is wanted:
-                yield member, elf, entry
+        context.budget.spend(60 * len(entries), "the search path", member)
+        found += ((member, entry, _entry_kind(entry, member, libc, context)) for entry in entries)
+    return found
 
 
 def _drop(member: str, entry: str) -> Fix:
