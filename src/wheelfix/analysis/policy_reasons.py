@@ -8,7 +8,6 @@ import re
 import shlex
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple, assert_never
@@ -203,7 +202,7 @@ def target_tag(
         return None
     fitting = [tag.version for tag in known if tag.libc is promised.libc]
     version = max((v for v in fitting if v <= promised.version), default=promised.version)
-    return str(replace(promised, version=version))
+    return str(promised._replace(version=version))
 
 
 def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfall:
@@ -218,9 +217,12 @@ def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfal
 
 def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
     """Yield which objects need each of the `external` libraries."""
+    elfs = wheel.elfs.items()
+    pairs = ((name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed))
+    dependents = values_by_key(pairs)
     for name in external:
-        dependents = _dependents(wheel, name)
-        by = f"needed by {dependents}" if dependents else "needed by another library"
+        some = dependents.get(name)
+        by = f"needed by {join_some(some)}" if some else "needed by another library"
         yield f"`{name}` is neither in the wheel nor allowed by the policy: {by}"
 
 
@@ -280,10 +282,6 @@ def isa_level(elf: Elf) -> str | None:
             return next((n for bit, n in sorted(_ISA_LEVELS.items())[::-1] if bits & bit), None)
         position += 8 + size + -size % word
     return None
-
-
-def _dependents(wheel: Wheel, library: str) -> str:
-    return _where(wheel, lambda elf: library in elf.needed)
 
 
 def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
@@ -377,7 +375,7 @@ def _leave_option(library: str, wheel: Wheel) -> str:
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:
-    dependents = _dependents(wheel, library)
+    dependents = _where(wheel, lambda elf: library in elf.needed)
     return f"by {dependents}" if dependents else "by a library that is to be grafted"
 
 

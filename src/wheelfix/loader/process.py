@@ -224,7 +224,7 @@ class LoaderProcess(ABC):
     def _search_list(self, name: str, how: How, places: SearchList) -> SearchedList:
         tried: list[Candidate] = []
         for entry, path, real, there, last in self._open_candidates(name, how, places):
-            self._spend(5, _CANDIDATE_SIZE + len(path))
+            self._spend(6, _CANDIDATE_SIZE + len(path))
             elf, outcome = self._check_candidate(there)
             note = self._note(there) if outcome is SearchOutcome.WRONG_CONVENTION else ""
             tried.append(Candidate(path, how, outcome, places.owner, entry, note))
