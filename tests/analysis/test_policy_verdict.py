@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +190,7 @@ EXTENSION = elf(module_hooks=("PyInit_m",))
 
 
 def of(machine: int, bits: int = 64, *, little: bool = True, **fields: Any) -> Elf:
-    return replace(EXTENSION, machine=machine, bits=bits, little_endian=little, **fields)
+    return EXTENSION._replace(machine=machine, bits=bits, little_endian=little, **fields)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +228,7 @@ def test_musl_has_one_policy(arch: str, machine: int, libc: str) -> None:
     name = f"demo-1.0-cp311-cp311-musllinux_1_1_{arch}.whl"
     musl = of(machine, needed=("libz.so.1", f"libc.musl-{libc}.so.1"))
     assert overall(wheel({"p/m.so": musl}, name=name)) == f"musllinux_1_2_{arch}"
-    more = replace(musl, needed=("libstdc++.so.6", *musl.needed))
+    more = musl._replace(needed=("libstdc++.so.6", *musl.needed))
     assert overall(wheel({"p/m.so": more}, name=name)) == f"linux_{arch}"
 
 
@@ -254,7 +253,7 @@ def test_an_object_for_another_machine_or_libc_does_not_count() -> None:
         {
             "p/m.so": EXTENSION,
             "p/arm.so": of(Machine.AARCH64, verneed=(late,)),
-            "p/musl.so": replace(EXTENSION, needed=("libc.musl-x86_64.so.1", "libx.so")),
+            "p/musl.so": EXTENSION._replace(needed=("libc.musl-x86_64.so.1", "libx.so")),
         },
         name="demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl",
     )
@@ -269,7 +268,7 @@ def test_what_is_excluded_is_allowed_by_name() -> None:
 
 def test_instruction_sets_are_not_judged_where_the_user_says_so() -> None:
     v3 = b"\x02\x80\x00\xc0\x04\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"
-    subject = wheel({"p/m.so": replace(EXTENSION, gnu_properties=v3)})
+    subject = wheel({"p/m.so": EXTENSION._replace(gnu_properties=v3)})
     assert overall(subject) == "linux_x86_64"
     assert overall(subject, isa_ext_check=False) == "manylinux_2_5_x86_64"
 
@@ -277,7 +276,7 @@ def test_instruction_sets_are_not_judged_where_the_user_says_so() -> None:
 def test_fpectl_and_narrow_unicode_are_for_no_tag() -> None:
     def using(name: str, hook: str) -> Wheel:
         symbol = Undefined(name=name, version=None, file=None, type=2, weak=False)
-        return wheel({"p/m.so": replace(EXTENSION, undefined=(symbol,), module_hooks=(hook,))})
+        return wheel({"p/m.so": EXTENSION._replace(undefined=(symbol,), module_hooks=(hook,))})
 
     assert overall(using("PyFPE_jbuf", "PyInit_m")) == "linux_x86_64"
     assert overall(using("PyUnicodeUCS2_Format", "initm")) == "linux_x86_64"

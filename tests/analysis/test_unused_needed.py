@@ -1,7 +1,6 @@
 """Which DT_NEEDED entries are unused, judged on values: no compiler, no file."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -235,9 +234,9 @@ def test_only_an_object_whose_libraries_change_is_decided_on_again(
     monkeypatch.setattr("wheelfix.analysis.unused_needed.decide", counting)
     objects = {MODULE: elf("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
     definitions, last = Defined({"p/libb.so": ["b"]}), LastLoaded()
-    objects["p/libc.so"] = replace(objects["p/libc.so"], needed=("libd.so",))
+    objects["p/libc.so"] = objects["p/libc.so"]._replace(needed=("libd.so",))
     for change in ({}, {"runpath": "$ORIGIN"}, {"needed": ()}):
-        objects["p/libc.so"] = replace(objects["p/libc.so"], **change)
+        objects["p/libc.so"] = objects["p/libc.so"]._replace(**change)
         subject = wheel(objects)
         world = Installed(wheel=subject).worlds[0]
         loaded = LoadedWheel.around(world, subject, definitions, last)

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def edited(library: bytes, tmp_path_factory: pytest.TempPathFactory) -> tuple[by
     path = tmp_path_factory.mktemp("edited") / "lib.so"
     path.write_bytes(library)
     before = read_elf(library, "lib.so")
-    after = replace(before, rpath="$ORIGIN/../x.libs", soname="lib-1234.so")
+    after = before._replace(rpath="$ORIGIN/../x.libs", soname="lib-1234.so")
     find_patchelf().patch(path, Revision(before, after))
     return path.read_bytes(), after
 
@@ -122,7 +121,7 @@ def test_what_patchelf_did_to_its_own_output_passes(
     before, said = edited
     for number in range(1, 6):
         path.write_bytes(before)
-        wanted = replace(said, rpath="$ORIGIN/" + "x" * 5000 * number)
+        wanted = said._replace(rpath="$ORIGIN/" + "x" * 5000 * number)
         find_patchelf().patch(path, Revision(said, wanted))
         after = path.read_bytes()
         assert differences(before, after, wanted, "lib.so") == ()
@@ -302,7 +301,7 @@ def test_a_dangling_version_need_is_named(library: bytes, tmp_path: Path) -> Non
     path = tmp_path / "lib.so"
     path.write_bytes(library)
     subprocess.run([find_patchelf().program, "--remove-needed", "liba.so.1", path], check=True)
-    predicted = replace(read_elf(library, "lib.so"), needed=())
+    predicted = read_elf(library, "lib.so")._replace(needed=())
     found = differences(library, path.read_bytes(), predicted, "lib.so")
     assert found == ("versions are needed from `liba.so.1`, which is not in DT_NEEDED",)
 
@@ -314,7 +313,7 @@ def test_programs_pass_although_their_tables_move_to_the_front(
     path = executable(tmp_path / "program", flags=flags)
     content = path.read_bytes()
     before = read_elf(content, "program")
-    after = replace(before, rpath="$ORIGIN/" + "x" * 500)
+    after = before._replace(rpath="$ORIGIN/" + "x" * 500)
     find_patchelf().patch(path, Revision(before, after))
     assert differences(content, path.read_bytes(), after, "program") == ()
     assert subprocess.run([path], check=False).returncode == 0

@@ -6,7 +6,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -331,7 +331,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def edited(content: bytes, **changes: object) -> tuple[Elf, Elf, bytes]:
     """Return what was wanted, what the object says now, and its bytes."""
     before = read_elf(content, "lib.so")
-    wanted = replace(before, **changes)  # type: ignore[arg-type] # of many types
+    wanted = before._replace(**changes)  # type: ignore[arg-type] # of many types
     data = bytearray(content)
     now = in_place(data, Revision(before, wanted))
     check(content, data, now)

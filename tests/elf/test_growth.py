@@ -8,7 +8,6 @@ import struct
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -267,7 +266,7 @@ def test_patchelf_makes_the_same_object_or_none_that_loads(library: bytes, folde
         find_patchelf().patch(path, wanted)
     if path.read_bytes() != library and answer(folder, path.read_bytes()) == ANSWER:
         other = read_elf(path.read_bytes(), "lib.so")
-        assert replace(own, segments=()) == replace(other, segments=())
+        assert own._replace(segments=()) == other._replace(segments=())
 
 
 def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
@@ -630,7 +629,7 @@ def test_the_dynamic_symbol_follows(folder: Path) -> None:
     flags = ["-fuse-ld=lld"]
     content = shared_object(folder / "d.so", source, flags=flags).read_bytes()
     before = read_elf(content, "lib.so")
-    grown = proved(content, fuller(replace(before, needed=("libc.so.6",))))
+    grown = proved(content, fuller(before._replace(needed=("libc.so.6",))))
     with memoryview(grown) as view:
         image = Image.parse(view, "lib.so")
         dynamic = Dynamic.parse(image)

@@ -3,7 +3,6 @@
 import io
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -171,7 +170,7 @@ def test_edits_of_many_libraries_do_not_read_all_symbols_each(
 
     def work(count: int) -> None:
         symbol = Undefined("f", "V_1", "lib0.so", type=0, weak=True)
-        revision = Revision.of(replace(elf, undefined=(symbol,) * count))
+        revision = Revision.of(elf._replace(undefined=(symbol,) * count))
         for name in names:
             revision = edits(revision, name)
         assert len(revision.after.undefined) == count

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import dataclasses
 import gc
 import itertools
 import mmap
@@ -253,7 +252,7 @@ def test_tables_behind_the_bytes_of_their_segment_are_loaded_with_its_page(tmp_p
     struct.pack_into("<QQ", data, table + 56 * number + 32, cut, cut)
     path.write_bytes(data)
     ctypes.CDLL(str(path))
-    assert dataclasses.replace(read(path), segments=whole.segments) == whole
+    assert read(path)._replace(segments=whole.segments) == whole
 
 
 def test_gnu_properties_and_flags(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import importlib
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +151,7 @@ def test_every_class_and_byte_order_reads_back(  # noqa: PLR0913 - a table
 def _elf(
     bits: int, machine: int, flags: int, interpreter: str | None, *, little_endian: bool
 ) -> Elf:
-    return replace(
-        ELF,
+    return ELF._replace(
         bits=bits,
         little_endian=little_endian,
         machine=machine,

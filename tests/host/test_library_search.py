@@ -1,7 +1,6 @@
 """Libraries of `library-path` and of this machine, as a wheel's objects find them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_library_is_found_by_rpath_and_remembered_without_it(
     archive: Archive, tmp_path: Path
 ) -> None:
     elf = archive.wheel.elfs[MEMBER]
-    without_rpath = replace(elf, rpath=None, runpath=None)
+    without_rpath = elf._replace(rpath=None, runpath=None)
     known = libraries(archive)
     assert known.host("libinner.so", without_rpath) is None
     found = known.host("libinner.so", elf)
@@ -71,7 +70,7 @@ def test_only_given_libraries_are_found_without_the_machine(
 
 
 def test_a_library_path_is_a_folder_that_exists(archive: Archive, tmp_path: Path) -> None:
-    elf = replace(archive.wheel.elfs[MEMBER], rpath=None, runpath=None)
+    elf = archive.wheel.elfs[MEMBER]._replace(rpath=None, runpath=None)
     assert libraries(archive, str(tmp_path / "build")).host("libinner.so", elf) is not None
     other = libraries(archive, str(tmp_path / "build" / "build"))
     with pytest.raises(SettingsError, match="holds no libraries"):
@@ -103,7 +102,7 @@ def test_exports_are_those_of_the_member_behind_the_edits(archive: Archive, tmp_
 def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_loader_has_them(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elf = replace(archive.wheel.elfs[MEMBER], rpath=None, runpath=None)
+    elf = archive.wheel.elfs[MEMBER]._replace(rpath=None, runpath=None)
     searched: list[str] = []
     bare = Environment(libc=Libc.GLIBC, files={}, default_directories=("/own/lib",))
     monkeypatch.setattr(library_search, "configured_directories", lambda: ("/opt/lib", "/lib"))

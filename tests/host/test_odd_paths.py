@@ -68,7 +68,7 @@ def test_a_library_path(tmp_path: Path, kind: str) -> None:
                 case "LD_LIBRARY_PATH":
                     environ = {"LD_LIBRARY_PATH": str(Path.cwd() / text)}
                 case "rpath":
-                    dependent = replace(elf, rpath=str(Path.cwd() / text) + "//", runpath=None)
+                    dependent = elf._replace(rpath=str(Path.cwd() / text) + "//", runpath=None)
                 case _:
                     library_path = text
             given = GivenLibraries(

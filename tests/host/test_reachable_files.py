@@ -6,7 +6,6 @@ import shutil
 import struct
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ def _elf(machine: int, *, bits: int = 64, interpreter: str | None = None) -> Elf
 def test_each_byte_order_of_ppc64_has_its_own_loader() -> None:
     little = _elf(Machine.PPC64)
     assert loader_of(little) == "/lib64/ld64.so.2"
-    assert loader_of(replace(little, little_endian=False)) == "/lib64/ld64.so.1"
+    assert loader_of(little._replace(little_endian=False)) == "/lib64/ld64.so.1"
 
 
 def test_a_loader_on_an_unknown_machine_searches_the_usual_directories() -> None:
@@ -124,7 +123,7 @@ def test_the_default_directories_are_those_compiled_into_the_loader(tmp_path: Pa
 def test_musl_reads_the_path_file_beside_its_loader(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     loader = str(tmp_path / "lib" / "ld-musl-x86_64.so.1")
-    elf = replace(_elf(Machine.X86_64, interpreter=loader), needed=("libc.so",))
+    elf = _elf(Machine.X86_64, interpreter=loader)._replace(needed=("libc.so",))
     assert elf.libc is Libc.MUSL
     assert loader_environment(elf).default_directories == ("/lib", "/usr/local/lib", "/usr/lib")
     (tmp_path / "etc" / "ld-musl-x86_64.path").write_text("/one:/two\n/three\n")

@@ -69,7 +69,7 @@ def described(files: dict[str, Elf], libc: Libc = Libc.GLIBC, **fields: Any) -> 
 
 
 def library(*needed: str, **fields: Any) -> Elf:
-    return replace(LIBRARY, needed=needed, **fields)
+    return LIBRARY._replace(needed=needed, **fields)
 
 
 RISCV = {"machine": Machine.RISCV}
@@ -165,14 +165,14 @@ def test_a_library_asks_with_its_own_search_path_when_it_calls_dlopen() -> None:
 
 def test_an_executable_is_started_with_its_own_search_path_inherited_by_all() -> None:
     files = {
-        "/env/bin/tool": replace(PROGRAM, rpath="$ORIGIN/../libs", needed=("liba.so",)),
+        "/env/bin/tool": PROGRAM._replace(rpath="$ORIGIN/../libs", needed=("liba.so",)),
         "/env/libs/liba.so": library("libb.so"),
         "/env/libs/libb.so": library(),
     }
     one = load("/env/bin/tool", described(files))
     assert one.objects == ("/env/bin/tool", "/env/libs/liba.so", "/env/libs/libb.so")
     assert [each.how for each in one.requests] == [How.RPATH, How.INHERITED]
-    files["/env/bin/tool"] = replace(PROGRAM, runpath="$ORIGIN/../libs", needed=("liba.so",))
+    files["/env/bin/tool"] = PROGRAM._replace(runpath="$ORIGIN/../libs", needed=("liba.so",))
     assert [each.name for each in load("/env/bin/tool", described(files)).missing] == ["libb.so"]
 
 
@@ -226,7 +226,7 @@ def test_a_filter_is_required_and_an_auxiliary_library_is_not() -> None:
     assert found.objects == ("/env/libf.so", "/env/m.so", "/env/liba.so")
     del files["/env/libf.so"]
     auxiliary = filtee._replace(required=False)
-    files["/env/m.so"] = replace(files["/env/m.so"], filtees=(auxiliary,))
+    files["/env/m.so"] = files["/env/m.so"]._replace(filtees=(auxiliary,))
     assert load("/env/m.so", described(files)).objects == ("/env/m.so", "/env/liba.so")
     assert not load("/env/m.so", described(files)).missing
 

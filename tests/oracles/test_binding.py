@@ -1,7 +1,6 @@
 """Symbol binding in whole processes: the oracle's model compared with the real loaders."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
 
 
 def library(name: str, *symbols: Any, needed: tuple[str, ...] = (), **fields: Any) -> Any:
-    elf = replace(LIBRARY, soname=name, needed=needed, rpath="$ORIGIN")
+    elf = LIBRARY._replace(soname=name, needed=needed, rpath="$ORIGIN")
     return elf, Code(symbols=symbols, **fields)
 
 

@@ -5,7 +5,6 @@ import itertools
 import struct
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,8 +131,8 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
     library.rename(tmp_path / "libs" / "libf-01234567.so.1")
     revision = revised(module).rename_needed("libf.so.1", "libf-01234567.so.1")
     revision = revision.set_paths("$ORIGIN/libs", None)
-    assert patched(patchelf, module, revision) == replace(
-        revision.after, segments=read_elf(module.read_bytes(), "thing.so").segments
+    assert patched(patchelf, module, revision) == revision.after._replace(
+        segments=read_elf(module.read_bytes(), "thing.so").segments
     )
     done = run([sys.executable, "-c", "import thing; print(thing.value())"], cwd=tmp_path)
     assert done.stdout == "1\n"
@@ -150,7 +149,7 @@ PLAIN = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=3)
 
 
 def test_the_arguments_of_each_change() -> None:
-    before = Revision.of(replace(PLAIN, needed=("a", "b", "c"), soname="s", runpath="/x"))
+    before = Revision.of(PLAIN._replace(needed=("a", "b", "c"), soname="s", runpath="/x"))
     swapped = before.rename_needed("a", "t").rename_needed("b", "a").rename_needed("t", "b")
     for revision, words in [
         (before.set_soname("t"), "--set-soname t"),
@@ -178,7 +177,7 @@ def test_swapped_names_are_swapped_in_one_call(tmp_path: Path, patchelf: Patchel
 
 
 def test_what_patchelf_cannot_do_is_refused() -> None:
-    plain = Revision.of(replace(PLAIN, needed=("a", "b", "a"), soname="s"))
+    plain = Revision.of(PLAIN._replace(needed=("a", "b", "a"), soname="s"))
     for revision, message in [
         (plain.set_soname(None), "cannot drop DT_SONAME"),
         (plain.drop_needed("a"), "cannot drop `a`"),
@@ -191,7 +190,7 @@ def test_what_patchelf_cannot_do_is_refused() -> None:
 
 
 def test_what_patchelf_cannot_do_is_split_off() -> None:
-    plain = Revision.of(replace(PLAIN, needed=("a", "b", "c"), soname="s"))
+    plain = Revision.of(PLAIN._replace(needed=("a", "b", "c"), soname="s"))
     revision = plain.drop_needed("a").rename_needed("b", "n").set_soname(None).add_needed("0")
     first, rest = split(revision)
     assert first.dropped == {"a"}

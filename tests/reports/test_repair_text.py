@@ -64,8 +64,7 @@ GRAFTED = GraftedLibrary(
 
 
 def a_wheel() -> Wheel:
-    extension = replace(
-        ELF,
+    extension = ELF._replace(
         needed=("libx.so.1", "libc.so.6"),
         runpath="/home/ci/lib:$ORIGIN",
         verneed=(VersionNeed(file="libx.so.1", versions=("X_1",)),),

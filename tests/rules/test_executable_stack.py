@@ -81,7 +81,7 @@ def test_the_flag_is_not_cleared_where_the_code_may_need_it(
         loads = tuple(s for s in subject.segments if s.type == Pt.LOAD)
         change = {"segments": loads}
     settings: Mapping[str, Any] = {"clear_execstack": ("*",)}
-    (found,) = judged(wheel({"pkg/libx.so": replace(subject, **change)}), **settings)
+    (found,) = judged(wheel({"pkg/libx.so": subject._replace(**change)}), **settings)
     assert found.fix is None
     (note,) = found.notes
     assert "`clear-execstack` is refused" in note

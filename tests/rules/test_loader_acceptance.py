@@ -6,7 +6,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +253,7 @@ def test_without_a_stack_header_the_stack_is_executable_on_some_machines(tmp_pat
     assert said(read(path)) == {"WF603": Severity.ERROR}
     assert "cannot enable executable stack" in opened(path, REFUSE_EXEC_GAIN)
     for machine in (Machine.AARCH64, Machine.PPC64, Machine.RISCV):
-        assert "WF603" not in said(replace(read(path), machine=machine))
+        assert "WF603" not in said(read(path)._replace(machine=machine))
 
 
 def test_a_program_may_have_an_executable_stack(tmp_path: Path) -> None:
@@ -426,7 +425,7 @@ def tls(path: Path, size: int, model: str, compiler: str = "gcc") -> Path:
 def test_static_tls_has_little_room(tmp_path: Path) -> None:
     large = tls(tmp_path / "large.so", 1 << 20, "initial-exec")
     assert said(read(large)) == {"WF606": Severity.WARNING}
-    assert said(replace(read(large), module_hooks=("PyInit_m",))) == {"WF606": Severity.ERROR}
+    assert said(read(large)._replace(module_hooks=("PyInit_m",))) == {"WF606": Severity.ERROR}
     assert "cannot allocate memory in static TLS block" in opened(large)
     for size, model in ((1000, "initial-exec"), (1 << 20, "global-dynamic")):
         good = tls(tmp_path / "good.so", size, model)

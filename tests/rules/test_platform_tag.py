@@ -57,8 +57,7 @@ def judged(
 
 def using(symbol: str, version: str, file: str = "libc.so.6", **fields: Any) -> Elf:
     """An extension that takes one symbol."""
-    return replace(
-        EXTENSION,
+    return EXTENSION._replace(
         needed=tuple(dict.fromkeys((file, *EXTENSION.needed))),
         verneed=(VersionNeed(file=file, versions=(version,)),),
         undefined=(Undefined(name=symbol, version=version, file=file, type=2, weak=False),),
@@ -88,8 +87,8 @@ def test_a_wheel_that_keeps_its_promise_is_quiet() -> None:
 
 def test_the_symbol_and_its_object_are_named_shortest_first() -> None:
     late = using("pthread_create", "GLIBC_2.34")
-    many = replace(
-        using("a_rather_long_name_of_a_function", "GLIBC_2.32"), module_hooks=("PyInit_other",)
+    many = using("a_rather_long_name_of_a_function", "GLIBC_2.32")._replace(
+        module_hooks=("PyInit_other",)
     )
     (finding,) = judged(wheel({"p/other.so": many, "p/m.so": late}, name=MANYLINUX))["WF801"]
     assert finding.severity is Severity.ERROR
@@ -125,7 +124,7 @@ def test_the_index_does_not_take_a_local_tag() -> None:
 
 
 def test_a_repair_grafts_the_libraries_that_keep_a_wheel_from_a_tag() -> None:
-    subject = wheel({"p/m.so": replace(EXTENSION, needed=("libfoo.so.1", *EXTENSION.needed))})
+    subject = wheel({"p/m.so": EXTENSION._replace(needed=("libfoo.so.1", *EXTENSION.needed))})
     (finding,) = judged(subject)["WF804"]
     assert finding.fix is not None
     assert finding.fix.title == "graft `libfoo.so.1` where installed, and write the tag"
@@ -135,7 +134,7 @@ def test_a_local_tag_that_was_asked_for_is_no_finding() -> None:
     subject = wheel({"p/m.so": EXTENSION})
     assert not judged(subject, plat="linux_x86_64")
     assert not judged(subject, update_tags=False)
-    arm = replace(EXTENSION, machine=Machine.ARM, bits=32, flags=0x05000400)
+    arm = EXTENSION._replace(machine=Machine.ARM, bits=32, flags=0x05000400)
     raspberry = wheel({"p/m.so": arm}, name="demo-1.0-cp311-cp311-linux_armv7l.whl")
     assert not judged(raspberry)
 
@@ -146,7 +145,7 @@ def test_a_local_tag_that_was_asked_for_is_no_finding() -> None:
 def test_a_library_without_a_provider_is_one_error() -> None:
     subject = wheel(
         {
-            "p/m.so": replace(EXTENSION, needed=("libfoo.so.1", *EXTENSION.needed)),
+            "p/m.so": EXTENSION._replace(needed=("libfoo.so.1", *EXTENSION.needed)),
             "p/n.so": elf("libfoo.so.1"),
         },
         name=MANYLINUX,
@@ -177,15 +176,15 @@ def test_the_chain_of_what_needs_the_library_is_shown(tmp_path: Path) -> None:
 def test_libpython_in_the_wheel_is_not_said_to_be_missing() -> None:
     """auditwheel counts it as external in any place; pymeshlab finds its own."""
     name = "libpython3.11.so.1.0"
-    module = replace(EXTENSION, needed=(name, *EXTENSION.needed), runpath="$ORIGIN/lib")
-    both = {"p/m.so": module, f"p/lib/{name}": replace(elf(), soname=name)}
+    module = EXTENSION._replace(needed=(name, *EXTENSION.needed), runpath="$ORIGIN/lib")
+    both = {"p/m.so": module, f"p/lib/{name}": elf()._replace(soname=name)}
     assert "WF805" in judged(wheel({"p/m.so": module}, name=MANYLINUX))
     assert "WF805" not in judged(wheel(both, name=MANYLINUX))
 
 
 def test_an_excluded_library_is_no_finding() -> None:
     subject = wheel(
-        {"p/m.so": replace(EXTENSION, needed=("libcuda.so.1", *EXTENSION.needed))}, name=MANYLINUX
+        {"p/m.so": EXTENSION._replace(needed=("libcuda.so.1", *EXTENSION.needed))}, name=MANYLINUX
     )
     (finding,) = judged(subject)["WF805"]
     assert any("driver" in note for note in finding.notes)
@@ -194,7 +193,7 @@ def test_an_excluded_library_is_no_finding() -> None:
 
 def test_a_library_that_a_required_package_brings_is_no_error() -> None:
     subject = wheel(
-        {"p/m.so": replace(EXTENSION, needed=("libtorch_cpu.so", *EXTENSION.needed))},
+        {"p/m.so": EXTENSION._replace(needed=("libtorch_cpu.so", *EXTENSION.needed))},
         name=MANYLINUX,
     )
     (without,) = judged(subject)["WF805"]
@@ -322,7 +321,7 @@ def test_a_tag_that_begins_above_the_target_is_passed_over() -> None:
 
 def test_a_library_that_the_bare_image_lacks_comes_with_its_package() -> None:
     subject = wheel(
-        {"p/m.so": replace(EXTENSION, needed=("libGL.so.1", *EXTENSION.needed))}, name=MANYLINUX
+        {"p/m.so": EXTENSION._replace(needed=("libGL.so.1", *EXTENSION.needed))}, name=MANYLINUX
     )
     (finding,) = judged(subject, target=("debian:12", "rhel:9", "glibc:2.28"))["WF813"]
     assert finding.severity is Severity.WARNING
@@ -331,7 +330,7 @@ def test_a_library_that_the_bare_image_lacks_comes_with_its_package() -> None:
 
 
 def test_a_library_that_no_target_has_is_reported_once() -> None:
-    subject = wheel({"p/m.so": replace(EXTENSION, needed=("libfoo.so.1", *EXTENSION.needed))})
+    subject = wheel({"p/m.so": EXTENSION._replace(needed=("libfoo.so.1", *EXTENSION.needed))})
     targets = ("debian:11", "rhel:8", "glibc:2.28")
     (finding,) = judged(subject, target=targets)["WF813"]
     assert finding.severity is Severity.ERROR
@@ -342,7 +341,7 @@ def test_a_library_that_no_target_has_is_reported_once() -> None:
 
 
 def test_musl_wheels_are_tried_on_alpine_alone() -> None:
-    musl = replace(EXTENSION, needed=("libstdc++.so.6", "libc.musl-x86_64.so.1"))
+    musl = EXTENSION._replace(needed=("libstdc++.so.6", "libc.musl-x86_64.so.1"))
     subject = wheel({"p/m.so": musl}, name=MANYLINUX.replace("manylinux_2_17", "musllinux_1_2"))
     found = judged(subject, target=("debian:11", "alpine:3.20"), exclude=("libnothing",))
     assert found.keys() == {"WF805"}
@@ -364,7 +363,7 @@ def test_pages_larger_than_the_alignment(
 ) -> None:
     segment = Segment(type=1, flags=5, offset=0, vaddr=0, paddr=0, filesz=1, memsz=1, align=align)
     subject = wheel(
-        {"p/m.so": replace(EXTENSION, machine=machine, segments=(segment, STACK))},
+        {"p/m.so": EXTENSION._replace(machine=machine, segments=(segment, STACK))},
         name="demo-1.0-cp311-cp311-linux_any.whl",
     )
     assert ("WF814" not in judged(subject, target=(target,))) == loads
@@ -395,7 +394,7 @@ def test_an_object_without_a_word_on_its_stack_has_the_processors_default() -> N
     named = "demo-1.0-cp311-cp311-linux_{}.whl"
     intel = wheel({"p/m.so": EXTENSION}, name=named.format("x86_64"))
     arm = wheel(
-        {"p/m.so": replace(EXTENSION, machine=Machine.AARCH64)}, name=named.format("aarch64")
+        {"p/m.so": EXTENSION._replace(machine=Machine.AARCH64)}, name=named.format("aarch64")
     )
     assert "WF815" in judged(intel, target=("glibc:2.41",))
     assert "WF815" not in judged(arm, target=("glibc:2.41",))

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wheelfix.analysis.environment_remedies import remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
@@ -17,8 +17,7 @@ _STEPS_A_REQUEST = 10
 """What its step, its alternatives and its text take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonChoice:
+class PythonChoice(NamedTuple):
     """The file that a Python source opens for a library, by its own search."""
 
     search: LibrarySearch
@@ -37,8 +36,7 @@ class PythonChoice:
         return self.stop is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(NamedTuple):
     """The load of one object."""
 
     root: str
@@ -91,7 +89,7 @@ def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
 def explain_installed(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root` in an installed environment, with remedies."""
     found = explain(world, root, after)
-    return replace(found, remedies=tuple(remedies(world, found.missing)))
+    return found._replace(remedies=tuple(remedies(world, found.missing)))
 
 
 def _version_problems(world: World, load: Load) -> Iterator[str]:
@@ -125,6 +123,6 @@ def _choice(world: World, search: LibrarySearch, root: str, name: str) -> Python
             folder = directory.strip()
             found, there = files.file(f"{folder}/{name}")
             if directory and (isinstance(there, Elf) or found in world.environment.broken):
-                elsewhere = replace(chosen, path=found, stop=stop, directory=folder)
+                elsewhere = chosen._replace(path=found, stop=stop, directory=folder)
                 return chosen if found == root else elsewhere
     return chosen

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step, describe_search, flat_steps
 from wheelfix.analysis.world import Provenance, World
@@ -13,8 +13,7 @@ from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.wheel.model import Wheel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(NamedTuple):
     """One file, or the name of a library that is not found."""
 
     id: str
@@ -47,8 +46,7 @@ class Node:
         return self.id.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(NamedTuple):
     """One DT_NEEDED entry and its result."""
 
     source: str
@@ -61,8 +59,7 @@ class Edge:
     """Other results and their install schemes: `not found if installed by target-pip`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class Graph(NamedTuple):
     """The graph of one installed wheel."""
 
     wheel: str
@@ -115,7 +112,7 @@ def graph_of(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
         target=world.name,
         where=world.where,
         nodes=_nodes(world, edges, sizes),
-        edges=tuple(replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in edges),
+        edges=tuple(edge._replace(varies=tuple(varies.get(_key(edge), ()))) for edge in edges),
     )
 
 
@@ -201,7 +198,7 @@ def _wheel_nodes(world: World, sizes: Mapping[str, int]) -> Iterator[Node]:
         elf = files.get(path)
         if elf is not None and elf.dynamic:
             node = _file_node(member, Provenance.WHEEL, elf)
-            yield replace(node, is_root=path in roots, size=sizes.get(member))
+            yield node._replace(is_root=path in roots, size=sizes.get(member))
 
 
 def _file_node(name: str, provenance: Provenance, elf: Elf) -> Node:

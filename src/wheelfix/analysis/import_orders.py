@@ -1,7 +1,7 @@
 """Orders of imports in an installed environment: what each opens, and which copy serves whom."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice, permutations, product
 from typing import NamedTuple
@@ -29,8 +29,7 @@ class Served(NamedTuple):
     """What shows it; None if no symbol tells the files apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(NamedTuple):
     """The one of several files of a SONAME that is loaded in an order of imports."""
 
     soname: str
@@ -42,8 +41,7 @@ class Copy:
     served: tuple[Served, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(NamedTuple):
     """What is loaded where some names are imported in turn."""
 
     names: tuple[str, ...]

@@ -1,10 +1,11 @@
 """What a load depends on: environment variables, import order, install scheme, processor."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain, islice
 from operator import attrgetter
+from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step
 from wheelfix.analysis.world import Provenance, World
@@ -25,8 +26,7 @@ class Factor(StrEnum):
     CPU = "processor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Alternative(NamedTuple):
     """Another result for some libraries, and its condition."""
 
     factor: Factor
@@ -66,7 +66,7 @@ def _merge(some: Iterable[Alternative]) -> Iterator[Alternative]:
     """Join alternatives that differ in the names only."""
     for same in grouped(some, attrgetter("factor", "when", "then")).values():
         names = dict.fromkeys(chain(*(alternative.names for alternative in same)))
-        yield replace(same[0], names=tuple(names))
+        yield same[0]._replace(names=tuple(names))
 
 
 def _without_conditions(

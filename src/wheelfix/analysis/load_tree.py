@@ -1,7 +1,7 @@
 """The load of one object as a tree of DT_NEEDED entries, each with the file it leads to."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wheelfix.analysis.world import Origin, Provenance, World
 from wheelfix.grouping import grouped
@@ -10,8 +10,7 @@ from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.wheel.grafted_name import short_names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One line of the tree: a library that is requested, and the result."""
 
     depth: int
@@ -110,8 +109,7 @@ def _step(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(NamedTuple):
     """One result for a library name, and the objects that get it."""
 
     step: Step

@@ -18,7 +18,6 @@ hold them equal. They can differ in two cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from itertools import takewhile
 from operator import not_
 from posixpath import basename
@@ -150,7 +149,7 @@ def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy])
         own = parse_platform_tag(tag)
         has_policy = own.version in known
         above = min((version for version in known if version > own.version), default=())
-        if not has_policy and newest <= own.version and found == replace(own, version=above):
+        if not has_policy and newest <= own.version and found == own._replace(version=above):
             yield tag
 
 

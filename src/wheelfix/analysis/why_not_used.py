@@ -2,8 +2,8 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_tree import Step, describe_search, tree_of
@@ -13,8 +13,7 @@ from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
 from wheelfix.loader.loading import search_directories
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNot:
+class WhyNot(NamedTuple):
     """Whether a load uses a file, and why not."""
 
     name: str

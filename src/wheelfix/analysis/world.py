@@ -212,7 +212,7 @@ class World:
             self.members.get(path) == other.members.get(path)
             and (
                 elf is others[path]
-                or replace(elf, segments=()) == replace(others[path], segments=())
+                or elf._replace(segments=()) == others[path]._replace(segments=())
             )
             for path, elf in files.items()
         )

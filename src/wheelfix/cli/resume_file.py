@@ -5,17 +5,16 @@ import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.reports.jsonl_records import Record, parse_record
 from wheelfix.system.tempfiles import PendingFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeFile:
+class ResumeFile(NamedTuple):
     """An open file of records."""
 
     path: Path
@@ -66,7 +65,7 @@ def open_resume_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeF
             continued = ResumeFile(path=path, file=new, kept=kept)
             for record in _records(old, path):
                 if record.path not in kept and wanted.get(record.path) == record.made_from:
-                    kept[record.path] = replace(record, text="")
+                    kept[record.path] = record._replace(text="")
                     continued.write(record)
             pending.publish()
         yield continued

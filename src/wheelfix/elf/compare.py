@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from itertools import accumulate, islice, zip_longest
 from typing import NamedTuple, cast
 
@@ -69,12 +68,12 @@ def _all_differences(predicted: Elf, actual: Elf, old: Image, new: Image) -> Ite
 
 def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
     yield from stack_differences(predicted.segments, actual.segments)
-    for field in fields(actual):
-        values = (_items(getattr(elf, field.name)) for elf in (predicted, actual))
-        pairs = zip_longest(*values) if field.name != "segments" else ()
+    for name in Elf._fields:
+        values = (_items(getattr(elf, name)) for elf in (predicted, actual))
+        pairs = zip_longest(*values) if name != "segments" else ()
         unlike = ((want, got) for want, got in pairs if want != got)
         for want, got in islice(unlike, FEW):
-            yield f"{field.name}: predicted {want!r}, found {got!r}"
+            yield f"{name}: predicted {want!r}, found {got!r}"
 
 
 def _items(value: object) -> tuple[object, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from wheelfix.elf.compare_segments import offset_of
 from wheelfix.elf.constants import (
@@ -31,8 +31,7 @@ _LINKED = {Sht.REL, Sht.RELA}
 """Sections whose `sh_info` is the number of another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(NamedTuple):
     """An object before and after an edit."""
 
     old: Image

@@ -21,7 +21,7 @@ and glibc takes it for a part of any segment whose last page reaches as far (elf
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -123,8 +123,7 @@ class Tables:
         return self.image.is_program or bool(self.dynamic.tags.get(Dt.FLAGS_1, 0) & DF_1_PIE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(NamedTuple):
     """A range of the loaded image that gets a new place, and perhaps a new size."""
 
     old_offset: int
@@ -434,7 +433,7 @@ def _places(room: _Room, moves: Sequence[Move]) -> Iterator[Move]:
     at = room.start
     for move in sorted(moves, key=lambda move: move.order):
         at += (move.old_vaddr - at - room.shift) % move.align
-        yield replace(move, offset=at, vaddr=at + room.shift)
+        yield move._replace(offset=at, vaddr=at + room.shift)
         at += move.size
 
 

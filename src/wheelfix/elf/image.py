@@ -8,7 +8,6 @@ what nothing else says. No header is trusted: each access is checked against the
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from mmap import mmap
 from struct import Struct
 from sys import byteorder
@@ -164,8 +163,7 @@ class Mapped(NamedTuple):
     """The address of each byte less its file offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """The headers of one ELF file, with checked access to its content.
 
     `view` belongs to the caller. Each method that takes `what` raises `BadElfError` naming it if

@@ -5,7 +5,7 @@ extensions described in the LSB core specification.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from itertools import accumulate
 from typing import NamedTuple
@@ -137,8 +137,7 @@ class Undefined(NamedTuple):
     weak: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elf:
+class Elf(NamedTuple):
     """One ELF object: header, segments, dynamic section, version needs, undefined symbols."""
 
     bits: int
@@ -147,14 +146,14 @@ class Elf:
     machine: int
     """`e_machine`; see `Machine` for the ones with a platform tag."""
     osabi: int
-    abi_version: int = 0
-    """EI_ABIVERSION."""
-    valid_header: bool = True
-    """Whether EI_VERSION and e_version are EV_CURRENT, and the padding of e_ident is zero."""
     flags: int
     """`e_flags`, processor specific."""
     type: int
     """`e_type`; see `ElfType`."""
+    abi_version: int = 0
+    """EI_ABIVERSION."""
+    valid_header: bool = True
+    """Whether EI_VERSION and e_version are EV_CURRENT, and the padding of e_ident is zero."""
     segments: tuple[Segment, ...] = ()
     interpreter: str | None = None
     """PT_INTERP, on executables."""
@@ -317,8 +316,7 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
     unversioned. A strong reference keeps its version: it shows that the library is used.
     """
     left = [0, *accumulate(name not in names for name in elf.needed)]
-    return replace(
-        elf,
+    return elf._replace(
         needed=tuple(name for name in elf.needed if name not in names),
         filtees=tuple(f._replace(position=left[f.position]) for f in elf.filtees),
         verneed=tuple(need for need in elf.verneed if need.file not in names),

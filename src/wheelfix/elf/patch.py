@@ -21,8 +21,7 @@ class Copy(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(NamedTuple):
     """The new file: its pieces in order."""
 
     pieces: tuple[Copy | bytes, ...]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
@@ -184,8 +183,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         raise image.bad(
             f"it has more than {_MAX_ENTRIES} DT_NEEDED, DT_FILTER or search path entries"
         )
-    return replace(
-        elf,
+    return elf._replace(
         soname=dynamic.tag_string(Dt.SONAME),
         needed=needed,
         filtees=filtees,

@@ -39,7 +39,7 @@ class Revision:
         """What the object says after the edits."""
         if not self.names:
             return self.draft
-        return replace(self.draft, undefined=tuple(map(self._bound, self.before.undefined)))
+        return self.draft._replace(undefined=tuple(map(self._bound, self.before.undefined)))
 
     @property
     def dropped(self) -> frozenset[str]:
@@ -59,8 +59,7 @@ class Revision:
         The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
         """
         elf = self.draft
-        after = replace(
-            elf,
+        after = elf._replace(
             needed=tuple(new if name == old else name for name in elf.needed),
             verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
         )
@@ -73,10 +72,10 @@ class Revision:
 
     def drop_needed(self, name: str) -> Self:
         """Remove the DT_NEEDED entries `name`, and what is needed of the library's versions."""
-        elf = without_needed(replace(self.draft, undefined=()), {name})
+        elf = without_needed(self.draft._replace(undefined=()), {name})
         return replace(
             self,
-            draft=replace(elf, undefined=self.before.undefined),
+            draft=elf._replace(undefined=self.before.undefined),
             names=self._names_with(name, None),
             added=tuple(other for other in self.added if other != name),
         )
@@ -87,16 +86,16 @@ class Revision:
         if name in elf.needed:
             return self
         filtees = tuple(f._replace(position=f.position + 1) for f in elf.filtees)
-        after = replace(elf, needed=(name, *elf.needed), filtees=filtees)
+        after = elf._replace(needed=(name, *elf.needed), filtees=filtees)
         return replace(self, draft=after, added=(name, *self.added))
 
     def set_soname(self, soname: str | None) -> Self:
         """Set DT_SONAME; None removes it."""
-        return replace(self, draft=replace(self.draft, soname=soname))
+        return replace(self, draft=self.draft._replace(soname=soname))
 
     def set_paths(self, rpath: str | None, runpath: str | None) -> Self:
         """Set DT_RPATH and DT_RUNPATH; None removes the tag."""
-        return replace(self, draft=replace(self.draft, rpath=rpath, runpath=runpath))
+        return replace(self, draft=self.draft._replace(rpath=rpath, runpath=runpath))
 
     def set_entries(self, entries: Sequence[str], tag: PathTag | None = None) -> Self:
         """Set the search path, in one tag; without entries, remove it."""
@@ -112,22 +111,21 @@ class Revision:
             else segment
             for segment in self.draft.segments
         )
-        after = replace(self.draft, segments=tuple(segments), trampolines=False)
+        after = self.draft._replace(segments=tuple(segments), trampolines=False)
         return replace(self, draft=after)
 
     def strip(self, *, keeps_symtab: bool) -> Self:
         """Remove the debug sections, and .symtab unless it is kept."""
-        after = replace(self.draft, debug_size=0)
+        after = self.draft._replace(debug_size=0)
         if not keeps_symtab:
-            after = replace(after, symtab=False, symtab_size=0)
+            after = after._replace(symtab=False, symtab_size=0)
         return replace(self, draft=after)
 
     @property
     def unstripped(self) -> Self:
         """The same edits without those of `strip`."""
         before = self.before
-        after = replace(
-            self.draft,
+        after = self.draft._replace(
             symtab=before.symtab,
             symtab_size=before.symtab_size,
             debug_size=before.debug_size,

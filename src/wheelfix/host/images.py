@@ -4,9 +4,9 @@ import os
 import shlex
 import shutil
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.system.subprocesses import Completed, Run, run
@@ -18,8 +18,7 @@ _OF_ENGINE = range(125, 128)
 """Exit codes of docker and podman if the program was not started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(NamedTuple):
     """An image on this machine. Every program runs in a new container, which is then removed."""
 
     name: str
@@ -31,7 +30,7 @@ class Image:
 
     def reading(self, *paths: Path) -> "Image":
         """Return the image whose programs can also read `paths`."""
-        return replace(self, readable=(*self.readable, *paths))
+        return self._replace(readable=(*self.readable, *paths))
 
     def runner(self, *writable: Path) -> Run:
         """Return what runs programs in the image like `subprocesses.run`.

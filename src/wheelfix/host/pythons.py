@@ -5,8 +5,8 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.host.images import Image
@@ -29,8 +29,7 @@ print(json.dumps([
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
+class Interpreter(NamedTuple):
     """One Python of this machine, or of an image."""
 
     path: str

@@ -354,14 +354,13 @@ def _files_of(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, 
     for text, names in target.program.files.items():
         path = text.format_map(values)
         needed = (*(name.format_map(values) for name in names), libc)
-        files[path] = replace(_library(abi, path.rpartition("/")[2]), needed=needed)
+        files[path] = _library(abi, path.rpartition("/")[2])._replace(needed=needed)
     return files
 
 
 def _main_program(target: Target, abi: Abi, values: Mapping[str, str]) -> Elf:
     program = target.program
-    return replace(
-        _library(abi, None),
+    return _library(abi, None)._replace(
         interpreter=f"/lib/ld-{target.libc}.so",
         needed=(*(name.format_map(values) for name in program.needed), _libc_soname(target, abi)),
         rpath=None if program.rpath is None else program.rpath.format_map(values),

@@ -11,11 +11,10 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from wheelfix.analysis.policy_reasons import UntrustedLibrary
 from wheelfix.errors import ToolError
@@ -33,8 +32,7 @@ from wheelfix.text import count
 _AGAIN = "was the machine overloaded, or out of memory? run it again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """What auditwheel is asked about a wheel."""
 
     wheel: Path

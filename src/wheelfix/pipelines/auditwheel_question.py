@@ -7,7 +7,7 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -53,11 +53,11 @@ class AskedAuditwheel:
         """
         policies = _policies()
         view = build_view(wheel, exclude, policies)
-        question = replace(self._question(view, wheel, settings, exclude), platform=None)
+        question = self._question(view, wheel, settings, exclude)._replace(platform=None)
         if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
             # What this machine has for an external library makes no difference to the tag.
             nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
-            question = replace(question, ldpaths="", environ=nowhere)
+            question = question._replace(ldpaths="", environ=nowhere)
         judgement = _judgement(_analyze(self.auditwheel, question, wheel))
         found = verdict_from(wheel, judgement, settings, policies)
         return found._replace(newest=newest_symbol(wheel, found.overall, policies))
@@ -159,8 +159,7 @@ def _architectures(wheel: Wheel) -> str:
 
 def _about_members(analysis: Analysis, view: View, question: Question) -> Analysis:
     """Return the answer to a question about `view` as one about the wheel."""
-    return replace(
-        analysis,
+    return analysis._replace(
         external={
             member: analysis.external[place]
             for place, members in view.represented.items()

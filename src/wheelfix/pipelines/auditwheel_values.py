@@ -1,7 +1,6 @@
 """auditwheel's findings as values: the platform tags, and what to graft for each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +20,7 @@ class PolicyFindings(NamedTuple):
     """Library -> its symbols that the wheel uses and the policy forbids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
+class Analysis(NamedTuple):
     """The findings of auditwheel for a wheel (its `WheelAbIInfo`)."""
 
     policies: tuple[PolicyFindings, ...]

@@ -22,7 +22,6 @@ finds the libraries that the loader finds once the wheel is installed:
 import posixpath
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -209,9 +208,9 @@ def _view_objects(
         needed = tuple(n for n in elf.needed if n and n not in group.shipped and n not in excluded)
         representative = member
         symbols = tuple(symbol for symbol in elf.undefined if inspected.symbols(symbol.name))
-        elf = replace(elf, undefined=symbols, interpreter=_usual_loader(elf))
+        elf = elf._replace(undefined=symbols, interpreter=_usual_loader(elf))
         if len(group.libcs) == 1:
-            elf = replace(elf, verneed=() if known else group.verneed())
+            elf = elf._replace(verneed=() if known else group.verneed())
             searched = tuple(n for n in needed if group.searches(n, inspected))
             search = folder, searched, elf.path_tag, group.entries[member]
             representative = known.setdefault(search, member)
@@ -223,7 +222,7 @@ def _view_objects(
                 or (symbols and n in inspected.libraries)
             )
         content = build_stub(
-            replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
+            elf._replace(verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
             needed=needed,
             search_path=_search_path(group, group.entries[member]),
             hook=hook,

@@ -213,4 +213,4 @@ def suppress_all(checked: SetReport) -> SetReport:
         added = (Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in found)
         suppressed = (*report.suppressed, *added)
         reports.append(replace(report, findings=(), suppressed=suppressed))
-    return replace(checked, reports=tuple(reports), findings=())
+    return checked._replace(reports=tuple(reports), findings=())

@@ -127,7 +127,7 @@ def _remaining(
         read = replace(read, definitions=context.definitions)
     else:
         _refuse_missing(planner, unused)
-    planner = replace(planner, read=read)
+    planner = planner._replace(read=read)
     plan = decide(planner, accept(planner))
     wheel = plan.after.wheel
     judged = judged_context(planner, plan, wheel)
@@ -168,7 +168,7 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     if (finding.code, member, finding.entry) in planned.remaining:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
-        fix = replace(fix, title=_graft_title(finding, planned))
+        fix = fix._replace(title=_graft_title(finding, planned))
         done = f"`{_command(fix)}` fixes it: {fix.title}"
         return replace(finding, fix=fix, hint="; ".join(filter(None, (done, finding.hint))))
     return finding

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
@@ -35,8 +36,7 @@ class Report:
         return any(finding.severity >= limit for finding in self.findings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetReport:
+class SetReport(NamedTuple):
     """What `check` found in several wheels, in each and between them."""
 
     reports: tuple[Report, ...]

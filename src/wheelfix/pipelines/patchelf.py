@@ -104,8 +104,8 @@ def split(revision: Revision) -> tuple[Revision, Revision]:
         first = first.drop_needed(name)
     if revision.after.soname is None:
         first = first.set_soname(None)
-    after = replace(
-        first.after, segments=revision.after.segments, trampolines=revision.after.trampolines
+    after = first.after._replace(
+        segments=revision.after.segments, trampolines=revision.after.trampolines
     )
     rest = Revision(after, revision.after, revision.renamed, revision.added)
     return replace(first, draft=after), rest

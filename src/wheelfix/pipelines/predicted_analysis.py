@@ -5,7 +5,7 @@ auditwheel's wheel_abi.py for `repair`, on the wheel as it is installed; a test 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +58,7 @@ class PredictedAuditwheel:
     def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
         """Compute the verdict from the policy tables."""
         judged = {
-            member: replace(elf, rpath=None, runpath=None, segments=())
+            member: elf._replace(rpath=None, runpath=None, segments=())
             for member, elf in wheel.elfs.items()
         }
         key = wheel.name, exclude, judged

@@ -6,8 +6,9 @@ decisions, and gets its name only once the written file was read back and judged
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import (
     LockError,
@@ -83,8 +84,7 @@ from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairTask:
+class RepairTask(NamedTuple):
     """One wheel to repair."""
 
     wheel: Path
@@ -166,8 +166,7 @@ def open_job(
         ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """The values that all steps of one repair use, while its wheel is open."""
 
     path: Path

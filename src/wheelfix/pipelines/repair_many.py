@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.library_search import library_paths
@@ -84,8 +85,7 @@ def _refuse(wheels: Sequence[Path], folder: Path) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Repaired:
+class _Repaired(NamedTuple):
     """The outcome of one wheel."""
 
     outcome: Outcome
@@ -93,8 +93,7 @@ class _Repaired:
     """The wheel for those that require it: as written, or as read if it was not repaired."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _Run(NamedTuple):
     wheels: Sequence[Path]
     settings_for: SettingsFor
     required: Sequence[Sequence[RequiredWheel]]
@@ -146,7 +145,7 @@ class _Run:
         is_required = any(place == other for required in self.required for other, _ in required)
         if self.scratch is not None and is_required:
             aside = replace(task.settings, wheel_dir=self.scratch / str(place), verify=False)
-            task = replace(task, settings=aside)
+            task = task._replace(settings=aside)
         with self.limit(wheel):
             outcome = repair(
                 task,

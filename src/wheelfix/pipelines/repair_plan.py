@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from glob import escape
+from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.policy_verdict import Verdict
@@ -55,8 +56,7 @@ def silent(_step: str) -> None:
     """Ignore the progress of a repair."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
+class Planner(NamedTuple):
     """What plans the repair of one wheel."""
 
     read: Context

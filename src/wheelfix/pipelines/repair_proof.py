@@ -1,7 +1,6 @@
 """Proof of a repair: the written wheel is as planned, and its changed objects load."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
@@ -78,8 +77,7 @@ def _differences(written: Wheel, predicted: Wheel) -> list[str]:
 def _without_segments(wheel: Wheel) -> dict[str, Elf]:
     """Return the objects without their segments but PT_GNU_STACK: patchelf may add some."""
     return {
-        member: replace(
-            elf,
+        member: elf._replace(
             segments=tuple(
                 segment._replace(offset=0)
                 for segment in elf.segments

@@ -284,7 +284,7 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
         return tuple(shown if options.style.verbose else map(shorten_finding, shown))
 
     reports = (replace(report, findings=kept(report.findings)) for report in set_report.reports)
-    return replace(set_report, reports=tuple(reports), findings=kept(set_report.findings))
+    return set_report._replace(reports=tuple(reports), findings=kept(set_report.findings))
 
 
 def shorten_finding(finding: Finding) -> Finding:

@@ -6,7 +6,6 @@ Security Policy allows this script and this style by their hashes, and nothing e
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 
 from wheelfix.grouping import grouped
@@ -41,7 +40,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
         beside = causes((located.place, located.finding) for located in of_set(set_report, options))
         heading = "<h2>all wheels side by side</h2>"
         sections += _section(heading, _articles(beside, "", reasons), is_open=True)
-    set_report = replace(set_report, reports=tuple(sorted(set_report.reports, key=_rank)))
+    set_report = set_report._replace(reports=tuple(sorted(set_report.reports, key=_rank)))
     is_open = len(set_report.reports) <= FEW
     for number, report in enumerate(set_report.reports):
         sections += _wheel(number, report, options, reasons, is_open=is_open)

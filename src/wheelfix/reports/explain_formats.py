@@ -313,7 +313,9 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "remedies": list(explanation.remedies),
         "opened_by_python": [_choice_value(world, choice) for choice in explanation.choices],
         "not_followed": list(world.searches.unfollowed),
-        "alternatives": [fields_value(other, factor="kind") for other in explanation.alternatives],
+        "alternatives": [
+            fields_value(other._asdict(), factor="kind") for other in explanation.alternatives
+        ],
     }
 
 

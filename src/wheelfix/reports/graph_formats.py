@@ -205,9 +205,10 @@ def graph_value(graph: Graph) -> dict[str, object]:
         "target": graph.target,
         "installed": graph.where,
         "nodes": [
-            fields_value(node, provenance="given_by", is_root="root") for node in graph.nodes
+            fields_value(node._asdict(), provenance="given_by", is_root="root")
+            for node in graph.nodes
         ],
-        "edges": [fields_value(edge, how="found") for edge in graph.edges],
+        "edges": [fields_value(edge._asdict(), how="found") for edge in graph.edges],
     }
 
 

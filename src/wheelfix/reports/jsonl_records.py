@@ -1,8 +1,7 @@
 """Records of `wheelfix check --output-format jsonl`: one line of JSON for each wheel."""
 
 import json
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from wheelfix.errors import BadElfError, BadWheelError
 from wheelfix.pipelines.check_result import Report
@@ -11,8 +10,7 @@ from wheelfix.reports.check_json import VERSION, record
 from wheelfix.rules.findings import Severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """The report of one wheel as text, and what the run needs of it."""
 
     text: str

@@ -5,7 +5,7 @@ character, so that no name from a wheel can become markup.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.world import Installed
@@ -38,8 +38,7 @@ _MOST_TEXT = 40_000
 _MOST_GRAPHS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Detail:
+class _Detail(NamedTuple):
     """The level of detail."""
 
     rows: int | None = None

@@ -5,11 +5,10 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from textwrap import fill
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from wheelfix.errors import WheelfixError
 
@@ -106,14 +105,13 @@ def json_text(value: object, *, indent: int | None = 2) -> str:
     return hide_command(json.dumps(value, indent=indent, separators=separators))
 
 
-def fields_value(value: object, **names: str) -> dict[str, object]:
-    """Return the fields of a dataclass as JSON types; `names` are other keys for some of them."""
-    found = [(field.name, getattr(value, field.name)) for field in fields(cast("Any", value))]
+def fields_value(fields: Mapping[str, object], **names: str) -> dict[str, object]:
+    """Return the fields of a value as JSON types; `names` are other keys for some of them."""
     return {
         names.get(name, name): list(cast("tuple[object, ...]", item))
         if isinstance(item, tuple)
         else item
-        for name, item in found
+        for name, item in fields.items()
     }
 
 

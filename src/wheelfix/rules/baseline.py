@@ -7,7 +7,6 @@ member and the entry, without versions and without the hashes in the names of gr
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -30,8 +29,7 @@ class Known(NamedTuple):
     entry: str
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(NamedTuple):
     """The suppressed findings."""
 
     findings: frozenset[Known] = frozenset()

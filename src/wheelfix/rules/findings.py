@@ -34,8 +34,7 @@ class Safety(StrEnum):
     """May change which file is loaded, or what the package ships; needs `--unsafe-fixes`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+class Fix(NamedTuple):
     """The edits that remove the cause of a finding."""
 
     title: str

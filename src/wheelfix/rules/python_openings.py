@@ -328,7 +328,7 @@ def finds_by_name(context: Context, member: str, name: str) -> bool:
         path = world.paths.get(member)
         if path is not None:
             environment = world.environment
-            alone = {path: replace(context.wheel.elfs[member], needed=())}
+            alone = {path: context.wheel.elfs[member]._replace(needed=())}
             there = replace(environment, files={**environment.files, **alone})
             if alone[path].is_executable:
                 roots: list[str | Dlopen] = [name]

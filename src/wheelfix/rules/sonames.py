@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -139,7 +138,7 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
 
 def _content(elf: Elf) -> Elf:
     """Return `elf` without what a repair may change, to compare two builds."""
-    return replace(elf, rpath=None, runpath=None, segments=())
+    return elf._replace(rpath=None, runpath=None, segments=())
 
 
 _COMMON = re.compile(

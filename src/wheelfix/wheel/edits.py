@@ -138,9 +138,10 @@ class _EntryEdit(ElfEdit, ABC):
     entry: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DropEntry(_EntryEdit):
     """Remove `entry` from the search path, at every position."""
+
+    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         entries = revision.draft.entries
@@ -150,9 +151,10 @@ class DropEntry(_EntryEdit):
         return f"{elf.path_tag} entry `{self.entry}`", "dropped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DropRepeats(_EntryEdit):
     """Keep only the first `entry` of the search path."""
+
+    __slots__ = ()
 
     question: ClassVar[str] = "repeats"
 
@@ -189,9 +191,10 @@ class ReplaceEntry(ElfEdit):
         return f"{elf.path_tag} entry `{self.old}`", f"`{self.new}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AddEntry(_EntryEdit):
     """Append `entry` to the search path, unless it is there."""
+
+    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         entries = revision.draft.entries
@@ -201,9 +204,10 @@ class AddEntry(_EntryEdit):
         return "absent", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrependEntry(_EntryEdit):
     """Put `entry` before all others of the search path."""
+
+    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         others = [entry for entry in revision.draft.entries if entry != self.entry]
@@ -268,9 +272,10 @@ class RenameNeeded(ElfEdit):
         return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DropNeeded(_NeededEdit):
     """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
+
+    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         return revision.drop_needed(self.name)
@@ -279,9 +284,10 @@ class DropNeeded(_NeededEdit):
         return f"DT_NEEDED `{self.name}`", "dropped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AddNeeded(_NeededEdit):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
+
+    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         return revision.add_needed(self.name)
@@ -306,9 +312,10 @@ class Strip(ElfEdit):
         return "all symbols", "those that the loader needs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClearExecstack(ElfEdit):
     """Clear PF_X in PT_GNU_STACK: the object does not ask for an executable stack any more."""
+
+    __slots__ = ()
 
     question: ClassVar[str] = "stack"
 
@@ -422,9 +429,10 @@ class SetMode(_MemberEdit):
         draft.set_mode(self.member, self.new)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveMember(_MemberEdit):
     """Remove a file from the wheel."""
+
+    __slots__ = ()
 
     def change(self, draft: Draft) -> Change:
         return Change(self.member, "present", "removed")
@@ -469,9 +477,10 @@ class Retag(Edit):
         draft.header = replace(draft.header, name=name, tags=self.tags)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteZip(Edit):
     """Write the zip anew, without what only some readers accept; the members stay."""
+
+    __slots__ = ()
 
     question: ClassVar[str] = "zip"
 
@@ -555,9 +564,10 @@ class SetLicenseExpression(Edit):
         draft.header = replace(draft.header, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NormalizeMembers(Edit):
     """Put the members into a fixed order, and give them one of two modes."""
+
+    __slots__ = ()
 
     question: ClassVar[str] = "order"
 

@@ -10,7 +10,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -51,8 +50,7 @@ class Family(StrEnum):
     """`any`, tags of other systems, and malformed tags."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformTag:
+class PlatformTag(NamedTuple):
     """The parts of a platform tag."""
 
     family: Family

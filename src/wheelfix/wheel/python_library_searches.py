@@ -11,7 +11,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
@@ -33,8 +32,7 @@ _CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]
 _OPENING = re.compile(rb"\b(ctypes|cffi)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedPlace:
+class SearchedPlace(NamedTuple):
     """One place of a search."""
 
     variable: str | None
@@ -43,8 +41,7 @@ class SearchedPlace:
     """Where the source reads the variable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibrarySearch:
+class LibrarySearch(NamedTuple):
     """What one function of a source, or the source itself, searches for libraries."""
 
     source: str

@@ -56,10 +56,10 @@ def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
     written: dict[str, bytes] = {}
     for number, library in enumerate(libraries):
         needed = tuple(later for later in libraries[number + 1 :] if dice.random() < 0.5)
-        elf = _with_flags(replace(LIBRARY, soname=library, needed=needed, runpath="$ORIGIN"), dice)
+        elf = _with_flags(LIBRARY._replace(soname=library, needed=needed, runpath="$ORIGIN"), dice)
         written[f"{name}/{library}"] = shared_object(elf, _code(dice))
     hook = Symbol(name="PyInit__core", defined=True, kind=2)
-    elf = _with_flags(replace(LIBRARY, needed=tuple(libraries), runpath="$ORIGIN"), dice)
+    elf = _with_flags(LIBRARY._replace(needed=tuple(libraries), runpath="$ORIGIN"), dice)
     code = _code(dice)
     written[f"{name}/_core.so"] = shared_object(elf, replace(code, symbols=(*code.symbols, hook)))
     info = f"{name}-1.0.dist-info"
@@ -76,12 +76,12 @@ def _with_flags(elf: Elf, dice: Random) -> Elf:
     Sums of static TLS are clearly below or above what glibc has.
     """
     if dice.random() < 0.15:
-        elf = replace(elf, dt_flags=DF_SYMBOLIC)
+        elf = elf._replace(dt_flags=DF_SYMBOLIC)
     if dice.random() < 0.75:
         return elf
     values = {"type": Pt.TLS, "memsz": dice.choice((500, 1000, 1500)), "align": 16}
     segment = Segment(**{**dict.fromkeys(Segment._fields, 0), **values})
-    return replace(elf, segments=(segment,), dt_flags=elf.dt_flags | DF_STATIC_TLS)
+    return elf._replace(segments=(segment,), dt_flags=elf.dt_flags | DF_STATIC_TLS)
 
 
 def _code(dice: Random) -> Code:

@@ -127,8 +127,7 @@ def random_library(dice: random.Random, path: str, root: str) -> Elf:
     rpath, runpath = dice.choice(
         [(None, None), (paths[1], None), (paths[1], None), (None, paths[1]), (paths[1], paths[2])]
     )
-    return replace(
-        LIBRARY,
+    return LIBRARY._replace(
         soname=soname,
         needed=tuple(needed),
         filtees=tuple(random_filtees(dice, name, needed)),
@@ -259,11 +258,11 @@ def random_unloadable(dice: random.Random) -> Elf:
     """Choose an object that cannot be loaded."""
     return dice.choice(
         [
-            replace(LIBRARY, bits=32, machine=Machine.I386),
-            replace(LIBRARY, machine=Machine.AARCH64),
-            replace(LIBRARY, type=ElfType.REL),
-            replace(LIBRARY, osabi=dice.choice([3, 9]), abi_version=dice.choice([0, 1, 9])),
-            replace(LIBRARY, valid_header=False, flags=dice.randrange(len(INVALID_BYTES))),
+            LIBRARY._replace(bits=32, machine=Machine.I386),
+            LIBRARY._replace(machine=Machine.AARCH64),
+            LIBRARY._replace(type=ElfType.REL),
+            LIBRARY._replace(osabi=dice.choice([3, 9]), abi_version=dice.choice([0, 1, 9])),
+            LIBRARY._replace(valid_header=False, flags=dice.randrange(len(INVALID_BYTES))),
         ]
     )
 

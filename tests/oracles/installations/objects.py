@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, ElfType, Machine
@@ -15,7 +15,7 @@ LIBRARY = Elf(
     flags=0,
     type=ElfType.DYN,
 )
-PROGRAM = replace(LIBRARY, interpreter="/lib64/ld-linux-x86-64.so.2")
+PROGRAM = LIBRARY._replace(interpreter="/lib64/ld-linux-x86-64.so.2")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def read_from_disk(case: Case) -> Case:
                 disk.add(os.path.join(described.cwd, step.name))  # noqa: PTH118 - as written
         # A dlopen may name any library: so does the program, as long as its files are read.
         program = disk.files[described.main]
-        disk.files[described.main] = replace(program, needed=(*program.needed, *NAMES))
+        disk.files[described.main] = program._replace(needed=(*program.needed, *NAMES))
         disk.add_reachable(base, described.main)
         disk.files[described.main] = program
     return replace(case, environment=disk.environment(base, described.main))

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 from tests.oracles.installations.case import LIB, SYSTEM
@@ -104,14 +103,14 @@ int main(int count, char **words) {
 
 PROGRAMS = [
     (PROGRAM, "int s0; int *p = &s0; extern int s1 __attribute__((weak)); int *q = &s1;"),
-    (replace(PROGRAM, rpath="$ORIGIN/../d0:$ORIGIN/../d2"), ""),
-    (replace(PROGRAM, runpath="$ORIGIN/../d0:$ORIGIN/../d2"), "int s3; int s4(void) {return 1;}"),
+    (PROGRAM._replace(rpath="$ORIGIN/../d0:$ORIGIN/../d2"), ""),
+    (PROGRAM._replace(runpath="$ORIGIN/../d0:$ORIGIN/../d2"), "int s3; int s4(void) {return 1;}"),
     (
-        replace(PROGRAM, rpath="$ORIGIN/../d1", needed=("libwa.so",)),
+        PROGRAM._replace(rpath="$ORIGIN/../d1", needed=("libwa.so",)),
         "extern int s1, s2(void); int p(void) { return s1; } void *q(void) { return s2; }",
     ),
     (
-        replace(PROGRAM, runpath="$ORIGIN/../d2:$ORIGIN/../d1", needed=("libwb.so", "libwa.so")),
+        PROGRAM._replace(runpath="$ORIGIN/../d2:$ORIGIN/../d1", needed=("libwb.so", "libwa.so")),
         "extern int s5 __attribute__((weak)); int *p = &s5; int s6;",
     ),
 ]
