@@ -11,8 +11,9 @@ from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.exports import Names, SizedDefinition
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.as_needed import Library, is_python_api
+from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
+from wheelfix.loader.python_api import is_python_name
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
 
 
@@ -171,6 +172,6 @@ class InstalledSymbols:
         """
         if path in self.world.members and path in self.libraries:
             for one in self.libraries[path].elf.undefined:
-                is_own = one.version is None and not is_python_api(one.name)
+                is_own = one.version is None and not is_python_name(one.name)
                 if not one.weak and (is_own or one.file in self.contested):
                     yield one

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from wheelfix.analysis.graph import Graph, Node
 from wheelfix.grouping import values_by_key
-from wheelfix.wheel.grafted_name import original_name, short_names
+from wheelfix.wheel.grafted_name import earlier_names, short_names
 
 
 def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
@@ -20,8 +20,7 @@ def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
 
 def _names(node: Node) -> set[str]:
     names = {node.id, node.name, node.soname or node.name}
-    once = {original_name(known) for known in names}
-    return names | once | {original_name(known) for known in once}  # grafted twice: OpenBLAS's
+    return names.union(*map(earlier_names, names))
 
 
 def _stems(node: Node) -> set[str]:

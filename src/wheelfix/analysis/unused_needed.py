@@ -20,9 +20,10 @@ from wheelfix.budget import Budget
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.grouping import grouped, values_by_key
-from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
+from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
+from wheelfix.loader.python_api import is_python_name
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
@@ -706,6 +707,6 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
         lambda: tuple(
             symbol
             for symbol in unbound
-            if not symbol.weak and symbol.file not in elf.needed and not is_python_api(symbol.name)
+            if not symbol.weak and symbol.file not in elf.needed and not is_python_name(symbol.name)
         ),
     )

@@ -16,6 +16,7 @@ from wheelfix.host.verify_values import (
     WheelUnderTest,
 )
 from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, count, join_plain
@@ -311,8 +312,8 @@ def _running_code(check: Check) -> Iterator[str]:
     if check.kind is AttemptKind.LOAD:
         yield "it happened in its own constructors, or in those of a library that it loads"
     elif check.kind is AttemptKind.IMPORT:
-        hook = f"PyInit_{check.what.rpartition('.')[2]}"
-        yield f"it happened in {hook}, in constructors, or in Python code of its packages"
+        hooks = " or ".join(init_functions(check.what.rpartition(".")[2]))
+        yield f"it happened in {hooks}, in constructors, or in Python code of its packages"
 
 
 def _first_group(pattern: re.Pattern[str], text: str) -> str | None:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
+from wheelfix.loader.python_api import PREFIXES
 from wheelfix.text import join_some
-
-_PYTHON = ("Py", "_Py")
 
 
 class Why(StrEnum):
@@ -97,7 +96,7 @@ def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[D
     names = tuple(dict.fromkeys(subject.elf.needed))
     references = [symbol for symbol in _references(subject) if not symbol.weak]
     used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
-    given = _PYTHON if subject.elf.module_hooks else ()
+    given = PREFIXES if subject.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
     found: list[Decision] = []
     kept: list[Library] = []
@@ -119,11 +118,6 @@ def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[D
             kept += [library] if keep else []
             entries += [_Entry(entry, soname, keep) for entry in library.elf.needed]
     return tuple(found)
-
-
-def is_python_api(symbol: str) -> bool:
-    """Return whether `symbol` is defined by the Python interpreter."""
-    return symbol.startswith(_PYTHON)
 
 
 def _references(own: Library) -> Collection[Undefined]:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from wheelfix.system.packaged_text import read_text
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
-_NAME = re.compile(r"_?P[yY]\w+")
+PREFIXES = ("Py", "_Py", "PY_")
+"""How the names begin that only a Python interpreter defines."""
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?")
 
 
@@ -43,7 +44,7 @@ def is_libpython(name: str) -> bool:
 
 def is_python_name(symbol: str) -> bool:
     """Return whether `symbol` looks like a name that only a Python interpreter defines."""
-    return _NAME.fullmatch(symbol) is not None
+    return symbol.startswith(PREFIXES)
 
 
 @cache

@@ -6,7 +6,7 @@ from posixpath import basename
 
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.loader.executable_stack import requires_executable_stack, stack_flags
+from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack, stack_flags
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.loader_acceptance import severity_by_promise
@@ -60,7 +60,8 @@ def executable_stack(context: Context) -> Iterator[Hit]:
         reason = _needs_stack(elf)
         is_asked = _is_asked(member, elf, context.settings)
         yield Hit(
-            message=f"requires an executable stack: {why}, and glibc 2.41 and later refuse it",
+            message=f"requires an executable stack: {why}, and glibc {REFUSING_GLIBC} and later "
+            "refuse it",
             member=member,
             severity=_stack_severity(context, elf),
             notes=(f"`clear-execstack` is refused: {reason}",) if is_asked and reason else (),

@@ -15,13 +15,13 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.system.packaged_text import read_text
+from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.model import Wheel, is_license
 
 _PROSE = frozenset(
     {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
 )
 """Names of libraries, without `lib`, that are words of licenses: they name no library."""
-_HASH = re.compile(r"-[0-9a-f]{8}")
 _WORD = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _PART = re.compile(r"[a-z]+|[0-9]+|[-_.]")
 
@@ -83,12 +83,9 @@ def _names(file: str) -> frozenset[str]:
     """Return what a license text may call a library: its file, its own name, or its project's.
 
     In lower case and without what follows a `+`. For `libwebpmux-8fb1c9f6.so.3`: `libwebpmux`,
-    `webpmux`, `webp`, `libwebp`. A library of a build dependency may have been grafted twice, with
-    a hash of each time.
+    `webpmux`, `webp`, `libwebp`.
     """
-    stem = file.partition(".so")[0]
-    while _HASH.fullmatch(stem[-9:]):
-        stem = stem[:-9]
+    stem = [file, *earlier_names(file)][-1].partition(".so")[0]
     name = (stem.rstrip("-_.0123456789") or stem).partition("+")[0].lower()
     projects = [project for project, globs in _projects() if _is_one_of(stem, globs)]
     own = name.removeprefix("lib")

@@ -16,7 +16,7 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.machines import MACHINES
-from wheelfix.loader.python_api import init_functions
+from wheelfix.loader.python_api import init_functions, is_python_name
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -111,7 +111,7 @@ def _has_abi3t(python: str) -> bool:
 
 
 def _asks_for_python(elf: Elf) -> bool:
-    return any(symbol.name.startswith(("Py", "_Py")) for symbol in elf.undefined)
+    return any(is_python_name(symbol.name) for symbol in elf.undefined)
 
 
 def _python_hooks(module: ExtensionModule) -> tuple[str, ...]:

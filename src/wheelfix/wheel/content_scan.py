@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from wheelfix.wheel.opening_calls import WORDS
+
 _MAGIC = (
     (b"version https://git-lfs", "a pointer of Git LFS"),
     (b"!<arch>\n", "an archive of objects (`.a`)"),
@@ -26,8 +28,6 @@ _LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILI
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
-
-_OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
 
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
 _STRING = re.compile(rb"[^\0/\"']+")
@@ -73,7 +73,7 @@ def _is_text(head: bytes) -> bool:
 def may_open(source: bytes) -> bool:
     """Return whether a Python source has a word, in any case, that opening a library takes."""
     lower = source.lower()  # several times as fast as one regular expression
-    return any(word in lower for word in _OPENERS)
+    return any(word in lower for word in WORDS)
 
 
 def strings_among(pieces: Iterable[bytes], texts: Collection[bytes]) -> Iterator[tuple[bytes, int]]:

@@ -5,6 +5,7 @@ the name (auditwheel's repair.py, `copylib`), so that no other wheel's copy has 
 """
 
 import re
+from collections.abc import Iterator
 
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
@@ -20,6 +21,17 @@ def remove_hash(name: str) -> str | None:
     """Return the name that a grafted library had before; None for any other name."""
     match = _GRAFTED.fullmatch(name)
     return match[1] + match[2] if match else None
+
+
+def earlier_names(name: str) -> Iterator[str]:
+    """Yield the names that a grafted library had before, the last one first.
+
+    A library of a build dependency is grafted twice: OpenBLAS's of numpy.
+    """
+    before = remove_hash(name)
+    while before is not None:
+        yield before
+        before = remove_hash(before)
 
 
 def short_names(name: str) -> set[str]:

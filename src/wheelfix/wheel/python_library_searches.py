@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.wheel.opening_calls import SEARCHING
 from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
@@ -27,8 +28,6 @@ from wheelfix.wheel.python_visitor import Visitor
 
 _LIBRARY = re.compile(r"[\w.+*-]*\.so(\.[\w.*]+)?$")
 _HOLE = re.compile(r"%s|\{\w*\}")
-_CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
-"""Words of a source that may search for libraries; others look for files that are none."""
 _OPENING = re.compile(rb"\b(ctypes|cffi)\b")
 
 
@@ -87,7 +86,7 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
     if b"environ" not in source and b"getenv" not in source:
         return LibrarySearches()
     own = (budget or Budget(path, STEPS_PER_WHEEL)).share(STEPS_PER_SOURCE)
-    is_concerned = bool(_CONCERNED.search(source))
+    is_concerned = bool(SEARCHING.search(source))
     unfollowed = (path,) if is_concerned else ()
     try:
         own.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)

@@ -9,13 +9,13 @@ import ast
 import math
 import operator
 import posixpath
-import re
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, product
 
 from wheelfix.budget import Budget
+from wheelfix.wheel import opening_calls
 from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin
 from wheelfix.wheel.python_values import (
@@ -45,9 +45,6 @@ _MAX_CALL_DEPTH = 3
 """Calls of functions of the same source that are followed into each other."""
 _MAX_COMBINATIONS = 64
 _MAX_SIZE = 1024
-_OPENER = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|CDLL)\.LoadLibrary)")
-_FIND = "ctypes.util.find_library"
-_NUMPY = re.compile(r"numpy\..*\.load_library")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Names = ChainMap[str, Values]
@@ -397,7 +394,7 @@ class Visitor:
             return self._apply(FUNCTIONS[dotted], *arguments)
         if dotted in {"os.environ.get", "os.getenv"} and arguments:
             return either(self._apply(variable, arguments[0], (node.lineno,)), *arguments[1:])
-        if _OPENER.fullmatch(dotted) or dotted == _FIND:
+        if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
             modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())
             return self._note(
                 node,
@@ -405,11 +402,11 @@ class Visitor:
                 arguments[0] if arguments else named.get("name", ANY),
                 for_all=any(isinstance(m, int) and bool(m & RTLD_GLOBAL) for m in modes),
             )
-        if _NUMPY.fullmatch(dotted):
+        if opening_calls.NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
         if not isinstance(function, ast.Attribute):
             return ANY
-        if function.attr == "dlopen" and arguments and _is_ffi(function.value):
+        if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
             return self._note(node, "ffi.dlopen", arguments[0])
         if function.attr == "enter_context" and arguments:
             return arguments[0]
@@ -475,7 +472,7 @@ class Visitor:
     ) -> Values:
         """Note what a call opens."""
         self._results += names
-        finds = function == _FIND
+        finds = function == opening_calls.FIND_LIBRARY
         for value in names:
             name, where = (text(value), LookupPlace.FIND) if finds else self._place(text(value))
             if "\0" in name:

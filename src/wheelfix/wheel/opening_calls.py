@@ -1,0 +1,18 @@
+"""The calls by which Python sources open libraries by name, and the words that such a source has.
+
+A call that is added here needs its word among `WORDS`: a source without one is not parsed.
+"""
+
+import re
+
+CTYPES = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|CDLL)\.LoadLibrary)")
+FIND_LIBRARY = "ctypes.util.find_library"
+NUMPY = re.compile(r"numpy\..*\.load_library")
+"""`numpy.ctypeslib.load_library(name, folder)`, under its names of all versions."""
+CFFI = "dlopen"
+"""The method of an `FFI` object."""
+
+WORDS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+"""In lower case."""
+SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
+"""The words of a source that may search for libraries; others look for files that are none."""
