@@ -12,7 +12,7 @@ from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.json_schema import schema
-from wheelfix.cli.config.settings_text import in_effect
+from wheelfix.cli.config.settings_toml import in_effect
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
@@ -190,6 +190,6 @@ def loads(folder: Path) -> bool:
 
 
 def written(value: object) -> str:
-    from wheelfix.cli.config.settings_text import toml
+    from wheelfix.cli.config.settings_toml import toml
 
     return toml(value)

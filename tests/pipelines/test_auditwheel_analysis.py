@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import Trust
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_values import Analysis
+from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.settings import Settings
 
 

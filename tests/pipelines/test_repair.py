@@ -32,7 +32,7 @@ from tests.support.repairing import repair
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_values import Analysis
+from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity

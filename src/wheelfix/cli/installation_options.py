@@ -13,9 +13,9 @@ from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.targets import Target
 from wheelfix.providers.model import Provided
 from wheelfix.settings import Group, Option, Settings
-from wheelfix.system.input_files import require_file
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.required_file import require_file
 
 SCHEME = Option(
     f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",

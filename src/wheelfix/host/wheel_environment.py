@@ -12,10 +12,10 @@ from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
 from wheelfix.providers.wheels_of_run import Part, applicable_requirements
-from wheelfix.system.input_files import require_file
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.required_file import require_file
 from wheelfix.wheel.requirements import each_version, name_of
 
 

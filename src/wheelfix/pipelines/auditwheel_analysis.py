@@ -25,7 +25,7 @@ from wheelfix.host.machine_files import (
     open_regular,
     trusted_file,
 )
-from wheelfix.pipelines.auditwheel_values import Analysis, PolicyFindings
+from wheelfix.pipelines.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from wheelfix.text import count
 

@@ -18,7 +18,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
-from wheelfix.pipelines.auditwheel_values import Analysis
+from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,

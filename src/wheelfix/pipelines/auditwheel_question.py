@@ -20,7 +20,7 @@ from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_values import Analysis
+from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.auditwheel_view import View, build_view
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.settings import Settings

@@ -37,9 +37,9 @@ from wheelfix.rules.run_rules import find, find_in_set, matching_ignore
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import targets_of
 from wheelfix.settings import Settings
-from wheelfix.system.input_files import require_file
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import ProgressWatch, open_wheel
+from wheelfix.wheel.required_file import require_file
 
 NO_BASELINE = Baseline()
 

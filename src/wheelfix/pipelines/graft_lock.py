@@ -14,7 +14,7 @@ from wheelfix.errors import LockError, SettingsError
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.module_names import MODULE_SUFFIX
-from wheelfix.system.toml_files import parse_toml
+from wheelfix.system.toml_parsing import parse_toml
 from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import WheelName

@@ -35,7 +35,7 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.pipelines.auditwheel_values import Analysis, PolicyFindings
+from wheelfix.pipelines.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings, matches_any

@@ -77,7 +77,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
-from wheelfix.wheel.deflate import Codec
+from wheelfix.wheel.compression import Codec
 from wheelfix.wheel.edits import NormalizeMembers
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_wheel

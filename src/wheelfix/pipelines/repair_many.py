@@ -22,8 +22,8 @@ from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_plan import Progress, silent
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.providers.wheels_of_run import RequiredWheel, required_wheels
-from wheelfix.system.input_files import require_file
 from wheelfix.system.tempfiles import scratch
+from wheelfix.wheel.required_file import require_file
 
 
 def repair_many(  # noqa: PLR0913 - the options of the command, not settings of a wheel

@@ -16,11 +16,11 @@ from wheelfix.analysis.left_to_requirements import (
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.members_in_use import members_in_use
+from wheelfix.analysis.needed_judgement import Pruning, judge_needed
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
-from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Libc

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.unused_needed import Unused
+from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.install_schemes import Scheme, describe

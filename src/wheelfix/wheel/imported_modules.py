@@ -1,4 +1,4 @@
-"""What a Python source may import, and whether it opens objects for all: with RTLD_GLOBAL."""
+"""What a Python source may import, which imports may fail, and whose `load_library` it calls."""
 
 import ast
 from collections.abc import Mapping

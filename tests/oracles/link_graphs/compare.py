@@ -11,7 +11,7 @@ from tests.oracles.link_graphs.loading import Load, load
 from tests.support.no_names import NoMentions
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, LoadedWheel
 from wheelfix.analysis.machine_libraries import NO_PATH, MachineLibraries, SearchPath
-from wheelfix.analysis.unused_needed import judge_needed
+from wheelfix.analysis.needed_judgement import judge_needed
 from wheelfix.budget import Budget
 from wheelfix.elf.editor import edit
 from wheelfix.elf.exports import lazy_exports, read_symbol_tables

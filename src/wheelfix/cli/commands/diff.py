@@ -24,9 +24,9 @@ from wheelfix.reports.printable import fit, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_changes import ChangeKind
 from wheelfix.settings import Group, Option
-from wheelfix.system.input_files import require_file
 from wheelfix.text import join_some
 from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.required_file import require_file
 
 
 class DiffFormat(StrEnum):

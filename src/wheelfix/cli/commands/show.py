@@ -9,7 +9,7 @@ import typer
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.configuration import Configuration
-from wheelfix.cli.config.settings_text import tables
+from wheelfix.cli.config.settings_toml import tables
 from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
@@ -22,8 +22,8 @@ from wheelfix.reports.printable import json_text
 from wheelfix.rules.context import Context
 from wheelfix.rules.symbol_contract import present_contracts
 from wheelfix.settings import Group, Option
-from wheelfix.system.input_files import require_file
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.required_file import require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,11 +32,11 @@ from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.rules.context import Context
 from wheelfix.settings import Settings, matches_any
-from wheelfix.system.input_files import require_file
 from wheelfix.text import count
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.required_file import require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

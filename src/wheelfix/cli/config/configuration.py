@@ -25,7 +25,7 @@ from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
-from wheelfix.system.toml_files import parse_toml
+from wheelfix.system.toml_parsing import parse_toml
 
 ENVIRONMENT = "the environment"
 FLAGS = "the command line"

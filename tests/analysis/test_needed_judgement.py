@@ -7,7 +7,7 @@ import pytest
 from tests.support.values import elf, wheel
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
 from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
-from wheelfix.analysis.unused_needed import Pruning, Unused, judge_needed
+from wheelfix.analysis.needed_judgement import Pruning, Unused, judge_needed
 from wheelfix.analysis.world import Installed
 from wheelfix.elf.constants import STT_FUNC
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
@@ -231,7 +231,7 @@ def test_only_an_object_whose_libraries_change_is_decided_on_again(
         decided.append(own.path.rpartition("/")[2])
         return decide(own, found)
 
-    monkeypatch.setattr("wheelfix.analysis.unused_needed.decide", counting)
+    monkeypatch.setattr("wheelfix.analysis.needed_judgement.decide", counting)
     objects = {MODULE: elf("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
     definitions, last = Defined({"p/libb.so": ["b"]}), LastLoaded()
     objects["p/libc.so"] = objects["p/libc.so"]._replace(needed=("libd.so",))
