@@ -166,7 +166,7 @@ def judge(
     blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
     isa = checks_isa(wheel, settings) and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = needs_fpectl(subject), needs_narrow_unicode(subject)
-    symbols = oldest_for(subject.elfs.values(), ladder, subject.arch)
+    symbols = oldest_for(versions_of(subject.elfs.values()), ladder, subject.arch)
     overall = max(
         symbols,
         first_met(not names for names in external),
@@ -187,9 +187,13 @@ def judge(
     )
 
 
-def oldest_for(elfs: Iterable[Elf], ladder: Iterable[Policy], arch: str) -> int:
-    """Return the index of the oldest policy with all symbol versions that `elfs` need."""
-    versions = {version for elf in elfs for _, version in needed_versions(elf)}
+def versions_of(elfs: Iterable[Elf]) -> frozenset[str]:
+    """Return the symbol versions of `elfs` that auditwheel looks at."""
+    return frozenset(version for elf in elfs for _, version in needed_versions(elf))
+
+
+def oldest_for(versions: frozenset[str], ladder: Iterable[Policy], arch: str) -> int:
+    """Return the index of the oldest policy with all of the symbol versions."""
     return first_met(
         not any(lacks(policy, version, arch) for version in versions) for policy in ladder
     )

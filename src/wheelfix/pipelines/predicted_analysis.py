@@ -6,7 +6,7 @@ auditwheel's wheel_abi.py for `repair`, on the wheel as it is installed; a test 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from wheelfix.analysis.policy_verdict import (
     policy_verdict,
     private_symbols,
     subject_of,
+    versions_of,
 )
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.errors import NonPlatformWheelError
@@ -92,11 +93,10 @@ def predict(
     grafts = [[one.elf for one in some.values() if one is not None] for some in external]
     private = private_symbols(subject, ladder)
     blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
+    versions = versions_of(subject.elfs.values())
+    oldest = cache(partial(oldest_for, ladder=ladder, arch=arch))  # most rungs graft the same
     symbols = min(
-        (
-            max(rung, oldest_for((*subject.elfs.values(), *grafts[rung]), ladder, arch))
-            for rung in range(len(ladder))
-        ),
+        (max(rung, oldest(versions | versions_of(some))) for rung, some in enumerate(grafts)),
         default=0,
     )
     checked = (*subject.tops.values(), *(elf for some in grafts for elf in some))
