@@ -120,7 +120,10 @@ def test_the_folder_of_a_neighbor_is_known_however_its_path_is_spelled(tmp_path:
 def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:
     path = demo(tmp_path)
     pro(tmp_path)
+    left = tmp_path / "cache/wheelfix/fetch-abcd1234"  # by a run that was killed
+    left.mkdir(parents=True)
     assert not findings(path, deps=True)
+    assert not left.exists()
     assert not findings(path, neighbors=("pro",))
     shutil.rmtree(index)
     assert not findings(path, deps=True), "offline"

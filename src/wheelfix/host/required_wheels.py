@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from packaging.tags import sys_tags
 
@@ -25,7 +24,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.loader.install_schemes import interpreters, python_version
 from wheelfix.system.subprocesses import run
-from wheelfix.system.tempfiles import write_whole
+from wheelfix.system.tempfiles import scratch, write_whole
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 
@@ -59,13 +58,13 @@ def fetch(
         for folder in (wheels, answer.parent):
             folder.mkdir(parents=True, exist_ok=True)
             trusted_path(folder)
-        with TemporaryDirectory(dir=cache, prefix="fetch-") as temporary:
-            target = ["-w" if "wheel" in command else "-d", temporary]
+        with scratch("fetch-", parent=cache) as temporary:
+            target = ["-w" if "wheel" in command else "-d", str(temporary)]
             given = {**environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
             run([*command, *target, *requirements], env=given, timeout=_TIMEOUT)
-            names = sorted(path.name for path in Path(temporary).glob("*.whl"))
+            names = sorted(path.name for path in temporary.glob("*.whl"))
             for name in names:
-                os.replace(Path(temporary) / name, wheels / name)  # noqa: PTH105 - over another's
+                os.replace(temporary / name, wheels / name)  # noqa: PTH105 - over another's
     except ToolError as error:
         raise ToolError(
             f"what `{dependent}` requires cannot be fetched: {_reason(error.message)}",

@@ -80,15 +80,17 @@ def _is_unused(_: Path) -> bool:
 
 @contextmanager
 def scratch(
-    prefix: str = PREFIX, is_unused: Callable[[Path], bool] = _is_unused
+    prefix: str = PREFIX,
+    is_unused: Callable[[Path], bool] = _is_unused,
+    parent: Path | None = None,
 ) -> Generator[Path]:
-    """Make a private folder in `tmpdir()`, and remove those of runs that were killed.
+    """Make a private folder in `parent` or `tmpdir()`, and remove those of runs that were killed.
 
     Folders that are not `is_unused`, because other processes still write to them, stay.
 
     Raises `OSError` if that is not possible.
     """
-    parent = tmpdir()
+    parent = parent or tmpdir()
     sweep_folders(parent, prefix, is_unused)
     with hold_signals():
         folder, descriptor = _held_folder(parent, prefix)
