@@ -188,6 +188,29 @@ def tried(
     )[member]
 
 
+def test_a_module_without_the_entry_point_of_its_name_is_imported_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    module = extension(tmp_path / "other.so", "other")
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        f"demo/_core{suffix}": module,
+        f"demo/whole/__init__{suffix}": extension(tmp_path / "whole.so", "whole"),
+        "demo/libother.so": module,  # a library may have a module for those that embed Python
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    imports = by_member(verified(wheel), AttemptKind.IMPORT)
+    assert {member: check.status for member, check in imports.items()} == {
+        f"demo/_core{suffix}": CheckStatus.NO_HOOK,
+        f"demo/whole/__init__{suffix}": CheckStatus.OK,
+    }
+    command = ["repair", "--ignore", "WF311", "-w", str(tmp_path / "out"), str(wheel)]
+    assert run([*command, "--verify"]) == 1
+    assert "hint: `--no-verify` writes the wheel without trying it" in capsys.readouterr().err
+    assert run([*command, "--verify", "--no-verify"]) == 0
+
+
 def test_a_failed_import_is_reported_with_object_output_and_explanation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

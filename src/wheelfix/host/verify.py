@@ -225,7 +225,11 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
 
 
 def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
-    """Return the name to import `member` by, None if this Python cannot import it."""
+    """Return the name to import `member` by, None if it is no module for this Python.
+
+    A file with a suffix of extension modules alone is one by any entry point of a module: of
+    another name, its import fails.
+    """
     path = subject.files[member].path
     if not elf.module_hooks or not path.startswith(f"{subject.site}/"):
         return None
@@ -235,8 +239,10 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
             parts = relative.removesuffix(suffix).split("/")
             if any("." in part or not part.isidentifier() for part in parts):
                 return None
-            hooks = set(init_functions(parts[-1]))
-            return ".".join(parts) if hooks.intersection(elf.module_hooks) else None
+            names = parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts
+            fits = not set(init_functions(names[-1])).isdisjoint(elf.module_hooks)
+            is_tagged = suffix != ".so" and any(hook.startswith("Py") for hook in elf.module_hooks)
+            return ".".join(names) if fits or is_tagged else None
     return None
 
 

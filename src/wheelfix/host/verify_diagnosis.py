@@ -46,6 +46,7 @@ _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = re.compile(
     r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/verify_probe)\.py\")"
 )
+_NO_HOOK = re.compile(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _GIL = re.compile(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _MAX_CANDIDATES = 12
@@ -201,6 +202,8 @@ def _error_status(
         return known
     if kind is AttemptKind.LOAD:
         return CheckStatus.REFUSED, error
+    if _NO_HOOK.search(error):
+        return CheckStatus.NO_HOOK, error
     lacking = _other_distribution(subject, answer)
     if lacking is not None:
         return CheckStatus.NEEDS, lacking

@@ -31,6 +31,8 @@ class CheckStatus(StrEnum):
     UNDEFINED = "undefined symbol"
     VERSION = "missing symbol version"
     REFUSED = "refused by the loader"
+    NO_HOOK = "not a module"
+    """Python finds no `PyInit` function of the name of the file (Python/importdl.c)."""
     CRASHED = "crashed"
     HUNG = "hung"
     GIL = "enables the GIL"
