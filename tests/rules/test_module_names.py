@@ -156,3 +156,10 @@ def test_python_does_not_see_a_module_of_another_version(tmp_path: Path) -> None
 def test_a_program_is_no_module(tmp_path: Path) -> None:
     path = make_wheel(tmp_path, files={"pkg/tool.so": executable(tmp_path / "tool")})
     assert severities(names.module_hook, read(path)) == []
+
+
+def test_the_pythons_that_lack_a_module_are_named_and_no_other() -> None:
+    objects = {"m.cpython-311-x86_64-linux-gnu.so": module("PyInit_m")}
+    subject = wheel(objects, name="demo-1.0-cp38-abi3-linux_x86_64.whl")
+    (found,) = findings(names.module_never_imported, subject)
+    assert "is missing for python3.8 to python3.10 and python3.12 to" in found.message

@@ -290,5 +290,17 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
 
 
 def _pythons(pythons: Iterable[str]) -> str:
-    names = list(pythons)
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    """Return the Pythons in words, those of minor versions that follow each other as one run."""
+    runs: list[list[str]] = []
+    for python in sorted(pythons, key=is_free_threaded):
+        last = runs[-1][-1] if runs else ""
+        follows = (
+            last.rpartition(".")[0] == python.rpartition(".")[0]
+            and is_free_threaded(last) == is_free_threaded(python)
+            and minor_version(python) == minor_version(last) + 1
+        )
+        if follows:
+            runs[-1].append(python)
+        else:
+            runs.append([python])
+    return " and ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
