@@ -1,14 +1,16 @@
 """Whether objects export and import only the symbols that the project's settings allow."""
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase, translate
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Self
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.budget import BudgetError
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
 from wheelfix.elf.model import Elf, Undefined
@@ -25,8 +27,11 @@ from wheelfix.wheel.grafted_name import original_name
 
 _WEAK_OF_COMPILER = ("_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__")
 """What crtbegin.o and crti.o of GCC refer to in every object; nothing needs to define it."""
+_STEPS_A_NAME = 10
 _STEPS_A_MATCH = 2
 _STEPS_A_PATTERN = 100
+_WILD = re.compile(r"[*?[]")
+"""What makes a pattern of fnmatch of a name."""
 
 
 @rule("WF305", "symbol-contract", Severity.ERROR)
@@ -139,14 +144,13 @@ def _exports_hits(known: _Objects, contract: SymbolContract, member: str) -> Ite
         others = {*names} - match(contract.exports) - OF_LINKER
         yield from _hits(member, others, "exports", "`exports` does not list")
     yield from _hits(member, match(contract.never_exports), "exports", "`never-exports` lists")
-    for pattern in contract.must_export:
-        if not _matching(known.context, known.all_exports(member), [pattern]):
-            yield Hit(
-                message=f"exports no symbol `{pattern}`, which `must-export` lists",
-                member=member,
-                entry=pattern,
-                hint="export the symbol, or correct [[tool.wheelfix.symbols]]",
-            )
+    for pattern in _idle(known.context, known.all_exports(member), contract.must_export):
+        yield Hit(
+            message=f"exports no symbol `{pattern}`, which `must-export` lists",
+            member=member,
+            entry=pattern,
+            hint="export the symbol, or correct [[tool.wheelfix.symbols]]",
+        )
 
 
 def _imports_hits(
@@ -188,16 +192,59 @@ def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[
 
 def _matching(context: Context, names: Collection[str], globs: Iterable[str]) -> set[str]:
     """Return those of `names` that one of `globs` matches, as they are or demangled."""
-    globs = tuple(globs)
-    steps = (_STEPS_A_PATTERN + _STEPS_A_MATCH * len(names)) * len(globs)
-    context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
-    patterns = [re.compile(translate(glob)).match for glob in globs]
-    return {name for name in names if _matches(name, patterns)}
+    different = frozenset(globs)
+    starts = tuple(glob[:-1] for glob in different if _is_beginning(glob))
+    patterns = [glob for glob in different if _WILD.search(glob) and not _is_beginning(glob)]
+    _spend(context, names, patterns)
+    matches = [re.compile(translate(glob)).match for glob in patterns]
+    return {
+        name
+        for name in names
+        if any(
+            one in different or one.startswith(starts) or any(match(one) for match in matches)
+            for one in (name, _spelled(name))
+        )
+    }
 
 
-def _matches(name: str, patterns: Iterable[Callable[[str], object]]) -> bool:
-    spelled = demangle(name) if name.startswith("_Z") else name
-    return any(match(name) or match(spelled) for match in patterns)
+def _idle(context: Context, names: Collection[str], globs: Sequence[str]) -> Iterator[str]:
+    """Yield those of `globs` that match none of `names`."""
+    spelled = sorted({one for name in names for one in (name, _spelled(name))})
+    _spend(context, names, [])
+    exact = frozenset(spelled)
+    for glob in globs:
+        if not _WILD.search(glob):
+            is_idle = glob not in exact
+        elif _is_beginning(glob):
+            place = bisect_left(spelled, glob[:-1])
+            is_idle = place == len(spelled) or not spelled[place].startswith(glob[:-1])
+        else:
+            is_idle = not _matching(context, names, [glob])
+        if is_idle:
+            yield glob
+
+
+def _spend(context: Context, names: Collection[str], patterns: Collection[str]) -> None:
+    steps = _STEPS_A_NAME * len(names)
+    steps += (_STEPS_A_PATTERN + _STEPS_A_MATCH * len(names)) * len(patterns)
+    try:
+        context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
+    except BudgetError as error:
+        raise BudgetError(
+            error.message,
+            hint="write names, or their beginnings and `*`, which are matched at once",
+        ) from None
+
+
+def _is_beginning(glob: str) -> bool:
+    """Return whether a glob is the beginning of names, and `*`: nearly all are, or whole names."""
+    found = _WILD.search(glob)
+    return found is not None and glob[found.start() :] == "*"
+
+
+@lru_cache(maxsize=2**16)
+def _spelled(name: str) -> str:
+    return demangle(name) if name.startswith("_Z") else name
 
 
 def _sources(context: Context, source: str, member: str, elf: Elf) -> Mapping[str, Sequence[str]]:
@@ -284,9 +331,8 @@ def _without_effect(known: _Objects, contract: SymbolContract) -> Iterator[tuple
             yield "objects", name
     if contract.exports:
         names = {name for member in objects for name in known.all_exports(member)}
-        for glob in contract.exports:
-            if glob not in OF_LINKER and not _matching(known.context, names, [glob]):
-                yield "exports", glob
+        listed = [glob for glob in contract.exports if glob not in OF_LINKER]
+        yield from (("exports", glob) for glob in _idle(known.context, names, listed))
     source = contract.imports_of
     imports = {
         name
@@ -296,9 +342,7 @@ def _without_effect(known: _Objects, contract: SymbolContract) -> Iterator[tuple
     if source and not imports:
         yield "imports-of", source
         return
-    for glob in contract.imports or ():
-        if not _matching(known.context, imports, [glob]):
-            yield "imports", glob
+    yield from (("imports", glob) for glob in _idle(known.context, imports, contract.imports or ()))
 
 
 @rule("WF307", "module-exports", Severity.NOTE)
