@@ -919,10 +919,6 @@ HELD: dict[Message, str] = {
         "put {} beside it with `--with`, or try nothing with `--no-verify`",
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
     (
-        "rules/symbol_contract.py",
-        "write names, or their beginnings and `*`, which are matched at once",
-    ): "rules/test_symbol_contract.py::test_a_pattern_of_a_contract_has_its_price",
-    (
         "pipelines/repair_proof.py",
         "`--no-verify` writes the wheel without trying it",
     ): "host/test_verify.py::test_a_module_without_the_entry_point_of_its_name_is_imported_and_fails",

@@ -14,6 +14,17 @@ from wheelfix.wheel.model import Metadata
 from wheelfix.wheel.requirements import name_of
 
 
+def test_the_version_of_cuda_is_that_of_the_other_libraries_or_not_known() -> None:
+    for others, option in [
+        (["libcublas.so.12"], "--provider nvidia-nccl-cu12"),
+        (["libcublas.so.11"], "--provider nvidia-nccl-cu11"),
+        ([], ""),
+        (["libcublas.so.11", "libcublas.so.12"], ""),
+    ]:
+        module = elf(*others, "libnccl.so.2", rpath="$ORIGIN/../nvidia/nccl/lib")
+        assert provider_option("libnccl.so.2", wheel({"demo/m.so": module})) == option, others
+
+
 def test_the_shipped_list_is_complete() -> None:
     assert {
         "nvidia-cublas-cu11",
@@ -33,7 +44,6 @@ def test_the_shipped_list_is_complete() -> None:
     [
         (("nvidia-cudnn-cu12==9.1; platform_system == 'Linux'",), "", "nvidia-cudnn-cu12"),
         (("nvidia-cudnn-cu13",), "$ORIGIN/../../nvidia/cudnn/lib", "nvidia-cudnn-cu13"),
-        (("numpy",), "$ORIGIN/../../nvidia/cudnn/lib", "nvidia-cudnn-cu11"),
     ],
 )
 def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(

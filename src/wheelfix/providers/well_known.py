@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import chain
 
 from wheelfix.grouping import values_by_key
 from wheelfix.providers.model import Folder
@@ -40,20 +39,39 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
 
 
 def well_known_provider(library: str, wheel: Wheel) -> str:
-    """Return the well-known distribution with `library` that `wheel` is for; empty for none.
+    """Return the well-known distribution with `library` that `wheel` is for; empty if not known.
 
-    That is one that METADATA requires, or to which a search path leads.
+    That is one that METADATA requires, or to which a search path leads. Of those for several
+    versions of CUDA with the same library, it is that of the wheel's other libraries.
     """
     names = well_known_providers_of(library)
-    required = (name for name in names if requirements_on(wheel, name))
+    required = [name for name in names if requirements_on(wheel, name)]
+    if required:
+        return required[0]
+    builds = _cuda_builds(wheel) if names[1:] else frozenset[str]()
+    names = tuple(name for name in names if _cuda_build(name) in builds) or names
     paths = {entry.rstrip("/") for elf in wheel.elfs.values() for entry in elf.entries}
-    searched = (
+    searched = [
         name
         for name in names
         for folder in well_known_folders()[name]
         if any(path.endswith(f"/{folder.directory}") for path in paths)
-    )
-    return next(chain(required, searched, names), "")
+    ]
+    found = dict.fromkeys(searched or names)
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def _cuda_build(name: str) -> str:
+    """Return the version of CUDA that a distribution is for: `cu12`; empty if it names none."""
+    last = name.rpartition("-")[2]
+    return last if last.startswith("cu") and last[2:].isdigit() else ""
+
+
+def _cuda_builds(wheel: Wheel) -> frozenset[str]:
+    """Return the versions of CUDA whose libraries the wheel needs, where only one has a library."""
+    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
+    builds = ({*map(_cuda_build, well_known_providers_of(name))} for name in needed)
+    return frozenset(build for some in builds if len(some) == 1 for build in some if build)
 
 
 def provider_option(library: str, wheel: Wheel) -> str:
