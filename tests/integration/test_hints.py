@@ -1001,7 +1001,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "start them again; a run that writes records",
         "add `{}` to `grafts`",
         "pass the libraries with `--library-path`",
-        "try it with `pip download`",
+        "`--with FILE` takes a wheel that no index has",
     ),
     "the authors of the wheel or of a rule follow it": (
         "it is installed as {}, which no search path",

@@ -24,6 +24,7 @@ from wheelfix.host.pythons import Interpreter
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
+from wheelfix.wheel.platform_tags import parse_platform_tag
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record
 
@@ -176,7 +177,14 @@ def install(
             raise ToolError(
                 f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
                 "this machine",
-                hint="use a machine that they allow; `wheelfix verify --image` uses a container",
+                hint="use a machine that they allow; `wheelfix verify --image` uses a container"
+                if not image
+                and any(parse_platform_tag(tag).is_linux for tag in wheel.name.platforms)
+                else "use an image or a machine that they allow",
+            ) from error
+        if dependencies:
+            raise ToolError(
+                error.message, hint="`--with FILE` takes a wheel that no index has"
             ) from error
         raise
 

@@ -76,7 +76,9 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     or the image is not found.
     """
     found = list(filter(None, map(shutil.which, ("podman", "docker"))))
-    others = shlex.join(["wheelfix", "check", "--target", "debian:12-slim", *map(str, wheels)])
+    is_musl = all("-musllinux_" in wheel.name for wheel in wheels)
+    target = "alpine:3.20" if is_musl else "debian:12-slim"
+    others = shlex.join(["wheelfix", "check", "--target", target, *map(str, wheels)])
     otherwise = f"without a container: `{others}`"
     if not found:
         raise SettingsError(

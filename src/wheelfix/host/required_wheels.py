@@ -25,6 +25,7 @@ from wheelfix.host.machine_files import (
 from wheelfix.loader.install_schemes import interpreters, python_version
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch, write_whole
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 
@@ -67,8 +68,9 @@ def fetch(
                 os.replace(temporary / name, wheels / name)  # noqa: PTH105 - over another's
     except ToolError as error:
         raise ToolError(
-            f"what `{dependent}` requires cannot be fetched: {_reason(error.message)}",
-            hint="try it with `pip download`; `--site` uses an environment that is installed",
+            f"{join_some(requirements, FEW)} cannot be fetched for `{dependent}`: "
+            f"{_reason(error.message)}",
+            hint="`--with FILE` takes a wheel that no index has",
         ) from error
     except OSError as error:
         raise OutputError(

@@ -29,6 +29,7 @@ from wheelfix.host.wheel_environment import distributions_of, environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
+from wheelfix.rules.findings import Finding
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Group, Option, Settings
 
@@ -156,6 +157,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
             subject = in_order(modules, names) if names else modules
             findings = find_in_environment(subject, judged)
             modules.symbols.contents.save()
+        if asked.is_wheel:
+            findings = tuple(_without_place(found, str(folder)) for found in findings)
         predictions = [found.prediction for found in findings if found.prediction]
         predictions += [some for order in orders for some in order.predictions]
         proofs = _prove(predictions, folder, asked.library_path) if request.prove else {}
@@ -168,6 +171,11 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
     )
+
+
+def _without_place(finding: Finding, folder: str) -> Finding:
+    """Return `finding` without a hint about an environment that is gone when it is read."""
+    return replace(finding, hint=None) if folder in (finding.hint or "") else finding
 
 
 def _prove(
