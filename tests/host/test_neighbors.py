@@ -22,11 +22,16 @@ PURE = f"py3-none-linux_{MACHINE}"
 Folder = Callable[[str], Path]
 
 
-def pro(folder: Path, version: str = "2.0", source: str = PRO, name: str = "pro") -> Path:
+def pro(
+    folder: Path, version: str = "2.0", source: str = PRO, name: str = "pro", init: str = ""
+) -> Path:
     """Make the wheel with `libpro.so.3`, or with another library."""
     built = folder / "built" / version / f"lib{name}.so.3"
     library = shared_object(built, source, soname=built.name)
-    files: dict[str, str | Path] = {f"{name}/__init__.py": "", f"{name}/lib/{built.name}": library}
+    files: dict[str, str | Path] = {
+        f"{name}/__init__.py": init,
+        f"{name}/lib/{built.name}": library,
+    }
     return make_wheel(folder / "index", name, version, PURE, files)
 
 
@@ -232,13 +237,29 @@ def test_symbols_of_a_neighbor_that_is_opened_for_all(
     assert "undefined symbol" in said if codes else said == "7"
 
 
+OPENS = """
+import ctypes, pathlib
+ctypes.CDLL(pathlib.Path(__file__).parent / "lib" / "libpro.so.3")
+"""
+
+
 @pytest.mark.parametrize(
-    ("source", "codes"), [("import pro", []), ("import prometheus", ["WF106"])]
+    ("source", "init", "codes"),
+    [
+        ("import pro", OPENS, []),
+        ("import pro", "", ["WF106"]),
+        ("import prometheus", OPENS, ["WF106"]),
+    ],
 )
-def test_a_library_that_an_import_has_loaded(tmp_path: Path, source: str, codes: list[str]) -> None:
-    path = demo(tmp_path, source=source, runpath=None)
-    found = findings(path, neighbors=(str(pro(tmp_path)),))
+def test_a_library_that_an_import_has_loaded(
+    tmp_path: Path, source: str, init: str, codes: list[str]
+) -> None:
+    path, other = demo(tmp_path, source=source, runpath=None), pro(tmp_path, init=init)
+    found = findings(path, neighbors=(str(other),))
     assert [one.code for one in found] == codes
+    if source == "import pro":
+        said = imported(unpacked(tmp_path / "site", path, other))
+        assert ("libpro.so.3: cannot open" in said) == bool(codes)
 
 
 def test_a_provider_is_any_distribution_that_is_found(tmp_path: Path) -> None:

@@ -379,20 +379,33 @@ class Context:
     def _loaded_before(self, world: World, member: str) -> frozenset[str]:
         """Return the names of the libraries that neighbors load which the package imports.
 
-        Each of their objects is opened. A library of the machine may be missing: their own fault.
+        Each of their modules is imported, and each library opened if one of their sources opens
+        any. A library of the machine may be missing: their own fault.
         """
         imported = self._imported_by(member.partition("/")[0])
+        opening = self._opening
         files = world.environment.files
         opened = (
             path
             for path, label in world.others.items()
-            if label.partition("!")[0] in imported
+            if (neighbor := label.partition("!")[0]) in imported
             and files[path].dynamic
             and not files[path].is_executable
+            and (files[path].module_hooks or neighbor in opening)
         )
         loaded = {path for opening in opened for path in world.load(opening).objects}
         names = {files[path].soname for path in loaded if path in files}
         return frozenset(filter(None, names)) | {posixpath.basename(path) for path in loaded}
+
+    @cached_property
+    def _opening(self) -> frozenset[str]:
+        """The neighbors whose sources may open libraries, as they are called."""
+        code = None if self.definitions is None else self.definitions.code
+        return frozenset(
+            posixpath.basename(one.wheel) or one.name
+            for one in self.providers
+            if code is None or code.opens(one.wheel)
+        )
 
     def _imported_by(self, package: str) -> frozenset[str]:
         """Return the neighbors that sources of a top-level package import, as they are called.

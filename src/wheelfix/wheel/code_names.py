@@ -13,7 +13,7 @@ from pathlib import Path
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
-from wheelfix.wheel.content_scan import Strings, strings_among
+from wheelfix.wheel.content_scan import Strings, may_open, strings_among
 from wheelfix.wheel.imported_modules import failing_imports
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
@@ -41,6 +41,7 @@ class CodeNames:
         self._archive = archive
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._importers: dict[str, Mapping[str, Sequence[str]]] = {}
+        self._opening: dict[str, bool] = {}
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members with it as a string of their code.
@@ -72,6 +73,19 @@ class CodeNames:
             with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
                 return module in self._importers_in(archive, wheel)
         return module in self._importers.get(wheel, ())
+
+    def opens(self, wheel: str) -> bool:
+        """Return whether a Python source of another wheel may open libraries.
+
+        The sources of an installed distribution, which has no `wheel`, are not read: they may.
+        """
+        if not wheel:
+            return True
+        if wheel not in self._opening:
+            self._opening[wheel] = False
+            with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
+                self._opening[wheel] = any(may_open(source) for _, source in _sources(archive))
+        return self._opening[wheel]
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
