@@ -311,7 +311,7 @@ def test_color_can_be_chosen_on_the_command_line(
         ),
         (
             ["diff", "d/a.whl", "d/b.whl", "w/a.whl"],
-            "`diff` takes two wheels or directories, the pattern gave 3",
+            "`diff` takes two wheels or directories, not 3",
             "`wheelfix diff d w`",
         ),
         (

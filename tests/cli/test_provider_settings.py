@@ -1,10 +1,13 @@
 """The setting `provider`."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.providers import BLAS
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
+from wheelfix.host.setting_paths import below
 from wheelfix.settings import ProviderSetting, Settings
 
 
@@ -14,10 +17,25 @@ def test_a_table_is_complete_and_a_text_is_looked_up() -> None:
         "libraries": ["libcublas*.so.*"],
         "directory": "nvidia/cublas/lib",
     }
-    below = settings_from({"provider": [table]}, Settings(), "file")
-    assert below.provider == (BLAS,)
-    above = settings_from({"provider": ["x.whl"]}, below, "flags")
+    lower = settings_from({"provider": [table]}, Settings(), "file")
+    assert lower.provider == (BLAS,)
+    above = settings_from({"provider": ["x.whl"]}, lower, "flags")
     assert above.provider == (BLAS, ProviderSetting(source="x.whl"))
+
+
+def test_a_folder_that_is_called_like_a_distribution_is_named_as_a_path(tmp_path: Path) -> None:
+    for name in ("torch", "libs"):
+        (tmp_path / name).mkdir()
+    for text, located in [
+        ("torch", "torch"),
+        ("torch>=2", "torch>=2"),
+        ("./torch", f"{tmp_path}/./torch"),
+        ("libs", f"{tmp_path}/libs"),
+        ("absent", "absent"),
+        ("auto", "auto"),
+    ]:
+        settings = Settings(provider=(ProviderSetting(source=text),))
+        assert below(tmp_path, settings).provider[0].source == located, text
 
 
 REFUSED: list[tuple[object, str]] = [

@@ -990,7 +990,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "give its wheel: `--provider FILE.whl`",
         "name another",
         "install one of these Pythons",
-        "use a machine that they allow; `wheelfix verify --image` uses a container",
+        "use a machine that they allow; `wheelfix verify --image IMAGE` uses a container",
         "name each Python of the image",
         "--python names a Python that the image has",
         "name the platform, such as --plat",

@@ -177,7 +177,8 @@ def install(
             raise ToolError(
                 f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
                 "this machine",
-                hint="use a machine that they allow; `wheelfix verify --image` uses a container"
+                hint="use a machine that they allow; "
+                "`wheelfix verify --image IMAGE` uses a container"
                 if not image
                 and any(parse_platform_tag(tag).is_linux for tag in wheel.name.platforms)
                 else "use an image or a machine that they allow",

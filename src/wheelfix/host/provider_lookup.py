@@ -79,7 +79,7 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
         versions = [Provided(requirement=text, folders=(folder,))]
     elif not setting.requirement and path.suffix == ".whl":
         versions = _not_empty([in_wheel(path)], f"the wheel `{path}`")
-    elif not setting.requirement and os.path.isdir(path):  # noqa: PTH112 - false for any other text
+    elif "/" in setting.source and os.path.isdir(path):  # noqa: PTH112 - false for any other text
         wheels = map(in_wheel, sorted(path.glob("*.whl")))
         versions = _not_empty([*wheels, in_directory(path)], f"the directory `{path}`")
     else:

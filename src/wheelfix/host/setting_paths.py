@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import (
     AUTO,
     SETTING_FIELDS,
@@ -15,6 +16,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
 )
+from wheelfix.wheel.requirements import name_of
 
 INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
 """The settings with paths of what is read."""
@@ -53,7 +55,10 @@ def _text_below(text: str, paths: Paths, folder: Path) -> str:
         case Paths.WITH_SLASH:
             return path if "/" in text else text
         case Paths.EXISTING:
-            # Path.exists raises for a text that is too long for a path.
-            return path if text != AUTO and os.path.exists(path) else text  # noqa: PTH110
+            # A folder that is called like a well-known distribution is named with `./`: the source
+            # folder of a project may be. Path.exists raises for a text too long for a path.
+            is_known = "/" not in text and name_of(text) in well_known_folders()
+            is_name = text == AUTO or is_known
+            return path if not is_name and os.path.exists(path) else text  # noqa: PTH110
         case _:
             return str(folder / text)

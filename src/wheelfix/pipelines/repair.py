@@ -221,7 +221,6 @@ def _repair(job: Job) -> Outcome:
             planned,
             after=after,
             ways=applied.ways,
-            messages=(*planned.messages, *debug_file_notes(applied.debug_files, symbols)),
             codec=job.codec.name if plan.edits else "",
             bytes_after=pending.size,
         )
@@ -237,9 +236,10 @@ def _repair(job: Job) -> Outcome:
         if job.settings.normalize and _has_same_bytes(job.archive, pending):
             outcome = replace(outcome, status=Status.UNCHANGED, edits=())
         if not in_place:
+            notes = debug_file_notes(applied.debug_files, symbols)
             with publish_debug_files(applied.debug_files, job.folder / symbols):
                 output = job.settings.wheel_dir / pending.publish().name
-                return replace(outcome, output=output)
+                return replace(outcome, output=output, messages=(*outcome.messages, *notes))
         if outcome.status is Status.UNCHANGED:
             return replace(outcome, output=job.path)
         raise _replaces_itself(job)

@@ -122,8 +122,7 @@ def _two(paths: Sequence[Path]) -> tuple[Path, Path]:
     first, last = (path.parent if path.suffix == ".whl" else path for path in (paths[0], paths[-1]))
     command = shlex.join(["wheelfix", "diff", str(first), str(last)])
     raise SettingsError(
-        f"`diff` takes two wheels or directories, the pattern gave {len(paths)}: "
-        f"{join_some(paths, 3)}",
+        f"`diff` takes two wheels or directories, not {len(paths)}: {join_some(paths, 3)}",
         hint=f"compare their directories: `{command}`"
         if first != last
         else "name the earlier release, then the later one",
