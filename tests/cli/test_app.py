@@ -38,6 +38,7 @@ from wheelfix.settings import (
     StripLevel,
     ZipCodec,
 )
+from wheelfix.wheel.model import Wheel
 
 REJECTING = """
 allow-pure-python-wheel = true
@@ -95,11 +96,11 @@ def output(kind: str) -> str:
 def crash_on(monkeypatch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> None:
     """Let the repair of wheels whose names start with `prefix` raise `error`, as a bug would."""
 
-    def crashing(name: str, _platform: str) -> None:
-        if name.startswith(prefix):
+    def crashing(wheel: Wheel, _platform: str) -> None:
+        if str(wheel.name).startswith(prefix):
             raise error
 
-    monkeypatch.setattr("wheelfix.pipelines.repair.refuse_other_platform", crashing)
+    monkeypatch.setattr("wheelfix.pipelines.repair_plan.refuse_other_platform", crashing)
 
 
 @pytest.fixture

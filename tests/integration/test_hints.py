@@ -824,6 +824,10 @@ def test_each_hint_of_diff_has_its_case() -> None:
 HELD: dict[Message, str] = {
     (
         "analysis/policy_reasons.py",
+        ", or repair it with `--plat {}`",
+    ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
+    (
+        "analysis/policy_reasons.py",
         "{} is in {}: `--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (
@@ -983,7 +987,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "known are {}; or name it: --output-format",
     ),
     "whoever has it to do knows the value: a tag, a folder, a Python, a time": (
-        "build it in an older image, or ask for a newer platform with --plat",
         "note: `{}` is not read: it belongs to another user",
         "--timeout gives each wheel more",
         "raise the limit",

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -17,7 +18,13 @@ import pytest
 from tests.support import build
 from tests.support.fork_server import warm_program
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.errors import (
+    BadWheelError,
+    NonPlatformWheelError,
+    SettingsError,
+    ToolError,
+    WheelfixError,
+)
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
@@ -453,6 +460,78 @@ def test_a_symbol_that_is_too_new_is_named_with_its_dependent(tmp_path: Path) ->
     said = _verdict(wheel)
     assert not satisfies(said.overall, "manylinux_2_28_x86_64")
     assert any("GLIBC_9.99" in reason and "p/libnew.so" in reason for reason in said.reasons)
+
+
+def _needs_glibc(folder: Path, version: str) -> Path:
+    libc = build.stub_library_with_versions(folder / "libc.so.6", "libc.so.6", {version: ["new"]})
+    return build.shared_object(
+        folder / "libnew.so", "int new(void); int f(void) { return new(); }",
+        needed=[libc], libc=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ["manylinux_2_17", "manylinux_2_5", "manylinux_2_99"])
+def test_the_platforms_of_a_hint_are_possible(asked: str, tmp_path: Path) -> None:
+    arch = os.uname().machine
+    new = _needs_glibc(tmp_path, "GLIBC_2.33")
+    wheel = build.make_wheel(tmp_path, tag=f"py3-none-linux_{arch}", files={"p/libnew.so": new})
+    with pytest.raises((BadWheelError, SettingsError)) as caught:
+        _graft(wheel, plat=f"{asked}_{arch}")
+    offered = re.findall(r"manylinux\w+", caught.value.hint or "")
+    assert offered
+    for plat in offered:
+        assert plat in _graft(wheel, plat=plat).tags.platforms
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("py3-none-linux_x86_64", "musllinux_1_2_x86_64"),
+        ("py3-none-musllinux_1_2_x86_64", "musllinux_1_2_x86_64"),
+        ("py3-none-manylinux_2_17_x86_64", ""),
+    ],
+)
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the tags name this machine")
+def test_the_c_library_of_musl_is_not_grafted(tag: str, expected: str, tmp_path: Path) -> None:
+    """musl-gcc links to `libc.so`, which no library path leads to."""
+    libc = build.shared_object(tmp_path / "lib" / "libc.so", soname="libc.so", libc=False)
+    user = build.shared_object(tmp_path / "user.so", needed=[libc], libc=False)
+    wheel = build.make_wheel(tmp_path, tag=tag, files={"p/user.so": user})
+    if not expected:
+        with pytest.raises(NonPlatformWheelError, match="is for x86_64 and musl"):
+            _graft(wheel, library_path=(str(libc.parent),))
+        return
+    graft = _graft(wheel, library_path=(str(libc.parent),))
+    assert graft.tags.platforms == (expected,)
+    assert graft.libraries == ()
+
+
+def test_a_library_for_another_c_library_is_not_grafted(tmp_path: Path) -> None:
+    libc = build.shared_object(tmp_path / "lib" / "libc.so", soname="libc.so", libc=False)
+    for_musl = build.shared_object(
+        tmp_path / "lib" / "libone.so", soname="libone.so", needed=[libc], libc=False
+    )
+    user = build.shared_object(tmp_path / "user.so", needed=[for_musl], libc=False)
+    arch = os.uname().machine
+    musl = build.make_wheel(
+        tmp_path, tag=f"py3-none-musllinux_1_2_{arch}", files={"p/user.so": user}
+    )
+    [grafted] = _graft(musl, library_path=(str(libc.parent),)).libraries
+    assert grafted.host.source == for_musl
+    wheel = build.make_wheel(
+        tmp_path, tag=f"py3-none-manylinux_2_17_{arch}", files={"p/user.so": user}
+    )
+    with pytest.raises(ToolError, match="is the C library musl") as caught:
+        _graft(wheel, library_path=(str(libc.parent),))
+    assert "--library-path" not in (caught.value.hint or "")
+
+
+def test_a_path_in_needed_is_grafted(tmp_path: Path) -> None:
+    library = build.shared_object(tmp_path / "lib" / "libone.so")
+    user = build.shared_object(tmp_path / "user.so", flags=[f"-Wl,--no-as-needed,{library}"])
+    wheel = build.make_wheel(tmp_path, files={"p/user.so": user})
+    [grafted] = _graft(wheel).libraries
+    assert (grafted.original, grafted.host.source) == (str(library), library)
 
 
 def test_an_impossible_platform_is_a_settings_error(wheel: Path) -> None:

@@ -106,6 +106,13 @@ def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: boo
     assert [f.severity for f in findings(contents.wrong_libc, subject)] == [Severity.ERROR] * wrong
 
 
+def test_the_c_library_of_an_object_may_be_known_by_its_name_alone() -> None:
+    objects = {"pkg/a.cpython-311-x86_64-linux-gnu.so": elf(**{**MODULE, "needed": ()})}
+    for platform, wrong in {"musllinux_1_2_x86_64": True, "manylinux_2_17_x86_64": False}.items():
+        subject = wheel(objects, name=f"demo-1.0-cp311-cp311-{platform}.whl")
+        assert bool(findings(contents.wrong_libc, subject)) is wrong
+
+
 def test_elf_in_a_wheel_for_any_platform() -> None:
     library = wheel({"pkg/libx.so": elf()}, name="demo-1.0-py3-none-any.whl")
     module = wheel({"pkg/a.so": elf(**MODULE)}, name="demo-1.0-py3-none-any.whl")

@@ -316,6 +316,15 @@ class UntrustedLibrary(NamedTuple):
     """A command after which no other user can."""
 
 
+def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
+    """Return the error for the C library `name`, which what is to be grafted needs."""
+    return ToolError(
+        f"`{name}` is the C library {libc}, which is never grafted: it is needed "
+        f"{_needed_by(wheel, name)}, which was built for it",
+        hint="use libraries that were built for the C library of the wheel",
+    )
+
+
 def unlocated_libraries_error(
     libraries: Sequence[str],
     wheel: Wheel,
@@ -380,10 +389,19 @@ def _needed_by(wheel: Wheel, library: str) -> str:
 
 
 def unattainable_tag_error(
-    target: str, obstacle: Obstacle, wheel: Wheel, policies: Sequence[Policy]
+    target: str,
+    obstacle: Obstacle,
+    wheel: Wheel,
+    policies: Sequence[Policy],
+    possible: str | None,
 ) -> BadWheelError:
-    """Return the error for a wheel that cannot have the tag `target`; it names the members."""
-    hint = "build it in an older image, or ask for a newer platform with --plat"
+    """Return the error for a wheel that cannot have the tag `target`; it names the members.
+
+    `possible` is the oldest platform that the wheel can have.
+    """
+    hint = "build it in an older image" + (
+        f", or repair it with `--plat {possible}`" if possible else ""
+    )
     match obstacle:
         case Obstacle.SYMBOLS:
             why = list(_symbol_reasons(wheel, target, policies)) or [

@@ -65,6 +65,7 @@ _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 """The names for which auditwheel does not search: a graft removes these entries."""
+_FAMILIES = {Libc.GLIBC: Family.MANYLINUX, Libc.MUSL: Family.MUSLLINUX}
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
@@ -215,7 +216,8 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     named_arch = _only({_POLICY_ARCHITECTURES.get(tag.arch) for tag in tags})
     arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
-    families = {member: _family_of(member, elf) for member, elf in known.items()}
+    libcs = {member: libc_of_object(member, elf) for member, elf in known.items()}
+    families = {member: libc and _FAMILIES[libc] for member, libc in libcs.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
@@ -260,23 +262,19 @@ def _only(found: set[_T]) -> _T | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _family_of(member: str, elf: Elf) -> Family | None:
-    """Return the family of tags for the C library of an object, if that is known.
+def libc_of_object(member: str, elf: Elf) -> Libc | None:
+    """Return the C library for which an object was built, if that is known.
 
     It is known by the interpreter, by DT_NEEDED, or by the file name. Before Python 3.11, names of
     extensions for musl had `-linux-gnu` too.
     """
     if elf.interpreter is not None:
-        is_musl = libc_of(basename(elf.interpreter)) is Libc.MUSL
-        return Family.MUSLLINUX if is_musl else Family.MANYLINUX
-    for name in elf.needed:
-        if name.startswith(("libc.musl-", "ld-musl-")):
-            return Family.MUSLLINUX
-        if libc_of(name) is Libc.GLIBC:
-            return Family.MANYLINUX
+        return Libc.MUSL if libc_of(basename(elf.interpreter)) is Libc.MUSL else Libc.GLIBC
+    if elf.libc is not None:
+        return elf.libc
     if member.endswith(_MUSL_FILES):
-        return Family.MUSLLINUX
-    return Family.MANYLINUX if _GLIBC_FILE.fullmatch(basename(member)) else None
+        return Libc.MUSL
+    return Libc.GLIBC if _GLIBC_FILE.fullmatch(basename(member)) else None
 
 
 def hook_prefix(member: str, elf: Elf) -> str | None:

@@ -4,6 +4,7 @@ Nothing is executed. A library that is not found is not an error: references to 
 """
 
 import os
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -256,10 +257,8 @@ class HostLibraries(GivenLibraries):
         self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH
     ) -> Library | None:
         """Find a library as `host` does, among those alone that can be grafted."""
-        if "/" in name:
-            return None
         for directory in self._folders(dependent, path, root):
-            library = self._file(f"{directory}/{name}")
+            library = self._file(posixpath.join(directory, name))  # which may be a path
             if library is not None and library.elf.abi == dependent.abi:
                 return library
         return None

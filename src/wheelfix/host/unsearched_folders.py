@@ -28,7 +28,7 @@ def places_of_missing(libraries: Iterable[str], wheel: Wheel) -> dict[str, Libra
     """
     places = dict.fromkeys(_places(wheel))
     found: dict[str, LibraryPlace] = {}
-    for name in libraries:
+    for name in (name for name in libraries if "/" not in name):
         dependents = [elf for elf in wheel.elfs.values() if name in elf.needed]
         for place in places:
             if _has(place.folder, name, dependents or list(wheel.elfs.values())):

@@ -15,6 +15,11 @@ RESERVED = ("c", "pthread", "rt", "m", "dl", "util", "xnet")
 _BUILTIN = re.compile(rf"lib(?:{'|'.join(RESERVED)})\.[^/]*$")
 
 
+def is_musl_itself(name: str) -> bool:
+    """Return whether musl's loader takes itself for the library `name`, and looks for no file."""
+    return _BUILTIN.match(name) is not None or name.startswith("/lib/ld-musl-")
+
+
 def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, str], ...]:
     """Return the elements of a search path, each with its directory (`fixup_rpath`).
 
@@ -36,7 +41,7 @@ class MuslProcess(LoaderProcess):
     _program_is_unnamed = False
 
     def _is_builtin(self, name: str) -> bool:
-        return bool(_BUILTIN.match(name)) or name.startswith("/lib/ld-musl-")
+        return is_musl_itself(name)
 
     def _directories(self, path: str, origin: str) -> tuple[tuple[str, str], ...]:
         return search_path_directories(path, origin)

@@ -11,13 +11,16 @@ from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import (
     Obstacle,
     images,
+    other_libc_error,
     unattainable_tag_error,
     unlocated_libraries_error,
 )
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.elf.model import Libc, libc_of
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
+from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.graft import (
     Externals,
@@ -68,8 +71,13 @@ def graft(
         return Graft(tags=tags_of(wheel))
     analysis = analyst.analyze(wheel, settings, (*settings.exclude, *elsewhere))
     requested, platforms = _platforms(analysis, wheel, settings, read_policies())
+    is_musl = parse_platform_tag(platforms[0]).libc is Libc.MUSL
     external = {
-        member: dict(sorted(libraries[platforms[0]].items()))
+        member: {
+            name: source
+            for name, source in sorted(libraries[platforms[0]].items())
+            if not (is_musl and is_musl_itself(name))
+        }
         for member, libraries in analysis.external.items()
     }
     dropped = _dropped_needed(external, analysis.libpython, wheel)
@@ -107,19 +115,21 @@ def _platforms(
     """
     names = [policy.name for policy in analysis.policies]
     best = names.index(analysis.overall)
+    limits = {
+        Obstacle.SYMBOLS: names.index(analysis.symbols),
+        Obstacle.UCS2: names.index(analysis.ucs2),
+        Obstacle.BLACKLIST: names.index(analysis.blacklist),
+        Obstacle.MACHINE: names.index(analysis.machine),
+    }
+    oldest = min(limits.values())
     if settings.plat == "auto":
         requested = max(best, 1)  # not `linux_<arch>`: its obstacle is raised below
     else:
-        requested = _rank_of_platform(analysis, wheel, settings.plat)
-    obstacles = {
-        Obstacle.SYMBOLS: analysis.symbols,
-        Obstacle.UCS2: analysis.ucs2,
-        Obstacle.BLACKLIST: analysis.blacklist,
-        Obstacle.MACHINE: analysis.machine,
-    }
-    for obstacle, limit in obstacles.items():
-        if requested > names.index(limit):
-            raise unattainable_tag_error(names[requested], obstacle, wheel, policies)
+        requested = _rank_of_platform(analysis, wheel, settings.plat, oldest)
+    for obstacle, limit in limits.items():
+        if requested > limit:
+            possible = names[oldest] if oldest else None
+            raise unattainable_tag_error(names[requested], obstacle, wheel, policies, possible)
     chosen = [requested] if settings.only_plat or best <= requested else [best, requested]
     return names[requested], tuple(
         tag
@@ -128,13 +138,14 @@ def _platforms(
     )
 
 
-def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str) -> int:
+def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str, oldest: int) -> int:
+    """Return the rank of `platform`; `oldest` is the highest that the objects allow."""
     known = [(policy.name, *policy.aliases) for policy in analysis.policies]
     found = next((index for index, names in enumerate(known) if platform in names), 0)
     if not found:
         raise SettingsError(
             f"`--plat {platform}` is not possible for `{wheel.name}`",
-            hint=_other_platform(platform, known[1:]),
+            hint=_other_platform(platform, known[1 : oldest + 1] or known[1:]),
         )
     return found
 
@@ -164,8 +175,12 @@ def _locate(
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them.
 
-    `unknown` are the requirements that were not looked into.
+    Also for a C library: it comes with the loader of the machine. `unknown` are the requirements
+    that were not looked into.
     """
+    for name in dict.fromkeys(name for libraries in external.values() for name in libraries):
+        if libc := libc_of(name):
+            raise other_libc_error(name, libc, wheel)
     missing: set[str] = set()
     located: dict[str, dict[str, Path]] = {}
     for member, libraries in external.items():

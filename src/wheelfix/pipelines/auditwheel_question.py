@@ -14,8 +14,7 @@ from pathlib import Path
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa, newest_symbol
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
-from wheelfix.errors import BadWheelError, NonPlatformWheelError, SettingsError, ToolError
-from wheelfix.grouping import grouped
+from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
@@ -23,11 +22,10 @@ from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal
 from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.auditwheel_view import View, build_view
 from wheelfix.pipelines.graft import HostLibrary, read_library
+from wheelfix.pipelines.repair_refusals import no_object_error
 from wheelfix.settings import Settings
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
-from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +134,7 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 hint="name the platform, such as --plat manylinux_2_28_x86_64",
             )
         case AuditwheelRefusal.NO_OBJECT:
-            raise NonPlatformWheelError(
-                "Invalid binary wheel: no ELF executable or shared library file (including "
-                "compiled Python C extension) for the platform "
-                f"{'.'.join(wheel.name.platforms)} found; {_architectures(wheel)}",
-                hint=f"were they built for {join_some(wheel.name.platforms)}?",
-            )
-
-
-def _architectures(wheel: Wheel) -> str:
-    """Return the objects of the wheel, grouped by their architectures."""
-    names = {abi: name for name, abi in ARCHITECTURES.items()}
-    by_arch = grouped(wheel.elfs, lambda member: names.get(wheel.elfs[member].abi, "unknown"))
-    return "; ".join(
-        f"{join_some(members)} {'is' if len(members) == 1 else 'are'} of {arch} architecture"
-        for arch, members in by_arch.items()
-    )
+            raise no_object_error(wheel, question.platform or "auto")
 
 
 # --- The answer -----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ finds the libraries that the loader finds once the wheel is installed:
 - Of objects that search alike for the same libraries, only the first needs them: auditwheel
   reads the libraries of the host for each object that does. Its answer holds for the others.
 - An object has the usual loader of its C library.
+- musl has the name that Alpine gives it, the only one that auditwheel knows: an object that was
+  linked elsewhere needs `libc.so`, or another name for which musl's loader takes itself.
 - auditwheel puts together the symbol versions that objects need, so the first has those of all.
 """
 
@@ -36,7 +38,8 @@ from wheelfix.analysis.policy_verdict import hook_prefix
 from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
-from wheelfix.loader.machines import usual_loader
+from wheelfix.loader.machines import musl_soname, usual_loader
+from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record
 
@@ -164,7 +167,11 @@ def _plain(platform: str) -> str:
 
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
-    opened = [item for item in elfs.items() if not item[0].endswith(".py")]  # as by auditwheel
+    opened = [
+        (member, _with_usual_musl(elf))
+        for member, elf in elfs.items()
+        if not member.endswith(".py")  # as by auditwheel
+    ]
     by_abi = grouped(opened, lambda item: item[1].abi)
     groups: list[_Group] = []
     for number, found in enumerate(by_abi.values()):
@@ -175,6 +182,14 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
         libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)
         groups.append(_Group(f"own{number}", ordered, shipped, entries, libcs))
     return groups
+
+
+def _with_usual_musl(elf: Elf) -> Elf:
+    if elf.libc is not Libc.MUSL:
+        return elf
+    name = musl_soname(elf.abi)
+    needed = dict.fromkeys(name if is_musl_itself(needed) else needed for needed in elf.needed)
+    return elf._replace(needed=tuple(needed))
 
 
 def _members_by_name(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:

@@ -17,7 +17,13 @@ from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
-from wheelfix.pipelines.check_plan import keep_planned_fixes, name_command, wheels_beside
+from wheelfix.pipelines.check_plan import (
+    RepairCall,
+    keep_planned_fixes,
+    name_command,
+    wheels_beside,
+    without_repair,
+)
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
@@ -60,7 +66,9 @@ class CheckTask:
     """The user's library paths, absolute, for what a repair would graft; where neighbors are
     fetched, all variables."""
     words: tuple[str, ...] = ()
-    """The flags with which `wheelfix repair` has the same settings, for hints."""
+    """The flags that `wheelfix repair` takes as well, for hints."""
+    repair: Settings | None = None
+    """The settings that `wheelfix repair` has with these flags; None for the same."""
 
 
 def check(
@@ -109,10 +117,18 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
             found, settings, lambda _: wheel.name.distribution, baseline
         )
         if system is None:
-            libraries = definitions.on_this_machine(task.environ)
-            counting = keep_planned_fixes(counting, context, libraries, beside)
+            call = RepairCall(
+                wheel=task.wheel,
+                settings=task.repair or settings,
+                folder=task.folder,
+                libraries=definitions.on_this_machine(task.environ),
+                beside=beside,
+            )
+            counting = keep_planned_fixes(counting, context, call)
             words = (*task.words, *wheels_beside(task.beside, task.folder))
             counting = tuple(name_command(finding, words) for finding in counting)
+        else:
+            counting = tuple(map(without_repair, counting))
         return Report(
             source=task.wheel,
             findings=counting,

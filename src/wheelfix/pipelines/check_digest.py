@@ -37,6 +37,7 @@ def digest_of(task: CheckTask, baseline: Baseline, rules: Iterable[AnyRule]) -> 
         task.beside,
         [(name, task.environ.get(name)) for name in LIBRARY_PATHS],
         task.words,
+        _decisive(task.repair or settings),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 

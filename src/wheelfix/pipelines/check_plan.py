@@ -7,10 +7,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.pipelines.repair_plan import (
     Planner,
@@ -19,6 +21,7 @@ from wheelfix.pipelines.repair_plan import (
     graft_of,
     is_repaired,
     judged_context,
+    placed_grafts,
     planner_of,
 )
 from wheelfix.providers.model import Provided
@@ -51,11 +54,21 @@ class _Planned:
     tags: Sequence[str] = ()
 
 
+class RepairCall(NamedTuple):
+    """The call of `wheelfix repair` that a check plans."""
+
+    wheel: Path
+    """As the user named it."""
+    settings: Settings
+    """Those of the check without what only its command line says."""
+    folder: Path
+    """Where relative paths start."""
+    libraries: HostLibraries
+    beside: Sequence[Provided]
+
+
 def keep_planned_fixes(
-    findings: Sequence[Finding],
-    context: Context,
-    libraries: HostLibraries,
-    beside: Sequence[Provided],
+    findings: Sequence[Finding], context: Context, call: RepairCall
 ) -> tuple[Finding, ...]:
     """Return `findings` with only the fixes that a repair carries out; others say why not.
 
@@ -64,8 +77,15 @@ def keep_planned_fixes(
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
     unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
-    plans = {safety: _plan(safety, context, libraries, beside, unused) for safety in kinds}
+    plans = {safety: _plan(safety, context, call, unused) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
+
+
+def without_repair(finding: Finding) -> Finding:
+    """Return `finding` of a wheel that no repair takes, without a fix and what it says of it."""
+    parts = (finding.hint or "").split("; ")
+    hint = "; ".join(part for part in parts if "`wheelfix repair" not in part)
+    return replace(finding, fix=None, hint=hint or None)
 
 
 def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
@@ -96,31 +116,22 @@ def _command(fix: Fix) -> str:
 
 
 def _plan(
-    safety: Safety,
-    context: Context,
-    libraries: HostLibraries,
-    beside: Sequence[Provided],
-    unused: Sequence[DropNeeded],
+    safety: Safety, context: Context, call: RepairCall, unused: Sequence[DropNeeded]
 ) -> _Planned:
-    settings = context.settings
     if safety is Safety.UNSAFE:
-        settings = replace(settings, unsafe_fixes=True)
+        call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
     try:
-        return _remaining(context, settings, libraries, beside, unused)
+        return _remaining(context, call, unused)
     except WheelfixError as error:
         return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
 
 
-def _remaining(
-    context: Context,
-    settings: Settings,
-    libraries: HostLibraries,
-    beside: Sequence[Provided],
-    unused: Sequence[DropNeeded],
-) -> _Planned:
+def _remaining(context: Context, call: RepairCall, unused: Sequence[DropNeeded]) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
+    settings, libraries = call.settings, call.libraries
     memory = context.memory.fork()
-    planner = planner_of(libraries, settings, beside, PredictedAuditwheel(libraries, memory))
+    analyst = PredictedAuditwheel(libraries, memory)
+    planner = planner_of(libraries, settings, call.beside, analyst)
     read = replace(planner.read, memory=memory)
     if is_repaired(context.wheel, settings, lambda: context.verdict):
         # No library of this machine is grafted: what the check knows of them is enough.
@@ -130,10 +141,21 @@ def _remaining(
     planner = planner._replace(read=read)
     plan = decide(planner, accept(planner))
     wheel = plan.after.wheel
+    if settings.locked:
+        # Which package has a library is not looked up; its bytes are the same.
+        lock = [
+            {key: value for key, value in table.items() if key not in {"package", "version"}}
+            for table in read_lock(call.folder / LOCK_FILE)
+        ]
+        refuse_other_grafts(lock, wheel.name, placed_grafts(plan), call.wheel)
     judged = judged_context(planner, plan, wheel)
-    found = run_rules(judged, enabled_rules(settings, load_rules()))
-    edits = [step.edit for step in plan.edits]
+    rules = enabled_rules(settings, load_rules())
+    found = run_rules(judged, rules)
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
+    if as_checked != settings:
+        found = run_rules(replace(judged, settings=as_checked), rules)
+    edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 2)),
         advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),

@@ -9,7 +9,7 @@ import os
 import posixpath
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
@@ -32,10 +32,12 @@ from wheelfix.loader.loading import entry_directory
 from wheelfix.system.mapped_pieces import map_file
 from wheelfix.wheel.edits import (
     AddMember,
+    CopyOf,
     DropEntry,
     DropNeeded,
     Edit,
     HostFile,
+    MoveMember,
     RenameNeeded,
     Retag,
     SetPathTag,
@@ -220,6 +222,20 @@ def renames(
         for member, sources in externals.items()
     }
     return {member: pairs for member, pairs in found.items() if pairs}
+
+
+def places_of(member: str, edits: Iterable[Edit]) -> list[str]:
+    """Follow a grafted library through `edits` to all the members that hold it, copies last."""
+    places = [member]
+    for edit in edits:
+        match edit:
+            case AddMember(source=CopyOf(member=original)) if original in places:
+                places.append(edit.member)
+            case MoveMember() if edit.member in places:
+                places[places.index(edit.member)] = edit.new
+            case _:
+                pass
+    return places
 
 
 # --- Tags -----------------------------------------------------------------------------------------

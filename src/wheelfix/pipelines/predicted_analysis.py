@@ -31,13 +31,13 @@ from wheelfix.analysis.policy_verdict import (
     versions_of,
 )
 from wheelfix.elf.model import Elf, PathTag
-from wheelfix.errors import NonPlatformWheelError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.pipelines.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.pipelines.graft import HostLibrary, read_library
+from wheelfix.pipelines.repair_refusals import no_object_error
 from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.model import Wheel
@@ -80,7 +80,7 @@ def predict(
     """
     subject = subject_of(wheel, tuple(exclude))
     if subject is None:
-        raise NonPlatformWheelError("no object is for the platform tag of the wheel")
+        raise no_object_error(wheel, settings.plat)
     ladder = ladder_of(subject, read_policies())
     arch = subject.arch
     search = _Search(subject, libraries, exclude)

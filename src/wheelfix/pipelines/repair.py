@@ -18,7 +18,6 @@ from wheelfix.errors import (
     WheelfixError,
     unexpected_error,
 )
-from wheelfix.grouping import values_by_key
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
@@ -50,6 +49,7 @@ from wheelfix.pipelines.repair_plan import (
     accept,
     decide,
     judged_context,
+    placed_grafts,
     planner_of,
     silent,
 )
@@ -60,12 +60,8 @@ from wheelfix.pipelines.repair_proof import (
     read_back,
     verify_wheel,
 )
-from wheelfix.pipelines.repair_refusals import (
-    refuse_other_platform,
-    refuse_symbols_of_nothing,
-)
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.pipelines.sbom import Bundled, included_sboms, places_of, sbom_edits
+from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context
@@ -133,8 +129,6 @@ def open_job(
     """Read the wheel of `task`. Raises `WheelfixError` for one that cannot be repaired as asked."""
     path, settings = task.wheel, task.settings
     progress("reading")
-    refuse_other_platform(path.name, settings.plat)
-    refuse_symbols_of_nothing(settings)
     try:
         with open_wheel(task.folder / path) as archive, scratch() as workdir:
             libraries = HostLibraries(
@@ -362,24 +356,11 @@ def _decide(job: Job, included: Sequence[GraftedLibrary]) -> Plan:
 
 def _origins(job: Job, plan: Plan) -> Iterator[GraftedLibrary]:
     """Yield the grafted libraries that are in the planned wheel, with place and package."""
-    wheel, libraries = plan.after.wheel, plan.grafted
-    edits = [step.edit for step in plan.edits]
-    present = {member.name for member in wheel.members}
-    dependents = values_by_key(
-        (name, member) for member, e in wheel.elfs.items() for name in e.needed
-    )
-    sources = [library.host.source for library in libraries]
+    sources = [library.host.source for library in plan.grafted]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
-    for library in libraries:
-        places = [place for place in places_of(library.member, edits) if place in present]
-        if places:
-            package = packages.get(library.host.source)
-            yield library._replace(
-                member=places[0],
-                copies=tuple(places[1:]),
-                dependents=tuple(dependents.get(library.soname, ())),
-                package=package_of(library, package, job.settings.component),
-            )
+    for library in placed_grafts(plan):
+        package = packages.get(library.host.source)
+        yield library._replace(package=package_of(library, package, job.settings.component))
 
 
 def _list_grafted(

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.grouping import values_by_key
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.auditwheel_decisions import Analyst
-from wheelfix.pipelines.graft import Graft, GraftedLibrary
+from wheelfix.pipelines.graft import Graft, GraftedLibrary, places_of
 from wheelfix.pipelines.graft_included import (
     included_libraries,
     inclusion_edits,
@@ -31,8 +32,10 @@ from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
     refuse_edited_objects,
     refuse_false_record,
+    refuse_other_platform,
     refuse_other_system,
     refuse_pure,
+    refuse_symbols_of_nothing,
 )
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
@@ -112,9 +115,9 @@ class Plan:
 
 
 def verdict_of(planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict | None:
-    """Return the verdict on `wheel`; None for a pure wheel, or if the settings say so."""
+    """Return the verdict on `wheel`; None if it has no objects, or if the settings say so."""
     settings = planner.read.settings
-    if wheel.is_pure or not settings.verdict:
+    if not wheel.elfs or not settings.verdict:
         return None
     elsewhere = libraries_provided_elsewhere(replace(planner.read, wheel=wheel))
     return planner.analyst.verdict(wheel, settings, (*settings.exclude, *excluded, *elsewhere))
@@ -140,7 +143,9 @@ def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
     Raises `WheelfixError` for another wheel.
     """
     wheel, settings = planner.read.wheel, planner.read.settings
+    refuse_symbols_of_nothing(settings)
     refuse_other_system(wheel)
+    refuse_other_platform(wheel, settings.plat)
     included = included_libraries(wheel, settings, planner.libraries, planner.analyst.library)
     if not included:
         refuse_pure(wheel, settings)
@@ -210,6 +215,24 @@ def _graft(
         "graft libraries that the platform does not provide",
     )
     return replace(graft, messages=(*graft.messages, *graft_notes(graft.libraries, wheel))), steps
+
+
+def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
+    """Yield the grafted libraries that are in the planned wheel, with their places."""
+    wheel = plan.after.wheel
+    edits = [step.edit for step in plan.edits]
+    present = {member.name for member in wheel.members}
+    dependents = values_by_key(
+        (name, member) for member, elf in wheel.elfs.items() for name in elf.needed
+    )
+    for library in plan.grafted:
+        places = [place for place in places_of(library.member, edits) if place in present]
+        if places:
+            yield library._replace(
+                member=places[0],
+                copies=tuple(places[1:]),
+                dependents=tuple(dependents.get(library.soname, ())),
+            )
 
 
 def graft_of(planner: Planner, wheel: Wheel) -> Graft:

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable
 
+from wheelfix.analysis.policy_verdict import libc_of_object
+from wheelfix.elf.model import Libc
 from wheelfix.errors import (
     BadWheelError,
     NonPlatformWheelError,
     SettingsError,
     ToolError,
 )
+from wheelfix.grouping import grouped
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import count, first_of, join_some
 from wheelfix.wheel.edits import ElfEdit
-from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import other_system, parse_platform_tag
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import ARCHITECTURES, other_system, parse_platform_tag
 
 NO_OBJECT = (
     "This does not look like a platform wheel, no ELF executable or shared library file (including "
@@ -24,23 +27,55 @@ PLEASE_REPORT = "nothing was published; please report this wheel"
 """The hint for an edit that is not what was planned: a bug."""
 
 
-def refuse_other_platform(filename: str, plat: str) -> None:
+def refuse_other_platform(wheel: Wheel, plat: str) -> None:
     """Raise `SettingsError` if `plat` is for another architecture or C library than the wheel.
 
     The words are auditwheel's (main_repair.py).
     """
     requested = parse_platform_tag(plat)
-    for tag in map(parse_platform_tag, WheelName.parse(filename).platforms):
+    for tag in map(parse_platform_tag, wheel.name.platforms):
         if requested.arch and tag.arch and tag.arch != requested.arch:
             current, other = f"{tag.arch} architecture", requested.arch
         elif requested.libc and tag.libc and tag.libc is not requested.libc:
             current, other = f"{tag.libc.name} libc", requested.libc.name
         else:
             continue
+        built = {_built_for(wheel, member) for member in wheel.elfs}
         raise SettingsError(
-            f"can't repair wheel {filename} with {current} to a wheel targeting {other}",
-            hint="leave out --plat, or name a platform of the wheel's own architecture and libc",
+            f"can't repair wheel {wheel.name} with a tag for {current} to a wheel targeting "
+            f"{other}",
+            hint="its objects are for that, the tag is not: give it the tag that it was built for"
+            if (requested.arch, requested.libc) in built
+            else "leave out --plat, or name a platform of the wheel's own architecture and libc",
         )
+
+
+def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
+    """Return the error for a wheel without an object for its tag, or for `plat`.
+
+    The words are auditwheel's (error.py).
+    """
+    named = ".".join(wheel.name.platforms) if plat == "auto" else plat
+    by_kind = grouped(wheel.elfs, lambda member: _built_for(wheel, member))
+    others = (
+        f"{join_some(members)} {'is' if len(members) == 1 else 'are'} for "
+        + " and ".join(filter(None, (arch or "another architecture", libc)))
+        for (arch, libc), members in by_kind.items()
+    )
+    return NonPlatformWheelError(
+        "Invalid binary wheel: no ELF executable or shared library file (including compiled Python "
+        f"C extension) for the platform {named} found; {'; '.join(others)}",
+        hint="build it for that platform, or give it the tag that it was built for"
+        if plat == "auto"
+        else "leave out --plat, or name a platform of the wheel's own architecture and libc",
+    )
+
+
+def _built_for(wheel: Wheel, member: str) -> tuple[str, Libc | None]:
+    """Return the architecture and the C library of an object; empty and None if not known."""
+    elf = wheel.elfs[member]
+    names = (name for name, abi in ARCHITECTURES.items() if abi == elf.abi)
+    return next(names, ""), libc_of_object(member, elf)
 
 
 def refuse_symbols_of_nothing(settings: Settings) -> None:

@@ -23,11 +23,11 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, open_regular, read_regular
 from wheelfix.host.os_packages import LicenseText, Package, package_url
 from wheelfix.pipelines.bundled_licenses import Text
-from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.graft import GraftedLibrary, places_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import ProviderUse, by_provider, provider_uses
 from wheelfix.wheel.dist_info import declared_license
-from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
+from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import is_for_extra, requirements_on
 
@@ -96,20 +96,6 @@ def sbom_edits(
     yield AddMember(
         member=member, source=NewFile(content=content), size=len(content), mode=0o100644
     )
-
-
-def places_of(member: str, edits: Iterable[Edit]) -> list[str]:
-    """Follow a grafted library through `edits` to all the members that hold it, copies last."""
-    places = [member]
-    for edit in edits:
-        match edit:
-            case AddMember(source=CopyOf(member=original)) if original in places:
-                places.append(edit.member)
-            case MoveMember() if edit.member in places:
-                places[places.index(edit.member)] = edit.new
-            case _:
-                pass
-    return places
 
 
 # --- The list ------------------------------------------------------------------------------------

@@ -92,6 +92,12 @@ class LocatedFinding(NamedTuple):
         return f"{self.finding.code} {self.finding.name}"
 
     @property
+    def hint(self) -> str | None:
+        """The hint of the finding; its commands take the wheel."""
+        hint = self.finding.hint
+        return None if hint is None else _with_path(hint, self.path)
+
+    @property
     def advice(self) -> str:
         """The hint of the finding, or a command that helps."""
         return advice(self.finding, self.path)

@@ -99,6 +99,7 @@ def _finding(located: LocatedFinding, options: RenderOptions) -> dict[str, objec
     finding, fix = located.finding, located.finding.fix
     return {
         **finding_value(finding, options.style.documentation),
+        "hint": located.hint,
         "fix": None
         if fix is None
         else {"title": fix.title, "safety": fix.safety.value, "edits": len(fix.edits)},

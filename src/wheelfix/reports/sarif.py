@@ -89,7 +89,7 @@ def _notification(path: str, error: WheelfixError) -> dict[str, object]:
 
 def _result(located: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict[str, object]:
     finding = located.finding
-    words = [finding.message, *finding.notes, *([finding.hint] if finding.hint else [])]
+    words = [finding.message, *finding.notes, *([located.hint] if located.hint else [])]
     number = numbers.get(finding.code)
     return {
         "ruleId": finding.code,
@@ -126,7 +126,7 @@ def _properties(located: LocatedFinding) -> dict[str, object]:
         "wheel": located.path or None,
         "member": finding.member,
         "entry": finding.entry,
-        "hint": finding.hint,
+        "hint": located.hint,
         "fix": None if fix is None else {"title": fix.title, "safety": fix.safety.value},
     }
     return {name: value for name, value in known.items() if value is not None}

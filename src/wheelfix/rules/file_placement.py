@@ -4,6 +4,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from wheelfix.analysis.policy_verdict import libc_of_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
@@ -154,9 +155,10 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares the C library that each object needs (`libc.so.6`, `libc.musl-*.so.1`, the program
-    interpreter) with the tags: manylinux is glibc (PEP 600), musllinux is musl (PEP 656). It is an
-    error for extension modules, for libraries that objects for the right C library need, and if no
-    object is for the C library of the tag; otherwise it is for information.
+    interpreter), or else has in its file name (`.cpython-311-x86_64-linux-musl.so`), with the tags:
+    manylinux is glibc (PEP 600), musllinux is musl (PEP 656). It is an error for extension modules,
+    for libraries that objects for the right C library need, and if no object is for the C library
+    of the tag; otherwise it is for information.
 
     ## Why is this bad?
     The C library that it needs does not exist on the user's machine. The message is
@@ -177,10 +179,11 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     kinds = promised_libcs(wheel.name.platforms)
     if kinds:
+        libcs = {member: libc_of_object(member, elf) for member, elf in wheel.elfs.items()}
         wrong = {
-            member: f"for {elf.libc}"
-            for member, elf in wheel.elfs.items()
-            if elf.libc is not None and kinds != frozenset({elf.libc})
+            member: f"for {libc}"
+            for member, libc in libcs.items()
+            if libc is not None and kinds != frozenset({libc})
         }
         said = " and ".join(sorted(kinds))
         yield from _misplaced_hits(

@@ -18,7 +18,7 @@ from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context
 from wheelfix.rules.drivers import libraries_provided_elsewhere
-from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
@@ -119,13 +119,18 @@ def _missing_path(
     name = posixpath.basename(place[1])
     near = _elsewhere(context, name)
     is_graftable = is_library_name(name) and not near
+    if name in map(posixpath.basename, context.settings.include):
+        hint, fix = None, Fix(title=f"graft `{name}` there", edits=())
+    else:
+        graft = f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]'
+        hint, fix = "use the same path in the build and the code" + graft * is_graftable, None
     yield Hit(
         message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
         member=source,
         entry=opening.name,
         notes=near,
-        hint="use the same path in the build and the code"
-        + (f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]' * is_graftable),
+        hint=hint,
+        fix=fix,
         severity=_severity_of(opening),
     )
 

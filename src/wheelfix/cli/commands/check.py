@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
@@ -122,7 +122,11 @@ def _run(
             _workers(wheels, request.dask, configuration.settings, line.show)
         )
         folder = options.current_folder()
-        tasks = check_tasks(wheels, configuration.settings_for, folder, os.environ, words)
+        of_repair = configuration.for_command("repair").settings_for
+        tasks = tuple(
+            replace(task, repair=of_repair(task.wheel.name))
+            for task in check_tasks(wheels, configuration.settings_for, folder, os.environ, words)
+        )
         if request.output_format is Format.JSONL:
             progress = write_records(
                 tasks,

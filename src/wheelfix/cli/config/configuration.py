@@ -132,6 +132,24 @@ class Configuration:
         """Return the configuration with `layers` on top."""
         return replace(self, layers=(*self.layers, *layers))
 
+    def for_command(self, command: str) -> "Configuration":
+        """Return the configuration that another command has with the same flags, if it has them."""
+        return replace(
+            self,
+            layers=tuple(
+                layer._replace(
+                    table={
+                        key: value
+                        for key, value in layer.table.items()
+                        if command in FIELDS[key].setting.commands
+                    }
+                )
+                if layer.source in {FLAGS, ENVIRONMENT}
+                else layer
+                for layer in self.layers
+            ),
+        )
+
     @cached_property
     def settings(self) -> Settings:
         """The settings of the run as a whole."""
