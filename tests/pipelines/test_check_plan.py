@@ -1,6 +1,7 @@
 """`check` says that a repair fixes a finding only if that repair does; else it says why not."""
 
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,101 @@ def test_what_is_found_does_not_depend_on_the_machine(tmp_path: Path, vendor: Pa
     here = [finding.code for finding in wheelfix.check(wheel).findings]
     vendor.unlink()
     assert [finding.code for finding in wheelfix.check(wheel).findings] == here
+
+
+def commands_in(said: str) -> list[list[str]]:
+    """Return the calls of `wheelfix repair` that are said, as arguments."""
+    calls = re.findall(r"(wheelfix repair [^`\n\"]+)", " ".join(said.split()))
+    return [shlex.split(call.replace("\\n", " "))[1:] for call in calls]
+
+
+def test_what_only_an_index_refuses_keeps_no_repair_from_its_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`repair` has no `--index`; with the setting, it refuses the wheel as well."""
+    monkeypatch.chdir(tmp_path)
+    core = extension(tmp_path / "_core.so", "_core")
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": core}
+    refused = "Requires-Dist: x @ https://example.com/x.whl\n"
+    make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=refused)
+    run(["check", "--index", "pypi", "dist"])
+    said = capsys.readouterr().out
+    assert "`wheelfix repair` fixes 1 [*]." in said
+    [call] = commands_in(said)
+    assert run(call) == 0
+    Path("wheelfix.toml").write_text('index = "pypi"\n')
+    run(["check", "dist"])
+    assert "cannot write this wheel here: WF506" in " ".join(capsys.readouterr().out.split())
+    assert run([*call, "-w", "other"]) == 1
+
+
+def test_a_repair_that_the_lock_refuses_is_not_promised(
+    tmp_path: Path,
+    vendor: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, _core=user(tmp_path, vendor, runpath=str(vendor.parent)))
+    Path("wheelfix.toml").write_text("locked = true\n")
+    run(["check", "dist"])
+    said = capsys.readouterr().out
+    assert "[*]" not in said
+    locking = re.search(r"wheelfix (repair --write-lock --no-locked \S+)", " ".join(said.split()))
+    assert run(commands_in(said)[0]) != 0
+    capsys.readouterr()
+    assert locking
+    assert run(shlex.split(locking[1])) == 0
+    capsys.readouterr()
+    run(["check", "dist"])
+    said = capsys.readouterr().out
+    assert "[*]" in said
+    assert run([*commands_in(said)[0], "-w", "other"]) == 0
+
+
+def test_no_repair_is_offered_for_a_wheel_of_another_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"demo/__init__.py": ""}
+    linux = make_wheel(tmp_path, tag=TAG, files=files)
+    windows = linux.rename(tmp_path / "demo-1.0-py3-none-win_amd64.whl")
+    run(["check", str(windows)])
+    said = capsys.readouterr().out
+    assert "WF504" in said
+    assert "wheelfix repair" not in said
+
+
+def test_a_library_that_is_included_already_is_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared_object(tmp_path / "lib" / "libextra.so")
+    opens = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libextra.so'))"
+    core = extension(tmp_path / "_core.so", "_core")
+    files: dict[str, Path | str] = {"demo/__init__.py": opens, "demo/_core.so": core}
+    make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    Path("wheelfix.toml").write_text('include = ["libextra.so"]\n')
+    run(["check", "dist"])
+    assert "name its folder with `--library-path`" in " ".join(capsys.readouterr().out.split())
+    run(["check", "dist", "--library-path", "lib"])
+    said = capsys.readouterr().out
+    assert "`wheelfix repair` fixes all of them [*]." in said
+    assert run(commands_in(said)[0]) == 0
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "sarif"])
+def test_the_commands_of_records_take_the_wheel(
+    form: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    core = extension(tmp_path / "_core.so", "_core", rpath="/nowhere")
+    written(tmp_path, _core=core)
+    run(["check", "--select", "WF111,WF116", "--output-format", form, "dist"])
+    said = capsys.readouterr().out
+    found = re.findall(r'"hint": ?"(`wheelfix repair[^`]*`)', said)
+    assert found
+    for call in commands_in(" ".join(found)):
+        assert run([*call, "--dry-run"]) == 0
