@@ -208,10 +208,7 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
 ) -> None:
     run(["repair", *crashing("crash")])
     short = capsys.readouterr().err
-    assert (
-        "error: internal error: ZeroDivisionError: division by zero (pipelines/repair_plan.py, line "
-        in short
-    )
+    assert "error: internal error: ZeroDivisionError: division by zero (pipelines/" in short
     assert "Traceback" not in short
     run(["repair", "-v", *crashing("crash")])
     assert "Traceback" in capsys.readouterr().err

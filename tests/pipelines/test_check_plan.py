@@ -291,3 +291,41 @@ def test_the_commands_of_records_take_the_wheel(
     assert found
     for call in commands_in(" ".join(found)):
         assert run([*call, "--dry-run"]) == 0
+
+
+def for_libc(folder: Path, name: str) -> Path:
+    """A library that needs the C library `name`."""
+    libc = shared_object(folder / "c" / name, soname=name, libc=False)
+    return shared_object(folder / "libone.so", needed=[libc], libc=False)
+
+
+@pytest.mark.parametrize(
+    ("tag", "libc", "plat", "advice"),
+    [
+        ("linux", "libc.so.6", "musllinux_1_2", "leave out --plat"),
+        ("manylinux_2_17", "libc.so.6", "musllinux_1_2", "leave out --plat"),
+        ("manylinux_2_17", "libc.so", "musllinux_1_2", "the tag that it was built for"),
+        ("manylinux_2_17", "libc.so", "", "the tag that it was built for"),
+        ("musllinux_1_2", "libc.so.6", "", "the tag that it was built for"),
+    ],
+)
+def test_what_no_object_is_for_is_named_with_a_way_out(
+    tag: str, libc: str, plat: str, advice: str, tmp_path: Path
+) -> None:
+    arch = os.uname().machine
+    files: dict[str, Path | str] = {"demo/libone.so": for_libc(tmp_path, libc)}
+    wheel = make_wheel(tmp_path / "dist", tag=f"py3-none-{tag}_{arch}", files=files)
+    settings = Settings(wheel_dir=tmp_path / "out", plat=f"{plat}_{arch}" if plat else "auto")
+    error = wheelfix.repair(wheel, settings).error
+    assert error is not None
+    assert advice in (error.hint or "")
+    other = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert wheelfix.repair(other, Settings(wheel_dir=tmp_path / "out")).error is None
+
+
+def test_a_truncated_object_is_what_a_repair_says_of_it(tmp_path: Path) -> None:
+    cut = shared_object(tmp_path / "libone.so").read_bytes()[:3000]
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files={"demo/libone.so": cut})
+    outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
+    assert outcome.error is None
+    assert "WF601" in {finding.code for finding in outcome.remaining}
