@@ -217,7 +217,7 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     libcs = {member: libc_of_object(member, elf) for member, elf in known.items()}
-    families = {member: libc and _FAMILIES[libc] for member, libc in libcs.items()}
+    families = {member: _FAMILIES[libc] if libc else None for member, libc in libcs.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
