@@ -12,6 +12,8 @@ from tests.support.engines import calls, stand_in
 from tests.support.matrices import some
 from tests.support.providers import SUFFIX, TAG
 from wheelfix.cli.app import run
+from wheelfix.errors import SettingsError
+from wheelfix.host.images import find_image
 
 IMAGE = "python:3-slim"
 
@@ -48,6 +50,19 @@ def test_each_object_is_reported_as_on_this_machine(
     assert not any("SECRET" in word for call in started for word in call)
     mounted = {word for call in started for word in call if str(wheel) in word and "mount" in word}
     assert mounted == {f'--mount=type=bind,"source={wheel}","target={wheel}",readonly'}
+
+
+def test_the_check_in_place_of_a_container_is_for_the_wheels_c_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    for tag, target in [
+        ("musllinux_1_2_x86_64", "alpine:3.20"),
+        ("linux_x86_64", "debian:12-slim"),
+    ]:
+        with pytest.raises(SettingsError) as raised:
+            find_image("some", [Path(f"demo-1.0-py3-none-{tag}.whl")], has_network=False)
+        assert f"--target {target} demo" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize(
