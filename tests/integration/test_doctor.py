@@ -223,6 +223,7 @@ def test_predictions_are_proved_by_imports(
     out = capsys.readouterr().out
     assert "; predictions: 2 seen\n" in out
     assert "import quick (`quick._core` fails)\n  proof: seen\n" in out
+    assert "that it gets alone" not in out
     (site.site / "quick/__init__.py").write_text("raise ValueError('other')")
     assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
     assert "import quick\n  proof: not tried: ValueError: other\n" in capsys.readouterr().out
