@@ -186,8 +186,11 @@ class Job(NamedTuple):
 
     @property
     def false_rows(self) -> frozenset[str]:
-        """The members with a wrong row in RECORD, where the files are trusted."""
-        return frozenset(problem.member for problem in self.archive.wheel.record_problems)
+        """The members with a wrong row in RECORD or none, where the files are trusted."""
+        wheel = self.archive.wheel
+        if wheel.dist_info.record not in self.archive.entries:
+            return frozenset(self.archive.entries)
+        return frozenset(problem.member for problem in wheel.record_problems)
 
 
 # --- The two ways to end --------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.record import with_record
 
 Progress = Callable[[str], None]
 
@@ -82,7 +83,7 @@ def planner_of(
     Raises `SettingsError` for a provider that is not found.
     """
     archive = libraries.archive
-    wheel = archive.wheel
+    wheel = with_record(archive.wheel) if settings.trust_files else archive.wheel
     providers = find_providers(settings.provider, wheel, libraries.host, beside)
     libraries = libraries.beside(providers)
     read = Context(

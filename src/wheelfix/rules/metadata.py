@@ -49,7 +49,7 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The wheel was edited by hand. **Solution**: build it again; or, if you trust the change,
-      `wheel unpack` and `wheel pack`, which rewrite RECORD.
+      `unzip` and `wheel pack`, which writes RECORD. (`wheel unpack` stops at the first wrong row.)
     - A tool added a file without a row. **Solution**: as above.
 
     ## Fix safety
@@ -63,7 +63,8 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
             message=f"RECORD disagrees with the file: {problem.message}",
             member=problem.member,
             notes=() if wheel.record else (note,),
-            hint="build the wheel again, or `wheel unpack` and `wheel pack` it if you trust it",
+            hint="build the wheel again; if you trust the files, `unzip` it, and `wheel pack` writes "
+            "RECORD",
         )
     if context.settings.index is Index.PYPI and not context.wheel.record_problems:
         yield from _unlike_the_zip(context)

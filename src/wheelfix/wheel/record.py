@@ -7,10 +7,11 @@ import csv
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 
 from wheelfix.text import count
-from wheelfix.wheel.model import Member, RecordProblem, RecordRow
+from wheelfix.wheel.model import Member, RecordProblem, RecordRow, Wheel
 
 STRONG = frozenset({
     "sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b", "blake2s",
@@ -152,6 +153,15 @@ def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
     if row.hash != true_hash:
         return f"has the hash {true_hash}, RECORD says {row.hash}"
     return None
+
+
+def with_record(wheel: Wheel) -> Wheel:
+    """Return `wheel` with a member RECORD; where it lacks one, that is to be written."""
+    name = wheel.dist_info.record
+    if any(member.name == name for member in wheel.members):
+        return wheel
+    new = Member(name, size=0, compressed_size=0)
+    return replace(wheel, members=(*wheel.members, new))
 
 
 def update_record(  # noqa: PLR0913 - one argument for each kind of change
