@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -248,7 +249,7 @@ REPAIRS: dict[Message, Repair] = {
     ("rules/search_paths.py", f"{DROPS}; keep it with `keep-entries`"): Repair(
         code="WF116", make=searching("$ORIGIN/none")
     ),
-    ("rules/search_paths.py", "`wheelfix repair` keeps the first"): Repair(
+    ("rules/search_paths.py", "`wheelfix repair` drops the repetition"): Repair(
         code="WF117", make=searching("$ORIGIN:$ORIGIN")
     ),
     ("rules/search_paths.py", "`wheelfix repair` writes `{}`"): Repair(
@@ -817,6 +818,37 @@ def test_each_hint_of_diff_has_its_case() -> None:
     found = set(hints_of_diff())
     assert [text for text in found if not any(hint in text for hint in DIFF_HINTS)] == []
     assert [hint for hint in DIFF_HINTS if not any(hint in text for text in found)] == []
+
+
+# --- Advice without a command of wheelfix ---------------------------------------------------------
+
+
+def test_unzip_and_wheel_pack_write_a_true_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_another_record(tmp_path)
+    said = run(["check", "--select", "WF501", "dist"]), capsys.readouterr().out
+    assert said[0] == 1
+    assert "`unzip` it, and `wheel pack` writes RECORD" in said[1]
+    with zipfile.ZipFile(next(Path("dist").glob("*.whl"))) as archive:
+        archive.extractall("unzipped")
+    pack = [sys.executable, "-m", "wheel", "pack", "-d", "packed", "unzipped"]
+    Path("packed").mkdir()
+    subprocess.run(pack, check=True, capture_output=True)
+    assert run(["check", "--select", "WF501", "packed"]) == 0
+
+
+def test_a_wheel_without_the_driver_that_it_bundled_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = linked(tmp_path, "libcuda.so.1", ONE_FUNCTION)
+    user = linked(tmp_path, "libuser.so", USES, driver, runpath="$ORIGIN")
+    run(["check", "--select", "WF825", str(wheel_of(tmp_path, user=user, driver=driver))])
+    assert "leave it out where the wheel is built" in capsys.readouterr().out
+    assert run(["repair", str(wheel_of(tmp_path / "again", user=user)), "-w", "out"]) == 0
+    assert run(["check", "--select", "WF825", "--fail-on", "note", "out"]) == 0
 
 
 # --- The others -----------------------------------------------------------------------------------

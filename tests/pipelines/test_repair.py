@@ -588,6 +588,18 @@ def test_a_false_record_of_a_wheel_that_needs_nothing_else_is_made_true_too(
     assert record_is_true(written(outcome))
 
 
+def test_a_record_that_is_missing_is_written_when_that_is_asked_for(
+    fixed: Path, tmp_path: Path
+) -> None:
+    wheel = changed(fixed, tmp_path / "in", {"demo-1.0.dist-info/RECORD": b""})
+    with zipfile.ZipFile(fixed) as old, zipfile.ZipFile(wheel, "w") as new:
+        for name in old.namelist():
+            if not name.endswith("RECORD"):
+                new.writestr(name, old.read(name))
+    assert isinstance(repaired(wheel, tmp_path / "refused").error, BadWheelError)
+    assert record_is_true(written(repaired(wheel, tmp_path / "out", trust_files=True)))
+
+
 def test_a_signature_is_dropped_with_a_word(package: Path, tmp_path: Path) -> None:
     signature = "demo-1.0.dist-info/RECORD.jws"
     outcome = repaired(changed(package, tmp_path / "in", {signature: b"{}"}), tmp_path / "out")

@@ -19,3 +19,5 @@ from wheelfix.rules.findings import Severity
 def test_a_driver_inside_the_wheel_is_reported(member: str) -> None:
     (found,) = findings(bundled_driver, wheel({member: elf()}))
     assert (found.member, found.severity) == (member, Severity.WARNING)
+    grafted = member.startswith("demo.libs/")
+    assert (found.hint or "").startswith("repair the wheel" if grafted else "leave it out")

@@ -32,6 +32,17 @@ def test_dependents_of_a_soname_get_the_file_name_in_dt_needed() -> None:
     assert found.fix.edits == (RenameNeeded(member="pkg/m.so", old="libin.so.2", new="libin.so"),)
 
 
+def test_a_library_for_another_processor_is_no_second_library() -> None:
+    objects = {
+        "pkg/m.so": elf("libin.so.2"),
+        "pkg/libin.so.2": elf(soname="libin.so.2"),
+        "pkg/glibc-hwcaps/x86-64-v3/libin.so.2": elf(soname="libin.so.2", init_array=3),
+    }
+    assert findings(sonames.duplicate_soname, wheel(objects)) == ()
+    objects["pkg/other/libin.so.2"] = elf(soname="libin.so.2", init_array=3)
+    assert severities(sonames.duplicate_soname, wheel(objects)) == [Severity.WARNING]
+
+
 @pytest.mark.parametrize(
     "objects",
     [

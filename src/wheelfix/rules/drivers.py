@@ -28,7 +28,8 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - auditwheel grafts libraries that the platform tag does not allow. **Solution**: `wheelfix
-      repair` of the unrepaired wheel; or `--exclude libcuda.so.1`.
+      repair` of the wheel as it was built.
+    - The build copies the library into the package. **Solution**: leave it out there.
 
     ## Fix safety
     Not fixed: the objects that need the library were already changed to need this copy. With
@@ -41,7 +42,9 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
             yield Hit(
                 message=f"bundles `{name}`: {reason}",
                 member=member,
-                hint="repair the wheel as it was built: a repair leaves drivers out",
+                hint="repair the wheel as it was built: a repair leaves drivers out"
+                if context.settings.is_vendored(member, context.wheel)
+                else "leave it out where the wheel is built: a repair grafts no drivers",
             )
 
 

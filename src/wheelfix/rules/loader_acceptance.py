@@ -324,7 +324,8 @@ def isa(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - `-march=x86-64-v3 -mneeded`, or `-Wl,-z,x86-64-v3`. **Solution**: build for the baseline and
-      select fast functions at run time; or ship the object below `glibc-hwcaps/x86-64-v3/`.
+      select fast functions at run time. A library that others need may be there a second time,
+      below `glibc-hwcaps/x86-64-v3/` beside the one for the baseline.
 
     ## Fix safety
     Not fixed.
@@ -341,8 +342,7 @@ def isa(context: Context) -> Iterator[Hit]:
             severity=None
             if context.settings.isa_ext_check and _oldest(context, Libc.GLIBC)
             else Severity.WARNING,
-            hint="build it without `-march` and `-z x86-64-v…`, or ship it below"
-            f" `glibc-hwcaps/{level}/`",
+            hint="build it without `-march` and `-z x86-64-v…`",
         )
 
 

@@ -63,8 +63,8 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
             message=f"RECORD disagrees with the file: {problem.message}",
             member=problem.member,
             notes=() if wheel.record else (note,),
-            hint="build the wheel again; if you trust the files, `unzip` it, and `wheel pack` writes "
-            "RECORD",
+            hint="build the wheel again; if you trust the files, `unzip` it, and `wheel pack` "
+            "writes RECORD",
         )
     if context.settings.index is Index.PYPI and not context.wheel.record_problems:
         yield from _unlike_the_zip(context)
@@ -312,8 +312,8 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     if wheel.metadata.problem is not None:
         note = IndexAnswer.NO_METADATA.note(f"'{wheel.name}'", member)
         present = any(file.name == member for file in wheel.members)
-        notes = () if present else (note,)
-        yield Hit(message=wheel.metadata.problem, member=member, notes=notes, hint=_REBUILD)
+        notes, hint = ((), _REBUILD) if present else ((note,), "build the wheel again")
+        yield Hit(message=wheel.metadata.problem, member=member, notes=notes, hint=hint)
         return
     if not any(file.name == member for file in wheel.members):
         return

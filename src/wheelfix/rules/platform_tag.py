@@ -177,8 +177,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     """Platform tag `linux_*` is refused by PyPI.
 
     ## What it does
-    Reports `linux_x86_64` and the like in the file name, unless `plat` requests it or `update-tags`
-    is off.
+    Reports `linux_x86_64` and the like in the file name, unless `update-tags` is off.
 
     ## Why is this bad?
     `linux_*` means the machine that the wheel was built on, whatever its C library. PyPI answers
@@ -190,7 +189,12 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The wheel was built, but not repaired. **Solution**: `wheelfix repair`.
-    - The wheel is for private machines. **Solution**: `plat = "linux_x86_64"`, or ignore the rule.
+    - No platform tag allows the objects: they need a newer processor (WF608), or were built with
+      `musl-gcc` for a system whose Python uses glibc. **Solution**: build for the baseline, in an
+      image of manylinux or, for musl, of musllinux.
+    - A repair refuses the wheel, such as for an executable stack (WF603). **Solution**: what the
+      hint of that finding says.
+    - The wheel is for private machines. **Solution**: `update-tags = false`, or ignore the rule.
 
     ## Fix safety
     Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
@@ -210,7 +214,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 def is_left_to_repair(context: Context, tag: str) -> bool:
     """Return whether `tag` is a local one, which the index refuses and `repair` replaces."""
     settings = context.settings
-    if context.verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
+    if context.verdict is None or not settings.update_tags:
         return False
     parsed = parse_platform_tag(tag)
     return parsed.family is Family.LINUX and not takes_platform(tag)

@@ -349,7 +349,7 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=entry,
                 notes=(search_path_note(elf),),
-                hint="`wheelfix repair` keeps the first",
+                hint="`wheelfix repair` drops the repetition",
                 fix=Fix(title="keep the first", edits=(DropRepeats(member=member, entry=entry),)),
             )
 

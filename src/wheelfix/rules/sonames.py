@@ -101,7 +101,8 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports libraries with the same SONAME and different content, if an object of the wheel needs
-    that name.
+    that name. Those for other processors, below `glibc-hwcaps`, are not compared with the library
+    that they replace.
 
     ## Why is this bad?
     A process loads only one library for a SONAME: the first one satisfies all later requests for
@@ -125,6 +126,8 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     for (soname, _), members in groups.items():
         first, *others = members
         for other in others:
+            if _for_any_processor(other) == _for_any_processor(first):
+                continue
             if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
                 yield Hit(
                     message=f"has the same SONAME `{soname}` as another library: the one that is "
@@ -134,6 +137,11 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
                     notes=(f"the other one is `{first}`",),
                     hint="ship only one of them, or give each its own SONAME",
                 )
+
+
+def _for_any_processor(member: str) -> str:
+    """Return the place of the library that `member`, below `glibc-hwcaps`, may stand for."""
+    return re.sub(r"(?<![^/])glibc-hwcaps/[^/]+/", "", member)
 
 
 def _content(elf: Elf) -> Elf:
@@ -168,7 +176,8 @@ def common_soname(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The library was copied into the package by hand. **Solution**: leave it out, and let `wheelfix
-      repair` graft it under a unique name; or link it statically.
+      repair` graft it under a unique name, unless the platform tag promises it; or link it
+      statically.
     - The library is meant to be shared (`libgomp` of a family of wheels). **Solution**: ignore the
       rule, with a reason.
 
@@ -185,7 +194,8 @@ def common_soname(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=name,
                 notes=(f"needed by {join_some(dependents, 3)}",) if dependents else (),
-                hint="build the wheel without it: a repair grafts it under a unique name",
+                hint="build the wheel without it: a repair grafts it under a unique name, unless "
+                "the platform tag promises it",
             )
 
 
