@@ -24,6 +24,12 @@ def first_of(items: Sequence[str], most: int, where: str = "") -> list[str]:
     return [*items[:most], *([f"and {left:,} more{where}"] if left > 0 else [])]
 
 
+def operand(path: object) -> str:
+    """Return `path` as a word of a command: one that begins with `-` would be an option."""
+    text = str(path)
+    return f"./{text}" if text.startswith("-") else text
+
+
 def count(number: float, noun: str) -> str:
     """Return `1 file`, `2 files`, `2 libraries`, `0.5 seconds`."""
     if number == 1:

@@ -58,6 +58,11 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
     ("table", "message", "hint"),
     [
         ({"wheeldir": "x"}, "file: there is no setting `wheeldir`", "did you mean `wheel-dir`?"),
+        (
+            {"override": []},
+            "file: there is no setting `override`",
+            "did you mean `overrides` or `provider`?",
+        ),
         ({"wheel_dir": "x"}, "file: there is no setting `wheel_dir`", "did you mean `wheel-dir`?"),
         ({"qqqq": 1}, "file: there is no setting `qqqq`", None),
         ({"verify": "yes"}, "file: `verify` is `yes`; it must be true or false", None),

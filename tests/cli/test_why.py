@@ -92,6 +92,54 @@ def test_a_platform_library_is_never_grafted(
     )
 
 
+def test_a_library_whose_entry_a_repair_drops_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    spare = shared_object(
+        tmp_path / "libspare.so.1", "int s(void){return 1;}", soname="libspare.so.1"
+    )
+    module = extension(tmp_path / "a.so", "a", needed=[spare])
+    path = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
+    assert asked(capsys, path, "libspare").splitlines() == [
+        "libspare.so.1: a repair drops the DT_NEEDED entry",
+        "  needed by  `a.so` -> libspare.so.1",
+    ]
+
+
+def test_a_path_in_dt_needed_is_not_to_be_kept_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "libpath.so"
+    shared_object(library, "int t(void){return 1;}", soname=str(library))
+    module = extension(tmp_path / "a.so", "a", needed=[library], calls=["t"])
+    path = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
+    said = asked(capsys, path, "libpath")
+    assert said.startswith(f"{library}: a repair grafts it")
+    assert "keep out" not in said
+    assert run(["repair", "--exclude", str(library), "-w", str(tmp_path), str(path)]) == 1
+
+
+def test_what_a_requirement_probably_has_is_not_to_be_grafted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = shared_object(tmp_path / "libcore.so.1", "int t(void){return 1;}", soname="libcore.so.1")
+    module = extension(
+        tmp_path / "a.so", "a", needed=[core], calls=["t"], runpath="$ORIGIN/../core/lib"
+    )
+    tag, metadata = "cp311-cp311-manylinux_2_34_x86_64", "Requires-Dist: core\n"
+    path = make_wheel(tmp_path / "dist", tag=tag, files={"p/a.so": module}, metadata=metadata)
+    assert "nothing to do if `core` of METADATA brings it" in asked(capsys, path, "libcore")
+    other = make_wheel(
+        tmp_path / "dist",
+        "core",
+        tag="py3-none-linux_x86_64",
+        files={"core/lib/libcore.so.1": core},
+    )
+    said = asked(capsys, "--with", other, path, "libcore")
+    assert said.startswith(f"libcore.so.1: from `{other.name}!core/lib/libcore.so.1`")
+
+
 def test_an_unknown_name_is_an_error_with_the_likely_one(
     wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

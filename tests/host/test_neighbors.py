@@ -90,8 +90,12 @@ def test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements(
 ) -> None:
     path, words = demo(tmp_path, tag=TAG, requires="core>=1", runpath=None), ["repair", "-w"]
     pro(tmp_path, name="core")
+    wheel = demo(tmp_path / "found", tag=TAG)
     assert run([*words, str(tmp_path / "failed"), str(path)]) == 2
-    assert "hint: for what `core` may bring, `--deps` looks; or," in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "for what `core` may bring, `--deps` looks on the index, and `--with` takes" in said
+    beside = ["--with", str(pro(tmp_path / "found"))]
+    assert run([*words, str(tmp_path / "beside"), *beside, str(wheel)]) == 0
     assert run([*words, str(tmp_path / "failed"), "--deps", str(path)]) == 2
     assert "`--deps`" not in capsys.readouterr().err
     del index

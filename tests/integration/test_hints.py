@@ -287,9 +287,23 @@ REPAIRS: dict[Message, Repair] = {
 }
 
 
-def said_of(wheel: Path, code: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the hints on findings of one rule."""
-    run(["check", "-v", "--select", code, "--exit-zero", str(wheel)])
+def test_a_path_that_begins_with_a_hyphen_is_no_option_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "it is"
+    wheel = searching("/nowhere/lib")(folder)
+    wheel.parent.rename(folder / "-d")
+    monkeypatch.chdir(folder)
+    Path("wheelfix.toml").write_text(FAST)
+    (hint,) = said_of(Path("-d", wheel.name), "WF111", capsys, "--")
+    assert run([*shlex.split(hint.split("`")[1])[1:], "-w", "out"]) == 0
+    assert run(["why", "--", *[f"-d/{wheel.name}"] * 2]) == 2
+    assert f"wheelfix why ./-d/{wheel.name} libfoo" in capsys.readouterr().err
+
+
+def said_of(wheel: Path, code: str, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """Return the hints on findings of one rule; `words` stand before the wheel."""
+    run(["check", "-v", "--select", code, "--exit-zero", *words, str(wheel)])
     out = capsys.readouterr().out
     return [line.removeprefix("hint: ") for line in out.splitlines() if line.startswith("hint: ")]
 
@@ -371,7 +385,43 @@ class Call:
     """What of them the hint has; by default all that is new."""
 
 
+def opening_a_library(folder: Path) -> Path:
+    """A package that opens a library beside it, which is in the folder `lib` of the build."""
+    linked(folder / "lib", "libextra.so", ONE_FUNCTION)
+    source = (
+        "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libextra.so'))\n"
+    )
+    one = shared_object(folder / "libone.so", libc=False)
+    files: dict[str, Path | str] = {"demo/__init__.py": source, "demo/libone.so": one}
+    return make_wheel(folder / "dist", tag=TAG, files=files)
+
+
+def of_a_provider_in_the_environment(folder: Path) -> Path:
+    tbb = linked(folder, "libtbb.so.12", ONE_FUNCTION)
+    module = extension(folder / "_core.abi3.so", "_core", needed=[tbb], calls=["f"])
+    return wheel_of(folder, module=module)
+
+
 CALLS: dict[Message, Call] = {
+    ("providers/well_known.py", " --data-libraries=search"): Call(
+        make=of_a_provider_in_the_environment,
+        first="repair WHEEL",
+        then="repair WHEEL --provider tbb --data-libraries=search --add-requires",
+    ),
+    ("wheel/grafted_name.py", "--exclude {}"): Call(
+        make=lost,
+        first="repair WHEEL --library-path lib --graft none",
+        then="repair WHEEL --library-path lib --graft none --exclude 'libone.so*'",
+    ),
+    (
+        "rules/python_openings.py",
+        '; or graft it there: `include = ["{}"]` in [tool.wheelfix], and the folder that has it with `--library-path`',
+    ): Call(
+        make=opening_a_library,
+        first="repair WHEEL",
+        then="repair WHEEL --include libextra.so --library-path lib",
+        words="--library-path",
+    ),
     ("analysis/policy_reasons.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
@@ -855,6 +905,14 @@ def test_a_wheel_without_the_driver_that_it_bundled_is_repaired(
 
 HELD: dict[Message, str] = {
     (
+        "pipelines/auditwheel_decisions.py",
+        "{}, `--deps` looks on the index, and `--with` takes its wheel; or,",
+    ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
+    (
+        "reports/why.py",
+        "  bring in   nothing to do if {} of METADATA brings it: `--with` shows that",
+    ): "cli/test_why.py::test_what_a_requirement_probably_has_is_not_to_be_grafted",
+    (
         "analysis/policy_reasons.py",
         ", or repair it with `--plat {}`",
     ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
@@ -1034,7 +1092,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "fix that, and continue with the same command and --resume",
         "name the file that the earlier run wrote",
         "start them again; a run that writes records",
-        "add `{}` to `grafts`",
         "pass the libraries with `--library-path`",
         "`--with FILE` takes a wheel that no index has",
     ),
@@ -1052,7 +1109,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "             or `--provider {}`",
         "{}; a third-party object: `patchelf --clear-execstack`",
         "no single entry leads there in all install schemes",
-        "`--drop-needed '{}'` drops it",
+        "`--drop-needed {}` drops it",
         'add "{}" to `dependencies` in pyproject.toml, or repair with `--add-requires`',
         "`--prune-needed off` keeps",
     ),
@@ -1060,7 +1117,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`wheelfix check --deps` decides it",
         "  required by METADATA, and not installed",
         "  METADATA does not require it: try --with FILE",
-        "for what {} may bring, `--deps` looks",
     ),
 }
 """Why there is nothing to follow -> the beginnings of the messages."""

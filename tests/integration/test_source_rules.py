@@ -167,12 +167,12 @@ def test_no_rule_is_a_switch() -> None:
 
 VERBS = {
     "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
-    "contains",
+    "contains", "drops",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
-    "reaches", "refers", "removes", "requires", "sets", "shows", "states", "takes", "uses",
-    "was", "writes",
+    "reaches", "refers", "removes", "requires", "sets", "shows", "silences", "states",
+    "takes", "uses", "was", "writes",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""
 AFTER_A_NUMBER = re.compile(r"`? (?:(?:more|of them|other|different|new|whole) )*([a-z]+(?<!s)s)\b")

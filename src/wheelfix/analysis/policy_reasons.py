@@ -7,8 +7,9 @@ the symbols; this module finds them in the objects and the policy tables.
 import re
 import shlex
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from glob import escape
 from operator import itemgetter
 from typing import NamedTuple, assert_never
 
@@ -18,7 +19,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machines import X86_64_LEVELS
-from wheelfix.providers.well_known import well_known_provider
+from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, count, first_of, join_some
 from wheelfix.wheel.model import Wheel
@@ -325,17 +326,18 @@ def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
     )
 
 
-def unlocated_libraries_error(
+def unlocated_libraries_error(  # noqa: PLR0913, PLR0917 - what is missing, and what is known of it
     libraries: Sequence[str],
     wheel: Wheel,
     searched: Sequence[str],
     untrusted: Iterable[UntrustedLibrary],
     places: Mapping[str, LibraryPlace],
+    given: Collection[str] = (),
 ) -> ToolError:
     """Return the error for libraries that are not found; it names the dependents of each.
 
     `searched` are the directories besides the system's and the objects' own search paths; `places`
-    are others that have some of the libraries.
+    are others that have some of the libraries, `given` the distributions that were to provide them.
     """
     paths = dict.fromkeys(
         entry
@@ -357,11 +359,16 @@ def unlocated_libraries_error(
             "\n".join((*lines, *(library.reason for library in passed_over))),
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
-    return ToolError("\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places)))
+    return ToolError(
+        "\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places, given))
+    )
 
 
 def _where_to_look(
-    libraries: Sequence[str], wheel: Wheel, places: Mapping[str, LibraryPlace]
+    libraries: Sequence[str],
+    wheel: Wheel,
+    places: Mapping[str, LibraryPlace],
+    given: Collection[str],
 ) -> Iterator[str]:
     """Yield the options with which libraries that are not found are found, or left to others."""
     for place, names in grouped(places, places.__getitem__).items():
@@ -370,19 +377,20 @@ def _where_to_look(
         yield "a path leads nowhere else: give the library a SONAME, and link again"
     left = [name for name in libraries if name not in places and "/" not in name]
     if left:
-        options = dict.fromkeys(_leave_option(name, wheel) for name in left[:FEW])
+        options = dict.fromkeys(_leave_option(name, wheel, given) for name in left[:FEW])
         glob = " and globs for the others" if len(left) > FEW else ""
         them = "it" if len(left) == 1 else "them"
         yield f"name the folder that has {them} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`{glob}"
 
 
-def _leave_option(library: str, wheel: Wheel) -> str:
+def _leave_option(library: str, wheel: Wheel, given: Collection[str]) -> str:
     """Return the options with which a repair leaves `library` to others."""
     name = well_known_provider(library, wheel)
-    if not name:
-        return f"--exclude {shlex.quote(library)}"
-    return f"--provider {name}" + ("" if requirements_on(wheel, name) else " --add-requires")
+    if not name or name in given:
+        return f"--exclude {shlex.quote(escape(library))}"
+    added = "" if requirements_on(wheel, name) else " --add-requires"
+    return provider_option(library, wheel) + added
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:

@@ -13,7 +13,7 @@ from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import SettingsError, WheelfixError
 from wheelfix.host.machine_files import folders_below
 from wheelfix.reports.printable import printable
-from wheelfix.text import join_some
+from wheelfix.text import join_some, operand
 
 _Answer = TypeVar("_Answer")
 
@@ -66,7 +66,7 @@ def one_wheel(wheels: Sequence[Path], taker: str, command: Sequence[str]) -> Pat
     before the wheel.
     """
     if len(wheels) > 1:
-        example = shlex.join([*command, str(wheels[0])])
+        example = shlex.join([*command, operand(wheels[0])])
         raise SettingsError(
             f"{taker} takes one wheel, the pattern gave {len(wheels)}: {join_some(wheels, 3)}",
             hint=f"choose one, for example: `{example}`",

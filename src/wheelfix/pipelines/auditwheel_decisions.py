@@ -7,6 +7,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import (
     Obstacle,
@@ -81,7 +83,7 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     dropped = _dropped_needed(external, analysis.libpython, wheel)
-    externals = _locate(external, analysis, wheel, _unknown_requirements(wheel, settings))
+    externals = _locate(external, analysis, wheel, settings)
     sources = sorted({path for found in externals.values() for path in found.values()})
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
@@ -171,12 +173,11 @@ def _locate(
     external: Mapping[str, Mapping[str, Path | None]],
     analysis: Analysis,
     wheel: Wheel,
-    unknown: Sequence[str],
+    settings: Settings,
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them.
 
-    Also for a C library: it comes with the loader of the machine. `unknown` are the requirements
-    that were not looked into.
+    Also for a C library: it comes with the loader of the machine.
     """
     for name in dict.fromkeys(name for libraries in external.values() for name in libraries):
         if libc := libc_of(name):
@@ -189,11 +190,14 @@ def _locate(
         missing |= grafts.keys() - located[member].keys()
     if missing:
         places = places_of_missing(missing, wheel)
+        given = [canonicalize_name(provider.source) for provider in settings.provider]
         error = unlocated_libraries_error(
-            sorted(missing), wheel, analysis.searched, analysis.untrusted, places
+            sorted(missing), wheel, analysis.searched, analysis.untrusted, places, given
         )
+        unknown = _unknown_requirements(wheel, settings)
         if unknown and not analysis.untrusted:
-            looking = f"for what {join_some(unknown, FEW)} may bring, `--deps` looks; or,"
+            what = f"for what {join_some(unknown, FEW)} may bring"
+            looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"
             error = ToolError(error.message, hint=f"{looking}\n{error.hint}")
         raise error
     return located

@@ -31,7 +31,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
-from wheelfix.text import first_of, join_some
+from wheelfix.text import first_of, join_some, operand
 from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
@@ -97,7 +97,7 @@ def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
         if "-linux_" not in Path(wheel).name:
             yield "--with"
         is_below = Path(wheel).is_relative_to(folder)
-        yield str(Path(wheel).relative_to(folder)) if is_below else wheel
+        yield operand(Path(wheel).relative_to(folder)) if is_below else wheel
 
 
 def name_command(finding: Finding, words: Sequence[str]) -> Finding:

@@ -15,7 +15,7 @@ from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.system.toml_parsing import parse_toml
-from wheelfix.text import in_units
+from wheelfix.text import in_units, operand
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import WheelName
 
@@ -131,7 +131,8 @@ def refuse_other_grafts(
     if found:
         raise LockError(
             "\n".join([f"the grafts of `{name}` differ from `{LOCK_FILE}`", *found]),
-            hint=f"to lock what is grafted now: {WRITE_LOCK} --no-locked {shlex.quote(str(wheel))}",
+            hint=f"to lock what is grafted now: {WRITE_LOCK} --no-locked "
+            f"{shlex.quote(operand(wheel))}",
         )
 
 

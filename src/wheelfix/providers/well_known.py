@@ -75,6 +75,13 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
 
 
 def provider_option(library: str, wheel: Wheel) -> str:
-    """Return the `--provider` option for `well_known_provider`; empty for none."""
+    """Return the options for `well_known_provider`; empty for none.
+
+    To a folder of the environment, no one entry leads in each install scheme.
+    """
     name = well_known_provider(library, wheel)
-    return f"--provider {name}" if name else ""
+    if not name:
+        return ""
+    folders = (folder for folder in well_known_folders()[name] if folder.has(library))
+    is_data = any(folder.scheme is Key.DATA for folder in folders)
+    return f"--provider {name}" + " --data-libraries=search" * is_data

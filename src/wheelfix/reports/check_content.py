@@ -30,7 +30,7 @@ from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import EVERY, AnyRule, names_rule
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.text import FEW, count, first_of, join_plain, join_some
+from wheelfix.text import FEW, count, first_of, join_plain, join_some, operand
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -120,7 +120,7 @@ def _with_path(hint: str, path: str) -> str:
     """Append `path` to the commands in `hint` that take a wheel."""
     if not path:
         return hint
-    quoted = shlex.quote(path)
+    quoted = shlex.quote(operand(path))
     return _TAKES_WHEEL.sub(lambda command: f"`{command[1]} {quoted}`", hint)
 
 

@@ -3,6 +3,7 @@
 import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,8 @@ from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.reports.printable import printable
-from wheelfix.text import count, join_some
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.text import count, join_some, operand
+from wheelfix.wheel.grafted_name import option_to_exclude, original_name
 
 _MOST = 5
 """The number of chains that the text shows."""
@@ -37,6 +38,10 @@ class Use(NamedTuple):
     """The platform tag of the wheel, after the repair if that is planned."""
     obstacle: str = ""
     """What to do first, where no repair can be planned; empty if it can, or if none was."""
+    is_dropped: bool = False
+    """Whether it is that of the wheel as it is, and no longer that of the repaired one."""
+    requirement: str | None = None
+    """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
     excluded: str = ""
     """The pattern of the setting `exclude` that leaves it out."""
 
@@ -48,7 +53,7 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
     """
     blocks: list[str] = []
     for path, uses in answers:
-        command = shlex.join(("wheelfix", "repair", *words, str(path)))
+        command = shlex.join(("wheelfix", "repair", *words, operand(path)))
         some = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
         if some and len(answers) > 1:
             some[0] = f"{printable(path.name)}\n{some[0]}"
@@ -57,7 +62,8 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
 
 
 def _paragraph(use: Use, command: str) -> Iterator[str]:
-    yield f"{use.name}: {_state(use)}"
+    state = "a repair drops the DT_NEEDED entry" if use.is_dropped else _state(use)
+    yield f"{use.name}: {state}"
     if not use.chains:
         yield "  needed by  nothing: it is opened on its own, or not at all"
     ways = grouped(use.chains, lambda chain: chain[1:])
@@ -99,7 +105,7 @@ def _why_missing(use: Use) -> str:
 
 
 def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
-    if use.node.provenance is Provenance.MISSING and not use.excluded:
+    if use.node.provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
         if reason := reason_not_to_bundle(use.name):
             yield f"  left out   {reason}"
             return
@@ -107,6 +113,10 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
             first, *more = use.obstacle.splitlines()
             yield f"  bring in   {first}"
             yield from (f"             {line}" for line in more)
+        elif use.requirement is not None:
+            name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
+            yield f"  bring in   nothing to do if {name} of METADATA brings it: `--with` shows that"
+            return
         else:
             where = "" if use.node.unreached else "where it is installed: "
             yield f"  bring in   {where}{command}"
@@ -118,11 +128,13 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     if use.node.provenance is not Provenance.WHEEL or not (use.is_planned or use.package):
         return
+    if "/" in use.name:
+        return  # WF206: the object needs a path, which is none of the user's machine
     if use.is_planned:
-        yield f"  keep out   {command} --exclude {use.name}"
+        yield f"  keep out   {command} --exclude {shlex.quote(escape(use.name))}"
     else:
-        glob = f"{use.name.partition('.so')[0]}.so*"
-        yield f"  keep out   repair the wheel as it was built with `--exclude '{glob}'`"
+        option = option_to_exclude(use.name)
+        yield f"  keep out   repair the wheel as it was built with `{option}`"
     for provider in well_known_providers_of(use.name):
         yield f"             or `--provider {provider}`: that wheel has it"
 

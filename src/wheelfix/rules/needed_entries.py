@@ -1,7 +1,9 @@
 """Whether DT_NEEDED and DT_VERNEED of each object are right."""
 
 import posixpath
+import shlex
 from collections.abc import Iterator
+from glob import escape
 
 from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.elf.model import Elf, Libc, libc_of
@@ -130,7 +132,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
 def _kept_hint(unused: Unused) -> str:
     if not unused.forceable:
         return "nothing to do, unless the object that depends on it is linked again"
-    return f"`--drop-needed '{unused.name}'` drops it, `--keep-needed` silences this message"
+    name = shlex.quote(escape(unused.name))
+    return f"`--drop-needed {name}` drops it, `--keep-needed {name}` silences this message"
 
 
 @rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)

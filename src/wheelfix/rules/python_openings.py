@@ -122,7 +122,10 @@ def _missing_path(
     if name in map(posixpath.basename, context.settings.include):
         hint, fix = None, Fix(title=f"graft `{name}` there", edits=())
     else:
-        graft = f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix]'
+        graft = (
+            f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix], and the folder that '
+            "has it with `--library-path`"
+        )
         hint, fix = "use the same path in the build and the code" + graft * is_graftable, None
     yield Hit(
         message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",

@@ -5,7 +5,9 @@ the name (auditwheel's repair.py, `copylib`), so that no other wheel's copy has 
 """
 
 import re
+import shlex
 from collections.abc import Iterator
+from glob import escape
 
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
@@ -38,6 +40,12 @@ def short_names(name: str) -> set[str]:
     """Return what `name` is called without hash and version: `libfoo` and `foo`."""
     stems = {known.partition(".so")[0] for known in (name, original_name(name))}
     return stems | {stem.removeprefix("lib") for stem in stems}
+
+
+def option_to_exclude(name: str) -> str:
+    """Return the option of `repair` that keeps out a library of any version, quoted for a shell."""
+    stem = escape(name.partition(".so")[0])
+    return f"--exclude {shlex.quote(f'{stem}.so*')}"
 
 
 def original_name(name: str) -> str:

@@ -24,7 +24,7 @@ from wheelfix.reports.printable import fit, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.release_changes import ChangeKind
 from wheelfix.settings import Group, Option
-from wheelfix.text import join_some
+from wheelfix.text import join_some, operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.required_file import require_file
 
@@ -120,7 +120,7 @@ def _two(paths: Sequence[Path]) -> tuple[Path, Path]:
     if len(paths) == 2:
         return paths[0], paths[1]
     first, last = (path.parent if path.suffix == ".whl" else path for path in (paths[0], paths[-1]))
-    command = shlex.join(["wheelfix", "diff", str(first), str(last)])
+    command = shlex.join(["wheelfix", "diff", operand(first), operand(last)])
     raise SettingsError(
         f"`diff` takes two wheels or directories, not {len(paths)}: {join_some(paths, 3)}",
         hint=f"compare their directories: `{command}`"

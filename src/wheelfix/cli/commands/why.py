@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
+from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name
 from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
@@ -32,7 +33,7 @@ from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.rules.context import Context
 from wheelfix.settings import Settings, matches_any
-from wheelfix.text import count
+from wheelfix.text import count, operand
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -67,7 +68,8 @@ def why(
     """
     if library.endswith(".whl"):
         raise SettingsError(
-            "name the library after the wheels", hint=f"wheelfix why {shlex.quote(library)} libfoo"
+            "name the library after the wheels",
+            hint=f"wheelfix why {shlex.quote(operand(library))} libfoo",
         )
     configuration, terminal, wheels = call.read_configuration(), call.terminal, expand(paths)
 
@@ -102,7 +104,7 @@ class _Answer(NamedTuple):
 def _answer(
     path: Path, library: str, target: str | None, settings: Settings, terminal: Terminal
 ) -> _Answer:
-    wheel, providers, grafted, obstacle = _subject(path, settings, terminal)
+    wheel, providers, grafted, obstacle, read = _subject(path, settings, terminal)
     graph = graph_of_wheel(wheel, world_of(wheel, target=target, providers=providers))
     planned = {library.member: library for library in grafted}
     packages = listed_packages(wheel)
@@ -110,9 +112,15 @@ def _answer(
         _use(wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
         for node in nodes_of_name(graph, library)
     ]
+    if not uses and read is not None:
+        before = graph_of_wheel(read, world_of(read, target=target, providers=providers))
+        nodes = nodes_of_name(before, library)
+        uses = [_use(read, before, node, None, "")._replace(is_dropped=True) for node in nodes]
+    left = left_to_requirements(wheel, settings, providers).libraries
     uses = [
         use._replace(
             obstacle=obstacle,
+            requirement=left.get(use.node.name),
             excluded=next((glob for glob in settings.exclude if matches_any(use.name, [glob])), ""),
         )
         for use in uses
@@ -144,6 +152,8 @@ class _Subject(NamedTuple):
     """The libraries that the repair would graft."""
     obstacle: str = ""
     """What to do about a wheel that cannot be repaired."""
+    read: Wheel | None = None
+    """The wheel before the repair; None if that is `wheel`."""
 
 
 def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
@@ -170,7 +180,7 @@ def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
         first = error.message.splitlines()[0]
         terminal.say(f"note: a repair cannot be planned: {printable(first)}")
         return subject._replace(obstacle=error.hint or "")
-    return _Subject(plan.after.wheel, plan.after.providers, plan.grafted)
+    return _Subject(plan.after.wheel, plan.after.providers, plan.grafted, read=read.wheel)
 
 
 def _as_built(path: Path, settings: Settings) -> _Subject:

@@ -56,7 +56,7 @@ def settings_from(table: Mapping[str, object], base: Settings, source: str) -> S
         if key not in FIELDS:
             raise SettingsError(
                 f"{source}: there is no setting `{key}`",
-                hint=_OTHER_FORMS.get(key) or suggestion(key, FIELDS),
+                hint=_OTHER_FORMS.get(key) or suggestion(key, [*FIELDS, "overrides"]),
             )
         field = FIELDS[key]
         value = kind_of(field).parse(given, f"{source}: `{key}`")
