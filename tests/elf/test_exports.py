@@ -17,6 +17,7 @@ from wheelfix.elf.exports import (
     SymbolTables,
     among,
     announce,
+    idle,
     lazy_exports,
     preemptible,
     read_symbol_tables,
@@ -78,6 +79,20 @@ def test_own_symbols_that_others_may_define_come_in_the_order_of_the_table(tmp_p
     whole, asked = both(shared_object(tmp_path / "x.so", source).read_bytes())
     called = [name for name in whole.definitions if name.startswith("function_")]
     assert [name for name in preemptible(asked) if name in called] == called
+
+
+@pytest.mark.parametrize("hashes", ["gnu", "sysv"])
+def test_an_undefined_symbol_without_a_relocation_is_idle(tmp_path: Path, hashes: str) -> None:
+    source = (
+        '__asm__(".globl for_the_linker"); extern int gone(void), datum;'
+        "int uses(void) { return gone() + datum; }"
+    )
+    flags = [f"-Wl,--hash-style={hashes}"]
+    path = shared_object(tmp_path / "x.so", source, libc=False, flags=flags)
+    assert read_symbol_tables(path.read_bytes(), "x.so").idle == ("for_the_linker",)
+    assert idle(lazy_exports(partial(read_symbol_tables, path.read_bytes(), "x.so"))) == {
+        "for_the_linker"
+    }
 
 
 def test_all_versions_of_a_name_come_in_their_order(tmp_path: Path) -> None:

@@ -55,6 +55,24 @@ def test_a_file_is_read_once_until_it_changes(
     assert len(read) == 4
 
 
+def test_facts_are_known_until_a_file_changes(library: Path, tmp_path: Path) -> None:
+    folder, names = str(library.parent), [library.name]
+    first = ObjectCache(tmp_path / "cache", "/env")
+    first.read(str(library))
+    first.facts(str(library))[b"is good"] = ("yes",)
+    first.facts_of_files(folder, names)[b"are good"] = ("all",)
+    first.save()
+    again = ObjectCache(tmp_path / "cache", "/env")
+    again.read(str(library))
+    assert again.facts(str(library)) == {b"is good": ("yes",)}
+    assert again.facts_of_files(folder, names) == {b"are good": ("all",)}
+    assert again.facts_of_files(folder, []) == {}
+    os.utime(library, (1_000_000_001, 1_000_000_001))
+    later = ObjectCache(tmp_path / "cache", "/env")
+    later.read(str(library))
+    assert later.facts(str(library)) == later.facts_of_files(folder, names) == {}
+
+
 def damage(data: bytes) -> bytes:
     return data[:-20]
 

@@ -86,6 +86,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return Environment(tmp_path)
 
 
+IMPORTS = b"from . import _core\n"
+
+
 def package(
     folder: Path, name: str, library: Path, *calls: str, imports: str = "from . import _core"
 ) -> dict[str, Any]:
@@ -223,7 +226,6 @@ def test_predictions_are_proved_by_imports(
     out = capsys.readouterr().out
     assert "; predictions: 2 seen\n" in out
     assert "import quick (`quick._core` fails)\n  proof: seen\n" in out
-    assert "that it gets alone" not in out
     (site.site / "quick/__init__.py").write_text("raise ValueError('other')")
     assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
     assert "import quick\n  proof: not tried: ValueError: other\n" in capsys.readouterr().out
@@ -386,6 +388,20 @@ def test_a_module_that_was_built_for_another_version(
     (finding,) = site.says(capsys, 1)
     assert f"`flash/_core{SUFFIX}` refers to `gone`" in finding["message"]
     assert site.imports("flash").endswith("undefined symbol: gone")
+
+
+def test_a_symbol_without_a_relocation_does_not_fail(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loader does not look it up (`_ZSt21ios_base_library_initv`, which GCC 13 refers to)."""
+    header = tmp_path / "alone.h"
+    header.write_text('__asm__(".globl nowhere");')
+    core = tmp_path / f"_core{SUFFIX}"
+    extension(core, "_core", flags=["-include", str(header)])
+    files: dict[str, Path | bytes] = {f"alpha___core{SUFFIX}": core, "alpha____init__.py": IMPORTS}
+    site.install(tmp_path, "alpha", **files)
+    assert site.says(capsys, 0) == []
+    assert site.imports("alpha") == ""
 
 
 @pytest.mark.parametrize(("is_package", "severity"), [(True, "warning"), (False, "note")])
@@ -1040,11 +1056,11 @@ def test_symbols_are_read_once_until_an_object_changes(
     first = site.says(capsys, 1)
     read: list[str] = []
 
-    def noting(data: memoryview, path: str) -> exports.SymbolTables:
+    def noting(data: memoryview, path: str) -> exports.SymbolPlaces:
         read.append(path)
-        return exports.read_symbol_tables(data, path)
+        return exports.read_symbol_places(data, path)
 
-    monkeypatch.setattr(installed_contents, "read_symbol_tables", noting)
+    monkeypatch.setattr(installed_contents, "read_symbol_places", noting)
     assert site.says(capsys, 1) == first
     assert read == []
     library = defining(tmp_path / "again", "beta", DATA, 8)

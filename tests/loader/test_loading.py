@@ -19,7 +19,7 @@ from wheelfix.loader import loading
 from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
-from wheelfix.loader.loading import search_directories
+from wheelfix.loader.loading import independent_of, search_directories
 from wheelfix.loader.process import LinkMap
 
 pytestmark = pytest.mark.skipif(
@@ -59,6 +59,26 @@ def test_musl_loads_and_binds_what_the_model_says(
 ) -> None:
     case = random_case(seed, tmp_path, Libc.MUSL, musl_programs)
     assert differences(case) == []
+
+
+def test_a_load_that_is_independent_of_another_is_the_same_after_it(
+    tmp_path: Path, glibc_programs: Any
+) -> None:
+    same = 0
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        environment = random_case(seed, folder, Libc.GLIBC, glibc_programs).environment
+        libraries = [path for path, elf in environment.files.items() if not elf.is_executable]
+        for before in (one for one in load_each(libraries, environment) if not one.missing):
+            is_independent = independent_of(before, environment)
+            for usual in load_each(libraries, environment):
+                if is_independent(usual):
+                    after = load_all([before.root, usual.root], environment)[-1]
+                    assert after.objects == usual.objects, (seed, before.root, usual.root)
+                    assert bool(after.missing) == bool(usual.missing)
+                    same += 1
+    assert same > 20
 
 
 # --- What random installations do not reach ------------------------------------------------------

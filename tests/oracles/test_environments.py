@@ -38,9 +38,10 @@ def test_an_object_that_is_opened_for_all_after_others_were_bound(
 ) -> None:
     """So usearch opens numkong: what is imported in between has no use of its symbols.
 
-    Nor has what refers to a symbol for the linker alone, as pyarrow beside kuzu.
+    Nor has what refers to a symbol for the linker alone (`_ZSt21ios_base_library_initv` of pyarrow
+    beside kuzu).
     """
-    alone = "_ZSt21ios_base_library_initv"
+    alone = "for_the_linker"
     venv.create(tmp_path / "venv", symlinks=True)
     (site,) = tmp_path.glob("venv/lib/python*/site-packages")
     opens = "import ctypes, a._core\nctypes.CDLL(a._core.__file__, ctypes.RTLD_GLOBAL)\n"

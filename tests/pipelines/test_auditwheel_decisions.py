@@ -532,12 +532,6 @@ def test_a_path_in_needed_is_grafted(tmp_path: Path) -> None:
     wheel = build.make_wheel(tmp_path, files={"p/user.so": user})
     [grafted] = _graft(wheel).libraries
     assert (grafted.original, grafted.host.source) == (str(library), library)
-    library.unlink()
-    with pytest.raises(ToolError) as caught:
-        _graft(wheel)
-    assert (
-        caught.value.hint == "a path leads nowhere else: give the library a SONAME, and link again"
-    )
 
 
 def test_an_impossible_platform_is_a_settings_error(wheel: Path) -> None:

@@ -205,10 +205,15 @@ class WrittenContents(NamedTuple):
         definition = Definition(None, None, hidden=False, weak=False, type=2)
         return Exports(definitions=dict.fromkeys(names, (definition,)))
 
-    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
-        if self.files[path].unique_symbols:
-            return {"u": sized(self.files[path].unique_symbols)}
-        return {"own": sized(8)} if "own" in self.defined[path] else {}
+    def names(self, path: str) -> frozenset[str]:
+        return frozenset(self.defined.get(path, ()))
+
+    def own_lookups(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        return {"own": sized(8)} if "own" in names and "own" in self.defined[path] else {}
+
+    def unique_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        unique = self.files[path].unique_symbols
+        return {"u": sized(unique)} if unique else {}
 
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
         return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(16))
@@ -243,8 +248,8 @@ class WrittenContents(NamedTuple):
     def are_equal(self, one: str, other: str) -> bool:
         return one == other
 
-    def mentions(self, path: str, word: str) -> bool:
-        return path.endswith("/reader.so") and word == "FOO_PATH"
+    def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
+        return words & {"FOO_PATH"} if path.endswith("/reader.so") else ()
 
     def sure_imports(self, top: str) -> Sequence[str]:
         return (top, f"{top}._core")

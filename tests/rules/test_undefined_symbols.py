@@ -144,6 +144,14 @@ def test_a_weak_reference_needs_no_definition(tmp_path: Path) -> None:
     assert said(path) == []
 
 
+def test_a_reference_without_a_relocation_needs_no_definition(tmp_path: Path) -> None:
+    """The loader does not look it up; what is used is, beside it."""
+    source = '__asm__(".globl nowhere"); int f(void) { return 1; }'
+    path = packed(tmp_path, {"pkg/f.so": shared_object(tmp_path / "f.so", source)})
+    assert said(path) == []
+    assert run(path, "import ctypes, os; ctypes.CDLL('./pkg/f.so', os.RTLD_NOW)").returncode == 0
+
+
 def test_a_forgotten_platform_library_is_named(tmp_path: Path) -> None:
     """`operator delete` without libstdc++: a plug-in whose program has it, or a mistake."""
     source = "void _ZdlPv(void *); void f(void *p) { _ZdlPv(p); }"

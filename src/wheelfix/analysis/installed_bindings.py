@@ -7,18 +7,20 @@ from typing import NamedTuple
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
 from wheelfix.elf.constants import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
-from wheelfix.elf.exports import OF_LINKER, SizedDefinition, among
+from wheelfix.elf.exports import OF_LINKER, SizedDefinition, among, idle
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.process_bindings import Binding, ProcessBindings, Symbol
+from wheelfix.loader.loading import independent_of
+from wheelfix.loader.process_bindings import (
+    Binding,
+    Group,
+    ProcessBindings,
+    Symbol,
+    is_defined_unique,
+)
 from wheelfix.loader.symbol_lookup import SymbolIndex
 
-_OF_LINKER_ALONE = frozenset({"_ZSt21ios_base_library_initv"})
-"""What <iostream> of GCC 13 refers to without a relocation, so that no loader looks it up.
-
-It is known by name: for which undefined symbols there are relocations is not looked up.
-"""
 _CODE = {STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE}
 
 
@@ -51,14 +53,16 @@ def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[B
 
     `process` are its loads in their order, without that of the main program.
     """
-    wanted = {
-        name
-        for path, library in modules.symbols.libraries.items()
-        for name in (*library.names, *modules.symbols.contents.own_lookups(path))
-    }
-    bound = _Model(modules.symbols, wanted, modules.symbols.libraries).process()
+    symbols = modules.symbols
+    wanted = frozenset[str]().union(
+        *(library.names for library in symbols.libraries.values()),
+        *(symbols.contents.names(path) for path in symbols.libraries),
+    )
+    bound = _Model(symbols, wanted, symbols.libraries).process()
     for load, for_all in process:
-        yield from bound.open(load, for_all=for_all)
+        for one in bound.open(load, for_all=for_all):
+            for symbol, version in one.symbols:
+                yield Binding(symbol, one.user, one.provider, version)
 
 
 def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
@@ -67,59 +71,85 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     Only symbols that they get from another file otherwise; musl and environments of an unknown
     program are not judged.
     """
-    if modules.world.environment.libc is Libc.MUSL or not modules.symbols.start:
+    symbols, world = modules.symbols, modules.world
+    if world.environment.libc is Libc.MUSL or not symbols.start:
         return
-    for promotion in modules.symbols.contents.promotions():
-        load = modules.world.process(promotion.path)[-1]
-        if not load.missing:
-            yield from _preempted(modules, promotion, load)
+    loads = {one: world.process(one.path)[-1] for one in symbols.contents.promotions()}
+    promoted = {one: load for one, load in loads.items() if not load.missing}
+    looked_up = _looked_up(modules, promoted.values())
+    wanted = frozenset[str]().union(*looked_up.values())
+    paths = {path for module in modules.modules for path in world.load(module).objects}
+    paths.update(path for load in promoted.values() for path in load.objects)
+    model = _Model(symbols, wanted, paths)
+    for promotion, load in promoted.items():
+        yield from _preempted(modules, promotion, load, looked_up, model)
+
+
+def _looked_up(
+    modules: InstalledModules, promoted: Iterable[Load]
+) -> Mapping[str, Collection[str]]:
+    """Return what each object of the environment looks up that a promoted one defines.
+
+    What is promoted together with the object does not count: it is there in any case.
+    """
+    symbols, contents = modules.symbols, modules.symbols.contents
+    loads = [
+        (frozenset(load.objects), frozenset(load.objects) - {*symbols.start}) for load in promoted
+    ]
+    names_of = cache(contents.names)
+    others = values_by_key(
+        (frozenset[str]().union(*(new for all_, new in loads if path not in all_)), path)
+        for path in modules.loaded
+        if path in modules.world.members and path in symbols.libraries
+    )
+    found: dict[str, Collection[str]] = {}
+    for new, paths in others.items():  # a set of names is encoded once for all of its objects
+        offered = frozenset[str]().union(*map(names_of, new & symbols.libraries.keys())) - OF_LINKER
+        for path in paths if offered else ():
+            own = contents.own_lookups(path, offered).keys()
+            if names := (symbols.libraries[path].names & offered) | own:
+                found[path] = names
+    return found
 
 
 def _preempted(
-    modules: InstalledModules, promotion: Promotion, promoted: Load
+    modules: InstalledModules,
+    promotion: Promotion,
+    promoted: Load,
+    looked_up: Mapping[str, Collection[str]],
+    model: "_Model",
 ) -> Iterator[Preemption]:
-    symbols = modules.symbols
+    symbols, environment = modules.symbols, modules.world.environment
     loaded = dict.fromkeys(promoted.objects)
-    new = [path for path in loaded if path not in symbols.start and path in symbols.libraries]
+    defined = model.defined_by(path for path in loaded if path not in symbols.start)
     users = dict(_users(modules, promotion, {*loaded, *symbols.start}))
-    wanted = frozenset(
-        name
-        for user in users
-        for name in (*symbols.libraries[user].names, *symbols.contents.own_lookups(user))
-    )
-    defined = frozenset[str]().union(
-        *(among(symbols.libraries[path].exports.definitions, wanted) for path in new)
-    )
-    defined -= OF_LINKER
     affected = values_by_key(
         (module, user)
         for user, module in users.items()
-        if not defined.isdisjoint(symbols.libraries[user].names)
-        or not defined.isdisjoint(symbols.contents.own_lookups(user))
+        if user in looked_up and not defined.isdisjoint(looked_up[user])
     )
-    loads = [promoted, *map(modules.world.load, affected)]
-    model = _Model(symbols, defined, {path for load in loads for path in load.objects})
+    is_independent = independent_of(promoted, environment)
     for module in sorted(affected):
-        after = modules.world.process(module, [promotion.path])[-1]
+        usual = modules.world.load(module)
+        is_same = is_independent(usual)
+        after = usual if is_same else modules.world.process(module, [promotion.path])[-1]
         if after.missing:
             continue
         own = frozenset(affected[module])
         there = {
-            (one.user, one.symbol, one.version): one.provider
+            (one.user, one.symbols[0]): one.provider
             for one in model.process(promoted.objects).open(after, users=own)
             if one.provider in loaded  # others provide the same as without them
         }
-        alone = model.process().open(modules.world.load(module), users=own) if there else ()
-        moved = values_by_key(
-            ((user, before, provider), symbol)
-            for symbol, user, before, version in alone
-            if (provider := there.get((user, symbol, version), before)) != before
-            and modules.are_different(user, provider)
-            and modules.are_different(before, provider)
-        )
-        for (user, before, provider), names in moved.items():
-            data, code = model.differing(user, before, provider, names)
-            yield Preemption(promotion, module, user, before, provider, names, data, code)
+        moved: dict[tuple[str, str, str], list[str]] = {}
+        for user, before, some in model.process().open(usual, users=own) if there else ():
+            provider = there.get((user, some[0]), before)
+            if provider != before:
+                moved.setdefault((user, before, provider), []).extend(one.name for one in some)
+        for (user, before, provider), names in sorted(moved.items()):
+            if modules.are_different(user, provider) and modules.are_different(before, provider):
+                data, code = model.differing(user, before, provider, sorted(names))
+                yield Preemption(promotion, module, user, before, provider, names, data, code)
 
 
 def _users(
@@ -139,24 +169,33 @@ class _Model:
     """The lookups of the objects of an environment, by the names that matter."""
 
     def __init__(
-        self, symbols: InstalledSymbols, wanted: Collection[str], paths: Collection[str]
+        self, symbols: InstalledSymbols, wanted: frozenset[str], paths: Collection[str]
     ) -> None:
         """Restrict it to the names `wanted`, and to the program and the objects at `paths`."""
         self._symbols = symbols
-        self._wanted = frozenset(wanted) - _OF_LINKER_ALONE
+        self._wanted = wanted
         libraries = {
             path: library
             for path, library in symbols.libraries.items()
             if path in paths or path in symbols.start
         }
-        self._index = SymbolIndex(libraries, self._wanted, symbols.world.environment.libc)
+        self._index = SymbolIndex(libraries, wanted, symbols.world.environment.libc)
         self._sizes = cache(self._read_sizes)
+        self._own = cache(self._read_own)
+        self._with_unique = cache(self._read_with_unique)
         self.lookups = cache(self._lookups)
 
     def process(self, for_all: Iterable[str] = ()) -> ProcessBindings:
         """Return a process with the main program, and with objects that were opened for all."""
         start = dict.fromkeys((*self._symbols.start, *for_all))
         return ProcessBindings(self._index, self.lookups, start)
+
+    def defined_by(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return the names that any of some objects defines."""
+        libraries = (self._index.libraries[path] for path in paths if path in self._index.libraries)
+        return frozenset[str]().union(
+            *(among(library.exports.definitions, self._wanted) for library in libraries)
+        )
 
     def differing(
         self, user: str, usual: str, provider: str, names: Iterable[str]
@@ -165,7 +204,7 @@ class _Model:
 
         A library that gives its symbols versions promises that they stay what they are.
         """
-        ours = self._symbols.contents.own_lookups(user) if usual == user else self._sizes(usual)
+        ours = self._own(user) if usual == user else self._sizes(usual)
         theirs = self._sizes(provider)
         data: dict[str, tuple[int, int]] = {}
         code: dict[str, tuple[int, int]] = {}
@@ -183,19 +222,31 @@ class _Model:
     def _read_sizes(self, path: str) -> Mapping[str, SizedDefinition]:
         return self._symbols.contents.sizes(path, self._wanted)
 
-    def _lookups(self, path: str) -> Mapping[tuple[str, ...], Sequence[Symbol]]:
+    def _read_own(self, path: str) -> Mapping[str, SizedDefinition]:
+        return self._symbols.contents.own_lookups(path, self._wanted)
+
+    def _lookups(self, path: str) -> Sequence[Group]:
         library = self._symbols.libraries.get(path)
         if library is None:
-            return {}
-        looked_up = dict.fromkeys(
+            return ()
+        own = self._own(path)
+        looked_up = [
             Symbol(one.name, one.version)
             for one in library.elf.undefined
             if one.name in self._wanted
-        )
-        own = self._symbols.contents.own_lookups(path)
-        looked_up |= {
-            Symbol(name, own[name].definition.version): None for name in own.keys() & self._wanted
-        }
-        return values_by_key(
-            (self._index.providers(symbol.name, symbol.version), symbol) for symbol in looked_up
-        )
+        ]
+        skipped = idle(library.exports) if looked_up else ()
+        symbols = dict.fromkeys(one for one in looked_up if one.name not in skipped)
+        symbols |= {Symbol(name, one.definition.version): None for name, one in own.items()}
+        groups = values_by_key((self._providers(symbol), symbol) for symbol in symbols)
+        return tuple(Group(providers, some, unique) for (providers, unique), some in groups.items())
+
+    def _providers(self, symbol: Symbol) -> tuple[tuple[str, ...], bool]:
+        """Return the objects that can provide a symbol, and whether one of them has it unique."""
+        paths = self._index.providers(*symbol)
+        libraries = (self._index.libraries[path] for path in self._with_unique(paths))
+        return paths, any(is_defined_unique(library, symbol.name) for library in libraries)
+
+    def _read_with_unique(self, paths: tuple[str, ...]) -> Sequence[str]:
+        """Return those of some objects that have STB_GNU_UNIQUE symbols."""
+        return [path for path in paths if self._index.libraries[path].elf.unique_symbols]

@@ -358,7 +358,8 @@ class InstalledModules:
                 yield from (version for version in need.versions if version not in there)
         used = {one.name for one in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
-        yield from sorted(among(mine, used) - among(others, used))
+        lacking = sorted(among(mine, used) - among(others, used))
+        yield from self.symbols.looked_up(requester, lacking)
 
     # --- What all share ---
 
@@ -377,7 +378,7 @@ class InstalledModules:
         for path in importers:
             if path not in self.world.members or not files[path].unique_symbols:
                 continue
-            for name, size in self._unique_sizes(path):
+            for name, (_, size) in self.symbols.contents.unique_lookups(path).items():
                 for other_size, other in first_with.setdefault(name, {}).items():
                     if other_size != size and self.distribution(other) != self.distribution(path):
                         clashes.setdefault((other, path), {})[name] = other_size, size
@@ -398,8 +399,3 @@ class InstalledModules:
         }
         versions = [some for some in found.values() if some]
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
-
-    def _unique_sizes(self, path: str) -> Iterator[tuple[str, int]]:
-        for name, (definition, size) in self.symbols.contents.own_lookups(path).items():
-            if definition.unique:
-                yield name, size

@@ -1,14 +1,14 @@
 """What the objects of an installed environment define for each other, and look up."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from wheelfix.analysis.products import markers
 from wheelfix.analysis.world import PlantedLibraries, World
-from wheelfix.elf.exports import Names, SizedDefinition
+from wheelfix.elf.exports import Names, SizedDefinition, idle
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
@@ -49,8 +49,16 @@ class Contents(Protocol):
         """Return what an object defines."""
         ...
 
-    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
-        """Return the definitions of an object that its own relocations look up."""
+    def names(self, path: str) -> frozenset[str]:
+        """Return the names of what an object defines."""
+        ...
+
+    def own_lookups(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        """Return those definitions of `names` in an object that its own relocations look up."""
+        ...
+
+    def unique_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the STB_GNU_UNIQUE definitions of an object that its own relocations look up."""
         ...
 
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
@@ -81,8 +89,8 @@ class Contents(Protocol):
         """Return whether two files have the same content."""
         ...
 
-    def mentions(self, path: str, word: str) -> bool:
-        """Return whether a file has a text."""
+    def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
+        """Return which of some texts a file has."""
         ...
 
     def sure_imports(self, top: str) -> Collection[str]:
@@ -123,13 +131,14 @@ class InstalledSymbols:
         unbound: dict[str, tuple[str, ...]] = {}
         for path in load.objects:
             groups = self._providers.get(path, {}).items()
-            if names := [name for paths, some in groups if not scope.first(paths) for name in some]:
-                unbound[path] = tuple(names)
+            left = (name for paths, some in groups if not scope.first(paths) for name in some)
+            if names := self.looked_up(path, left):
+                unbound[path] = names
         return unbound
 
     def defined_nowhere(self, path: str) -> tuple[str, ...]:
         """Return the names that an object refers to, and nothing there defines."""
-        return tuple(self._providers.get(path, {}).get((), ()))
+        return self.looked_up(path, self._providers.get(path, {}).get((), ()))
 
     def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
         """Yield what an object of `load` refers to, with the file that defines it there.
@@ -139,7 +148,13 @@ class InstalledSymbols:
         scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
         for providers, names in self._providers.get(path, {}).items():
             definer = scope.first(providers)
-            yield from ((name, definer) for name in names)
+            yield from ((name, definer) for name in self.looked_up(path, names))
+
+    def looked_up(self, path: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the undefined symbols `names` of an object that the loader looks up."""
+        some = tuple(names)
+        skipped = idle(self.libraries[path].exports) if some else ()
+        return tuple(name for name in some if name not in skipped)
 
     @cached_property
     def start(self) -> tuple[str, ...]:

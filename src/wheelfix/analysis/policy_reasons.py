@@ -373,9 +373,7 @@ def _where_to_look(
     """Yield the options with which libraries that are not found are found, or left to others."""
     for place, names in grouped(places, places.__getitem__).items():
         yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
-    if any("/" in name for name in libraries):
-        yield "a path leads nowhere else: give the library a SONAME, and link again"
-    left = [name for name in libraries if name not in places and "/" not in name]
+    left = [name for name in libraries if name not in places]
     if left:
         options = dict.fromkeys(_leave_option(name, wheel, given) for name in left[:FEW])
         glob = " and globs for the others" if len(left) > FEW else ""

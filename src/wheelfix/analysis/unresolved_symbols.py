@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
-from wheelfix.elf.exports import SymbolDefinitions, among, announce
+from wheelfix.elf.exports import SymbolDefinitions, among, announce, idle
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
@@ -109,7 +109,8 @@ class _Search:
             and (symbol.version is None or symbol.file not in promised)
             and symbol.name not in api
         )
-        return tuple(references)
+        skipped = idle(self._loaded.libraries[path].exports) if references else ()
+        return tuple(one for one in references if one[0] not in skipped)
 
     def _undefined_in(
         self, root: str, member: str, references: Collection[VersionedName]

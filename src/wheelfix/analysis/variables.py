@@ -60,19 +60,28 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
 def directed(modules: InstalledModules) -> Iterator[Directed]:
     """Yield the libraries that read a variable which a package sets to a folder of its own."""
     contents = modules.symbols.contents
-    for variable in contents.variables():
+    found = [(one, own) for one in contents.variables() if (own := _own_files(modules, one))]
+    names = frozenset(variable.name for variable, _ in found)
+    mentioned = {
+        reader: contents.mentions(reader, names)
+        for reader in (modules.loaded if names else ())
+        if modules.distribution(reader) and _reads_variables(modules, reader)
+    }
+    for variable, own in found:
         setter = modules.distribution(variable.path)
-        below = tuple(f"{directory}/" for directory in variable.directories)
-        own = [path for path, owners in modules.owners.items() if path.startswith(below) and owners]
-        if variable.name == LIBRARY_PATH or not own:
-            continue
-        if not setter or any(modules.distribution(path) != setter for path in own):
-            continue
-        for reader in modules.loaded:
-            owner = modules.distribution(reader)
-            reads = owner not in {"", setter} and _reads_variables(modules, reader)
-            if reads and contents.mentions(reader, variable.name):
+        for reader, some in mentioned.items():
+            if variable.name in some and modules.distribution(reader) != setter:
                 yield Directed(variable, reader, _second(modules, reader, own))
+
+
+def _own_files(modules: InstalledModules, variable: Variable) -> Sequence[str]:
+    """Return the files in the folders of a variable; none if others than its setter have some."""
+    setter = modules.distribution(variable.path)
+    below = tuple(f"{directory}/" for directory in variable.directories)
+    if variable.name == LIBRARY_PATH or not setter:
+        return ()
+    own = [path for path, owners in modules.owners.items() if path.startswith(below) and owners]
+    return own if all(modules.distribution(path) == setter for path in own) else ()
 
 
 def _reads_variables(modules: InstalledModules, path: str) -> bool:

@@ -6,11 +6,11 @@ they may be wrong.
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
-from itertools import repeat
 from typing import NamedTuple, Protocol
+from zlib import crc32
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
@@ -34,8 +34,9 @@ from wheelfix.elf.constants import (
     Dt,
 )
 from wheelfix.elf.dynamic_tables import LONGEST_NAME, Dynamic
-from wheelfix.elf.image import Buffer, Image, Structs
+from wheelfix.elf.image import STRUCTS, Buffer, Image, Structs
 from wheelfix.elf.model import Definition, Exports, Undefined
+from wheelfix.errors import BadElfError
 
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
@@ -60,6 +61,20 @@ class SizedDefinition(NamedTuple):
     """Bytes of the code or data (st_size)."""
 
 
+class _Entry(NamedTuple):
+    """A definition in .dynsym."""
+
+    name: bytes
+    info: int
+    """st_info"""
+    other: int
+    """st_other"""
+    size: int
+    """st_size"""
+    version: int | None
+    """The entry of DT_VERSYM; None without that table."""
+
+
 class SymbolTables(NamedTuple):
     """Copies of the tables that the exports of an object are read from."""
 
@@ -80,6 +95,10 @@ class SymbolTables(NamedTuple):
     """As in `Exports`."""
     referenced: "array[int]"
     """The numbers, in `symbols`, of the entries to which the object's own relocations refer."""
+    idle: tuple[str, ...] = ()
+    """Undefined symbols to which no relocation refers: the loader does not look them up."""
+    hashes: "array[int] | None" = None
+    """A hash of the name of each of `symbols`: most names are not compared then."""
 
     @property
     def size(self) -> int:
@@ -88,20 +107,13 @@ class SymbolTables(NamedTuple):
 
     def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
-        strings = self.strings
-        wanted = None if names is None else _encoded(frozenset(names))
-        self._spend(len(self.symbols) // self.structs.sym.size)
+        numbers = self._all() if names is None else self._named(names, self._all())
+        self._spend(len(numbers))
         shared: dict[tuple[int, int | None], SymbolDefinitions] = {}
         by_name: dict[str, SymbolDefinitions] = {}
-        symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
-        for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
-            raw = strings[at : strings.find(b"\0", at)]
+        for raw, info, _, _, version in self._definitions(numbers):
             if len(raw) > LONGEST_NAME:
                 self._spend(len(raw) >> 8)
-            if wanted is not None and raw not in wanted:
-                continue
-            if not _is_definition(info, other, section, value):
-                continue
             name = raw.decode("utf-8", "surrogateescape")
             if names is None:
                 self._spend(1, memory=_DEFINITION_SIZE + len(raw))
@@ -115,33 +127,24 @@ class SymbolTables(NamedTuple):
             by_name[name] = definition
         return by_name
 
-    def own_lookups(self) -> dict[str, SizedDefinition]:
-        """Return the definitions to which its own relocations refer: another object may come first.
+    def own_lookups(self, names: Names) -> dict[str, SizedDefinition]:
+        """Return those definitions of `names` to which its own relocations refer.
 
-        Of two versions of a name, the last one in .dynsym is returned.
+        Another object may come first. Of two versions of a name, the last one in .dynsym is
+        returned.
         """
-        return {
-            raw.decode("utf-8", "surrogateescape"): SizedDefinition(
-                definition_of(info, version, self.versions), size
-            )
-            for raw, info, size, version in self._referenced_definitions()
-        }
+        return self._sized(self._referenced_definitions(self._named(names, self.referenced)))
+
+    def unique_lookups(self) -> dict[str, SizedDefinition]:
+        """Return the STB_GNU_UNIQUE definitions to which its own relocations refer."""
+        infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
+        numbers = [n for n in self.referenced if infos[n] >> 4 == STB_GNU_UNIQUE]
+        return self._sized(self._referenced_definitions(numbers))
 
     def sizes(self, names: Names) -> dict[str, SizedDefinition]:
         """Return those definitions of `names` that a reference without a version binds to."""
-        self._spend(len(self.symbols) // self.structs.sym.size)
-        wanted = _encoded(frozenset(names))
-        found: dict[str, SizedDefinition] = {}
-        symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
-        for (at, info, other, section, value, size), version in zip(symbols, indices, strict=False):
-            raw = self.strings[at : self.strings.find(b"\0", at)]
-            if raw in wanted and _is_definition(info, other, section, value):
-                definition = definition_of(info, version, self.versions)
-                if not definition.hidden:
-                    found[raw.decode("utf-8", "surrogateescape")] = SizedDefinition(
-                        definition, size
-                    )
-        return found
+        entries = self._definitions(self._named(names, self._all()))
+        return self._sized(entry for entry in entries if not _is_hidden(entry.version))
 
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
@@ -149,25 +152,70 @@ class SymbolTables(NamedTuple):
         Copies of a C++ entity, such as an inline function, are left out (Itanium C++ ABI, "Vague
         Linkage"): all objects have the same.
         """
-        for raw, info, *_ in self._referenced_definitions():
+        for raw, info, *_ in self._referenced_definitions(self.referenced):
             if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
                 yield raw.decode("utf-8", "surrogateescape")
 
-    def _referenced_definitions(self) -> Iterator[tuple[bytes, int, int, int | None]]:
-        """Yield the definitions that other objects may replace.
+    def name_hashes(self) -> Iterator[int]:
+        """Yield a hash of the name of each entry, the same in every process."""
+        strings = self.strings
+        for at, *_ in self.structs.symbols(self.symbols):
+            raw = strings[at : strings.find(b"\0", at)]
+            if len(raw) > LONGEST_NAME:
+                self._spend(len(raw) >> 8)
+            yield crc32(raw)
 
-        Of each the name, st_info, st_size, and the entry of DT_VERSYM.
-        """
-        size = self.structs.sym.size
-        self._spend(len(self.referenced))
-        rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in self.referenced])
-        indices = self.indices
-        symbols = zip(self.referenced, self.structs.symbols(rows), strict=True)
-        for number, (at, info, other, section, value, extent) in symbols:
-            if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
-                raw = self.strings[at : self.strings.find(b"\0", at)]
-                self._spend(len(raw) >> 8, memory=_DEFINITION_SIZE + len(raw))
-                yield raw, info, extent, None if indices is None else indices[number]
+    def _all(self) -> Sequence[int]:
+        return range(len(self.symbols) // self.structs.sym.size)
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all definitions."""
+        found: set[str] = set()
+        for raw, *_ in self._definitions(self._all()):
+            self._spend(1 + (len(raw) >> 8), memory=_DEFINITION_SIZE + len(raw))
+            found.add(raw.decode("utf-8", "surrogateescape"))
+        return frozenset(found)
+
+    def _named(self, names: Names, numbers: Sequence[int]) -> list[int]:
+        """Return those of the entries `numbers` whose names are in `names`."""
+        wanted, strings, find = _encoded(frozenset(names)), self.strings, self.strings.find
+        self._spend(len(numbers))
+        if self.hashes is not None:
+            hashes, likely = self.hashes, _hashes_of(wanted)
+            numbers = [number for number in numbers if hashes[number] in likely]
+            if not numbers:
+                return []
+        places = self.structs.words("I", self.symbols)[:: self.structs.sym.size // 4]
+        if self.hashes is not None or max(map(len, strings.split(b"\0"))) > LONGEST_NAME:
+            for number in numbers:
+                self._spend(max(find(b"\0", places[number]) - places[number], 0) >> 8)
+        return [n for n in numbers if strings[(at := places[n]) : find(b"\0", at)] in wanted]
+
+    def _definitions(self, numbers: Sequence[int]) -> Iterator[_Entry]:
+        """Yield those of the entries `numbers` that define something."""
+        size, strings, indices = self.structs.sym.size, self.strings, self.indices
+        is_all = len(numbers) * size == len(self.symbols)
+        rows = b"".join([self.symbols[n * size : (n + 1) * size] for n in numbers])
+        symbols = self.structs.symbols(self.symbols if is_all else rows)
+        for number, (at, info, other, section, value, extent) in zip(numbers, symbols, strict=True):
+            if _is_definition(info, other, section, value):
+                raw = strings[at : strings.find(b"\0", at)]
+                yield _Entry(raw, info, other, extent, indices[number] if indices else None)
+
+    def _referenced_definitions(self, numbers: Sequence[int]) -> Iterator[_Entry]:
+        """Yield those of the entries `numbers` that other objects may replace."""
+        for entry in self._definitions(numbers):
+            if entry.other & 3 == STV_DEFAULT:
+                self._spend(1 + (len(entry.name) >> 8), memory=_DEFINITION_SIZE + len(entry.name))
+                yield entry
+
+    def _sized(self, entries: Iterable[_Entry]) -> dict[str, SizedDefinition]:
+        return {
+            raw.decode("utf-8", "surrogateescape"): SizedDefinition(
+                definition_of(info, version, self.versions), size
+            )
+            for raw, info, _, size, version in entries
+        }
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)
@@ -177,6 +225,11 @@ class SymbolTables(NamedTuple):
 def _encoded(names: frozenset[str]) -> frozenset[bytes]:
     """Return names as .dynstr has them; the same are looked up in one object after the other."""
     return frozenset(name.encode("utf-8", "surrogateescape") for name in names)
+
+
+@lru_cache(maxsize=4)
+def _hashes_of(names: frozenset[bytes]) -> frozenset[int]:
+    return frozenset(map(crc32, names))
 
 
 class Definitions(Protocol):
@@ -189,6 +242,11 @@ class Definitions(Protocol):
 
     def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
         """Return the definitions of `names`, by default all."""
+        ...
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """As in `SymbolTables`."""
         ...
 
     def preemptible(self) -> Iterator[str]:
@@ -220,6 +278,15 @@ def preemptible(exports: Exports) -> tuple[str, ...]:
     if isinstance(exports.definitions, LazyDefinitions):
         return exports.definitions.preemptible
     return ()
+
+
+def idle(exports: Exports) -> Collection[str]:
+    """Return the undefined symbols of an object that the loader does not look up.
+
+    None for exports that are not read from an object.
+    """
+    definitions = exports.definitions
+    return definitions.idle if isinstance(definitions, LazyDefinitions) else ()
 
 
 def with_changes(exports: Exports, changes: Mapping[str, SymbolDefinitions]) -> Exports:
@@ -271,6 +338,11 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
         return LazyDefinitions(self._read, changes)
 
     @cached_property
+    def idle(self) -> frozenset[str]:
+        """As `SymbolTables.idle`."""
+        return frozenset(self._read().idle)
+
+    @cached_property
     def preemptible(self) -> tuple[str, ...]:
         """The names that `SymbolTables.preemptible` yields, each once; none with changes."""
         if self._changes is not None:
@@ -313,6 +385,21 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
         )
 
 
+class SymbolPlaces(NamedTuple):
+    """Where the tables of an object are, and what takes time to read of it."""
+
+    symbols: tuple[int, int]
+    """File offset and bytes of .dynsym, from the first symbol that may be defined."""
+    strings: tuple[int, int]
+    indices: tuple[int, int] | None
+    versions: Mapping[int, str | None]
+    copies: tuple[Undefined, ...]
+    referenced: bytes
+    """As in `SymbolTables`, which has the rest, too."""
+    idle: tuple[str, ...] = ()
+    hashes: bytes = b""
+
+
 def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) -> SymbolTables:
     """Read the tables of an object; they are empty without a dynamic section.
 
@@ -324,33 +411,94 @@ def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) ->
         return symbol_tables(image, Dynamic.parse(image))
 
 
+def read_symbol_places(data: Buffer, name: str) -> SymbolPlaces:
+    """Return where the tables of an object are, and the hashes of names.
+
+    Raises `BadElfError` as `read_elf` does.
+    """
+    with memoryview(data) as view:
+        image = Image.parse(view, name)
+        places = _symbol_places(image, Dynamic.parse(image))
+        tables = symbol_tables_at(places, view, name, image.budget)
+        return places._replace(hashes=array("I", tables.name_hashes()).tobytes())
+
+
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
     """Return the tables of an object with this dynamic section. Raises `BadElfError`."""
-    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-        return SymbolTables(
-            name=image.name,
-            budget=image.budget,
-            structs=image.structs,
-            symbols=b"",
-            strings=b"",
-            indices=None,
-            versions={},
-            copies=(),
-            referenced=array("I"),
-        )
-    start, stop = first_definition(dynamic), dynamic.symbol_count
-    indices = dynamic.version_indices(stop)
+    return symbol_tables_at(_symbol_places(image, dynamic), image.view, image.name, image.budget)
+
+
+def symbol_tables_at(
+    places: SymbolPlaces, data: memoryview, name: str, budget: Budget
+) -> SymbolTables:
+    """Return the tables of the object `data`, which are at `places` there.
+
+    Raises `BadElfError` if the file ends before.
+    """
+    structs = STRUCTS[data[4], data[5]]
+    found = (places.symbols, places.strings, places.indices or (0, 0))
+    if any(at + size > len(data) for at, size in found):
+        raise BadElfError(f"`{name}` is truncated: its dynamic symbols reach past its end")
+    symbols, strings, indices = (bytes(data[at : at + size]) for at, size in found)
     return SymbolTables(
-        name=image.name,
-        budget=image.budget,
-        structs=image.structs,
-        symbols=dynamic.symbol_bytes(start, stop),
-        strings=dynamic.strings,
-        indices=indices[start:] if indices is not None else None,
+        name=name,
+        budget=budget,
+        structs=structs,
+        symbols=symbols,
+        strings=strings,
+        indices=None if places.indices is None else structs.words("H", indices),
+        versions=places.versions,
+        copies=places.copies,
+        referenced=array("I", places.referenced),
+        idle=places.idle,
+        hashes=array("I", places.hashes) if places.hashes else None,
+    )
+
+
+def _symbol_places(image: Image, dynamic: Dynamic | None) -> SymbolPlaces:
+    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+        return SymbolPlaces((0, 0), (0, 0), None, {}, (), b"")
+    start, stop = first_definition(dynamic), dynamic.symbol_count
+    relocated = frozenset[int]().union(*(table.symbols for table in dynamic.relocations()))
+    symbols, strings, indices = (0, 0), (0, 0), None
+    if start < stop:
+        size = image.structs.sym.size
+        length = (stop - start) * size
+        at = image.offset(dynamic.tags[Dt.SYMTAB] + start * size, length, "the symbol table")
+        image.spend(stop - start, "the dynamic symbols", memory=length)
+        symbols = at, length
+    if dynamic.strings:
+        length = len(dynamic.strings)
+        strings = image.offset(dynamic.tags[Dt.STRTAB], length, "the strings"), length
+    if Dt.VERSYM in dynamic.tags:
+        at = image.offset(dynamic.tags[Dt.VERSYM], 2 * stop, "DT_VERSYM")
+        indices = at + 2 * start, 2 * max(stop - start, 0)
+    return SymbolPlaces(
+        symbols=symbols,
+        strings=strings,
+        indices=indices,
         versions=versions_of(dynamic),
         copies=tuple(_copies(dynamic)),
-        referenced=_numbers(dynamic, start, stop),
+        referenced=_numbers(dynamic, relocated, start, stop).tobytes(),
+        idle=tuple(_idle(dynamic, relocated, start or stop)),
     )
+
+
+def _idle(dynamic: Dynamic, relocated: AbstractSet[int], stop: int) -> Iterator[str]:
+    """Yield the undefined symbols below `stop` to which no relocation refers, under any version."""
+    numbers = {*range(1, stop)} - relocated
+    dynamic.image.spend(stop >> 3, "the undefined symbols", memory=_NUMBER_SIZE * len(numbers))
+    symbols = dynamic.symbols(0, stop) if numbers else ()
+    undefined = [
+        (number, at)
+        for number, (at, info, _, section, *_) in enumerate(symbols)
+        if section == 0 and at and info >> 4 != STB_LOCAL
+    ]
+    places = {at for number, at in undefined if number in numbers}
+    used = {at for number, at in undefined if number not in numbers}
+    names = {dynamic.string(at, "a symbol's name") for at in places - used}
+    if names:
+        yield from sorted(names - {dynamic.string(at, "a symbol's name") for at in used})
 
 
 def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
@@ -387,34 +535,31 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
     return Definition(
         version=None if index is None else versions.get(index),
         version_index=index,
-        hidden=version is not None and (version == 0 or version & VERSYM_HIDDEN != 0),
+        hidden=_is_hidden(version),
         weak=info >> 4 == STB_WEAK,
         type=info & 0xF,
         unique=info >> 4 == STB_GNU_UNIQUE,
     )
 
 
-def _numbers(dynamic: Dynamic, start: int, stop: int) -> "array[int]":
-    """Return the entries of `_relocated_entries` in order, each once.
+def _is_hidden(version: int | None) -> bool:
+    """Return whether a DT_VERSYM entry hides its symbol from references without a version."""
+    return version is not None and (version == 0 or version & VERSYM_HIDDEN != 0)
+
+
+def _numbers(dynamic: Dynamic, relocated: AbstractSet[int], start: int, stop: int) -> "array[int]":
+    """Return those of the entries `relocated` from `start` to `stop` - 1 in order, from `start`.
 
     An object with DT_SYMBOLIC looks into itself first: of its definitions only a unique symbol may
     be replaced, by the one that the process has already (`do_lookup_unique` in elf/dl-lookup.c).
     """
-    numbers = {*_relocated_entries(dynamic, start, stop)}
+    numbers = {number - start for number in relocated if start <= number < stop}
     if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
         symbols = dynamic.image.structs.symbols(dynamic.symbol_bytes(start, stop))
         unique = (n for n, (_, info, *_) in enumerate(symbols) if info >> 4 == STB_GNU_UNIQUE)
         numbers.intersection_update(unique)
     dynamic.image.spend(0, "the relocations", memory=_NUMBER_SIZE * len(numbers))
     return array("I", sorted(numbers))
-
-
-def _relocated_entries(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
-    """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1."""
-    for table in dynamic.relocations():
-        for number in table.symbols:
-            if start <= number < stop:
-                yield number - start
 
 
 def _copies(dynamic: Dynamic) -> Iterator[Undefined]:

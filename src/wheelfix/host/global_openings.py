@@ -11,7 +11,8 @@ from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World, module_name, source_module
 from wheelfix.budget import Budget
 from wheelfix.host.machine_files import read_regular
-from wheelfix.host.site_sources import SiteSources, sources_below
+from wheelfix.host.object_cache import ObjectCache
+from wheelfix.host.site_sources import SiteSources, telling_sources
 from wheelfix.wheel.global_imports import (
     Sources,
     functions_that_set_flags,
@@ -24,7 +25,7 @@ from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 
-def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
+def read_promotions(world: World, sources: SiteSources, objects: ObjectCache) -> list[Promotion]:
     """Return the objects that sources of the environment open for all, with the places.
 
     Objects opened by bare names are left out, and what is opened only in other files than those of
@@ -32,12 +33,14 @@ def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
     """
     found: dict[str, Promotion] = {}
     for folder, some in sources.items():
-        for promotion in _in_folder(world, folder, some):
+        for promotion in _in_folder(world, folder, some, objects):
             found.setdefault(promotion.path, promotion)
     return list(found.values())
 
 
-def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator[Promotion]:
+def _in_folder(
+    world: World, folder: str, some: Mapping[str, bytes], objects: ObjectCache
+) -> Iterator[Promotion]:
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
     sources = {path: data for path, data in some.items() if b"RTLD_GLOBAL" in data}
     for path, source in sources.items():
@@ -54,14 +57,14 @@ def _in_folder(world: World, folder: str, some: Mapping[str, bytes]) -> Iterator
         for path, elf in world.environment.files.items()
         if path.startswith(folder) and elf.module_hooks
     }
-    callers = _callers(folder, setters)
+    callers = _callers(folder, setters, objects)
     starts = sorted({*map(source_module, setters), *map(source_module, callers)})
     for found in global_imports(starts, _reader(folder, modules), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
 
 
-def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
+def _callers(folder: str, setters: Mapping[str, bytes], objects: ObjectCache) -> list[str]:
     """Return the sources that may call a function of `setters`, in the same packages."""
     packages = {path.partition("/")[0] for path in setters if "/" in path}
     words = [
@@ -73,10 +76,11 @@ def _callers(folder: str, setters: Mapping[str, bytes]) -> list[str]:
         return []
     calls = re.compile(b"|".join(words))
     return [
-        f"{package}/{path}"
+        path
         for package in sorted(packages)
-        for path, data in sources_below(f"{folder}{package}/")
-        if calls.search(data)
+        for path, _ in telling_sources(
+            folder, package, calls.pattern, lambda data: calls.search(data) is not None, objects
+        )
     ]
 
 

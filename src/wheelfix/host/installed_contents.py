@@ -1,37 +1,36 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
-import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from sys import intern
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from wheelfix.analysis.installed_symbols import Promotion, Variable
 from wheelfix.analysis.world import PlantedLibraries, World
+from wheelfix.budget import Budget
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
-    SymbolDefinitions,
+    SymbolPlaces,
     SymbolTables,
     lazy_exports,
-    read_symbol_tables,
+    read_symbol_places,
+    symbol_tables_at,
 )
-from wheelfix.elf.model import Definition, Exports, Undefined
+from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
 from wheelfix.host.global_openings import read_promotions
-from wheelfix.host.machine_files import files_below, map_regular, read_regular
-from wheelfix.host.object_cache import ObjectCache, Symbols
+from wheelfix.host.machine_files import files_below, map_regular, open_regular, read_regular
+from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
-_Plain = tuple[tuple[Any, ...], ...]
-_Numbered = tuple[list[_Plain], dict[str, int]]
-"""Different definitions, as plain tuples, and name -> the number of its ones."""
+_PIECE = 1 << 20
+"""Bytes that are read of a file at once."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -43,8 +42,7 @@ class InstalledContents:
         """Read the files of `world`, but for what `objects` knows."""
         self._world = world
         self._objects = objects
-        self._read_tables = lru_cache(_KEPT)(_read_tables)
-        self._own_lookups = cache(self._read_own_lookups)
+        self._tables = lru_cache(_KEPT)(self._read_tables)
         self._sure_imports = cache(self._read_sure_imports)
 
     def save(self) -> None:
@@ -57,9 +55,23 @@ class InstalledContents:
             return lazy_exports(partial(self._tables, path))
         return Exports()
 
-    def own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
-        """Return the definitions of an object that its own relocations look up."""
-        return self._own_lookups(path)
+    def names(self, path: str) -> frozenset[str]:
+        """Return the names of what an object defines."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).names()
+        return frozenset()
+
+    def own_lookups(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+        """Return those definitions of `names` in an object that its own relocations look up."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).own_lookups(names)
+        return {}
+
+    def unique_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the STB_GNU_UNIQUE definitions of an object that its own relocations look up."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).unique_lookups()
+        return {}
 
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
         """Return the definitions of some names in an object."""
@@ -69,9 +81,12 @@ class InstalledContents:
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
         """Return the first group of the first match in a file; empty without one."""
+        facts, question = self._objects.facts(path), b"version " + pattern.pattern
         with suppress(OSError):
-            match = pattern.search(map_regular(path))
-            return match[1].decode("utf-8", "replace") if match else ""
+            if question not in facts:
+                match = pattern.search(map_regular(path))
+                facts[question] = match[1].decode("utf-8", "replace") if match else ""
+            return cast("str", facts[question])
         return ""
 
     def size(self, path: str) -> int | None:
@@ -82,10 +97,14 @@ class InstalledContents:
 
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        return read_promotions(self._world, self._sources)
+        return read_promotions(self._world, self._sources, self._objects)
 
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
+        return self._variables
+
+    @cached_property
+    def _variables(self) -> Sequence[Variable]:
         return tuple(read_variables(self._world, self._sources))
 
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
@@ -98,15 +117,21 @@ class InstalledContents:
             return map_regular(one) == map_regular(other)
         return False
 
-    def mentions(self, path: str, word: str) -> bool:
-        """Return whether a file has a text."""
+    def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
+        """Return which of some texts a file has."""
+        facts, question = (
+            self._objects.facts(path),
+            "\0".join(["mentions", *sorted(words)]).encode(),
+        )
         with suppress(OSError):
-            return re.search(re.escape(word.encode()), map_regular(path)) is not None
-        return False
+            if question not in facts:
+                facts[question] = tuple(_found_in(path, sorted(words)))
+            return cast("tuple[str, ...]", facts[question])
+        return ()
 
     @cached_property
     def _sources(self) -> SiteSources:
-        return read_sources(self._world)
+        return read_sources(self._world, self._objects)
 
     def sure_imports(self, top: str) -> Collection[str]:
         """Return the modules that importing the top-level package `top` surely imports."""
@@ -115,84 +140,28 @@ class InstalledContents:
     def _read_sure_imports(self, top: str) -> Collection[str]:
         return sure_imports(_read_packages(self._world, top))
 
-    def _tables(self, path: str) -> "_KnownTables":
-        return _KnownTables(partial(self._read_tables, path), self._objects.symbols(path))
-
-    def _read_own_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
-        with suppress(OSError, BadElfError):
-            return self._tables(path).own_lookups()
-        return {}
-
-
-class _KnownTables(NamedTuple):
-    """The symbol tables of one object, read only for what was not asked before.
-
-    Answers are kept as plain tuples and dicts: to pickle millions of named tuples takes minutes.
-    """
-
-    read: Callable[[], SymbolTables]
-    known: Symbols
-
-    @property
-    def copies(self) -> tuple[Undefined, ...]:
-        if b"copies" not in self.known:
-            self.known[b"copies"] = self.read().copies
-        return cast("tuple[Undefined, ...]", self.known[b"copies"])
-
-    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
-        if names is None:
-            return self.read().definitions()
-        question = b"definitions" + _digest(frozenset(names))
-        if question not in self.known:
-            found = self.read().definitions(names)
-            self.known[question] = _numbered(found)
-            return found
-        kinds, numbers = cast("_Numbered", self.known[question])
-        values = [tuple(Definition(*one) for one in some) for some in kinds]
-        return {name: values[number] for name, number in numbers.items()}
-
-    def own_lookups(self) -> dict[str, SizedDefinition]:
-        return self._sized(b"own", lambda: self.read().own_lookups())
-
-    def sizes(self, names: Names) -> dict[str, SizedDefinition]:
-        question = b"sizes" + _digest(frozenset(names))
-        return self._sized(question, lambda: self.read().sizes(names))
-
-    def preemptible(self) -> Iterator[str]:
-        return self.read().preemptible()
-
-    def _sized(
-        self, question: bytes, read: Callable[[], dict[str, SizedDefinition]]
-    ) -> dict[str, SizedDefinition]:
-        if question not in self.known:
-            found = read()
-            numbered = _numbered({name: (one.definition,) for name, one in found.items()})
-            self.known[question] = *numbered, [one.size for one in found.values()]
-            return found
-        kinds, numbers, sizes = cast("tuple[*_Numbered, list[int]]", self.known[question])
-        values = [Definition(*one) for (one,) in kinds]
-        return {
-            name: SizedDefinition(values[number], size)
-            for (name, number), size in zip(numbers.items(), sizes, strict=True)
-        }
+    def _read_tables(self, path: str) -> SymbolTables:
+        """Read the symbols of an object. Raises `OSError` and `BadElfError`."""
+        facts = self._objects.facts(path)
+        with map_regular(path) as data:
+            if b"symbols" not in facts:
+                facts[b"symbols"] = tuple(read_symbol_places(data, path))
+            places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
+            return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
 
 
-def _numbered(found: Mapping[str, SymbolDefinitions]) -> "_Numbered":
-    kinds: dict[SymbolDefinitions, int] = {}
-    numbers = {intern(name): kinds.setdefault(some, len(kinds)) for name, some in found.items()}
-    return [tuple(map(tuple, some)) for some in kinds], numbers
-
-
-@lru_cache(maxsize=8)
-def _digest(names: frozenset[str]) -> bytes:
-    """Return what stands for some names, in later runs, too."""
-    text = "\0".join(sorted(names))
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()[:16]
-
-
-def _read_tables(path: str) -> SymbolTables:
-    with map_regular(path) as data:
-        return read_symbol_tables(data, path)
+def _found_in(path: str, words: Iterable[str]) -> Iterator[str]:
+    """Yield which of some texts a file has. Raises `OSError`."""
+    left = {word: word.encode() for word in words}
+    longest = max(map(len, left.values()), default=0)
+    before = b""
+    with open_regular(path) as file:
+        while left and (piece := file.read(_PIECE)):
+            text = before + piece
+            for word in [word for word, raw in left.items() if raw in text]:
+                del left[word]
+                yield word
+            before = text[-longest:]
 
 
 def _read_packages(world: World, top: str) -> dict[str, bytes]:

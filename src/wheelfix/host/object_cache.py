@@ -1,4 +1,4 @@
-"""Objects and symbols that earlier runs have read in an environment, by the identity of files.
+"""What earlier runs have read in an environment, by the identity of files.
 
 There is a file for each environment below the cache's folder; all may be deleted at any time.
 """
@@ -8,8 +8,11 @@ import io
 import os
 import pickle
 import time
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from sys import intern
 
 from wheelfix.elf import exports, model, reader
 from wheelfix.elf.model import Elf, Filtee, Libc, Segment, Undefined, VersionNeed
@@ -28,13 +31,17 @@ _SETTLED = 2.0
 """Seconds after which a file that is changed again has another time (mtime) on every system."""
 _Identity = tuple[int, int, int, int]
 """Device, inode, size, and time of the last change in nanoseconds."""
-Symbols = dict[bytes, object]
-"""What was looked up in the symbol tables of an object, by the question."""
-_Entry = tuple[_Identity, Elf, Symbols]
+Facts = dict[bytes, object]
+"""What else is known of a file or a folder, by the question: texts, numbers, tuples, bytes."""
+_Packed = tuple[str, list[tuple[str | None, str | None, int, bool]], bytes]
+"""The names of undefined symbols; what they are, each kind once; and the kind of each, as
+`array` has it."""
+_Entry = tuple[_Identity, Elf, _Packed, Facts]
+"""An object, with its undefined symbols apart: a million of named tuples take seconds."""
 
 
 class ObjectCache:
-    """Objects of one environment. Mutable."""
+    """Objects and sources of one environment. Mutable."""
 
     def __init__(self, folder: Path | None, root: str) -> None:
         """Take over what is known of the environment at `root`; without a folder nothing is kept.
@@ -45,13 +52,15 @@ class ObjectCache:
         self._file = folder / f"{name}.pickle" if folder else None
         self._known: dict[str, _Entry] = {}
         self._used: dict[str, _Entry] = {}
+        self._known_folders: dict[str, tuple[bytes, Facts]] = {}
+        self._used_folders: dict[str, tuple[bytes, Facts]] = {}
         if self._file is not None:
             with suppress(OSError, *_DAMAGED):
-                version, known = _Unpickler(
-                    io.BytesIO(read_trusted(self._file, MAX_DATABASE))
-                ).load()
-                self._known = known if version == _reader_version() else {}
-        self._before = {path: (entry[0], len(entry[2])) for path, entry in self._known.items()}
+                data = read_trusted(self._file, MAX_DATABASE)
+                version, known, folders = _Unpickler(io.BytesIO(data)).load()
+                if version == _reader_version():
+                    self._known, self._known_folders = known, folders
+        self._before = self._extent(self._known, self._known_folders)
 
     def read(self, path: str) -> Elf:
         """Read the ELF object at `path`, unless it is known; raises `OSError` and `BadElfError`."""
@@ -60,30 +69,72 @@ class ObjectCache:
         known = self._known.get(path)
         if known is not None and known[0] == identity:
             self._used[path] = known
-            return known[1]
+            return known[1]._replace(undefined=_unpacked(known[2]))
         with map_regular(path) as data:
             elf = reader.read_elf(data, path)
-        if time.time() - status.st_mtime > _SETTLED:
-            self._used[path] = identity, elf, {}
+        if _is_settled(status):
+            self._used[path] = identity, elf._replace(undefined=()), _packed(elf.undefined), {}
         return elf
 
-    def symbols(self, path: str) -> Symbols:
-        """Return what is known of the symbols of an object; what is added to it is kept."""
-        return self._used[path][2] if path in self._used else {}
+    def facts(self, path: str) -> Facts:
+        """Return what else is known of an object; what is added to it is kept."""
+        return self._used[path][3] if path in self._used else {}
+
+    def facts_of_files(self, folder: str, names: Iterable[str]) -> Facts:
+        """Return what is known of some files of a folder together, as `facts` does.
+
+        Raises `OSError` if one of them is gone.
+        """
+        found = [(name, os.stat(f"{folder}/{name}")) for name in names]  # noqa: PTH116 - text
+        text = "".join(f"{name}\0{s.st_ino} {s.st_size} {s.st_mtime_ns}\0" for name, s in found)
+        identity = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+        known = self._known_folders.get(folder)
+        if known is None or known[0] != identity:
+            known = identity, Facts()
+        if all(_is_settled(status) for _, status in found):
+            self._used_folders[folder] = known
+        return known[1]
 
     def save(self) -> None:
         """Keep what was read, if it is not what was known; it does not matter if that fails."""
-        now = {path: (entry[0], len(entry[2])) for path, entry in self._used.items()}
+        now = self._extent(self._used, self._used_folders)
         if self._file is None or now == self._before:
             return
         with suppress(OSError, OutputError):
             folder = self._file.parent
             folder.mkdir(parents=True, exist_ok=True)
             trusted_path(folder)
-            write_whole(self._file, pickle.dumps((_reader_version(), self._used), protocol=5))
+            value = _reader_version(), self._used, self._used_folders
+            write_whole(self._file, pickle.dumps(value, protocol=5))
             files = sorted(folder.glob("*.pickle"), key=lambda file: file.stat().st_mtime_ns)
             for file in files[:-_MOST_FILES]:
                 file.unlink(missing_ok=True)
+
+    @staticmethod
+    def _extent(
+        objects: Mapping[str, _Entry], folders: Mapping[str, tuple[bytes, Facts]]
+    ) -> tuple[object, ...]:
+        """Return what differs after something was read."""
+        return (
+            {path: (entry[0], len(entry[3])) for path, entry in objects.items()},
+            {path: (entry[0], len(entry[1])) for path, entry in folders.items()},
+        )
+
+
+def _is_settled(status: os.stat_result) -> bool:
+    return time.time() - status.st_mtime > _SETTLED
+
+
+def _packed(undefined: Sequence[Undefined]) -> _Packed:
+    kinds: dict[tuple[str | None, str | None, int, bool], int] = {}
+    numbers = array("I", [kinds.setdefault(one[1:], len(kinds)) for one in undefined])
+    return "\0".join([one.name for one in undefined]), list(kinds), numbers.tobytes()
+
+
+def _unpacked(packed: _Packed) -> tuple[Undefined, ...]:
+    names, kinds, numbers = packed
+    values = zip(map(intern, names.split("\0")), array("I", numbers), strict=False)
+    return tuple([Undefined(name, *kinds[number]) for name, number in values])
 
 
 class _Unpickler(pickle.Unpickler):

@@ -100,6 +100,8 @@ class Disk:
         """Directories that may be searched, but not listed."""
         self._listings: dict[str, frozenset[str]] = {}
         self._resolved: dict[str, str | None] = {}
+        self._plain: set[str] = set()
+        """Canonical directories, which no link leads to."""
 
     def environment(self, base: Environment, main: str | None) -> Environment:
         """Return `base` with all that was read, and with the program `main`."""
@@ -210,7 +212,8 @@ class Disk:
         return self._listings[real]
 
     def _walk(self, path: str) -> str | None:
-        current, rest, links = "", path.split("/")[::-1], 0
+        current, rest = self._beginning(path)
+        links = 0
         while rest:
             part = rest.pop()
             if part in {"", "."}:
@@ -237,8 +240,16 @@ class Disk:
             rest += target.split("/")[::-1]
         if not os.path.lexists(current or "/"):
             return None
-        self._is_directory(current or "/")
+        if self._is_directory(current or "/") and current == path:
+            self._plain.add(path)
         return current or "/"
+
+    def _beginning(self, path: str) -> tuple[str, list[str]]:
+        """Return the directory at which to begin with `path`, and the parts after it, reversed."""
+        directory, _, name = path.rpartition("/")
+        if directory in self._plain and name not in {"", ".", ".."}:
+            return directory, [name]
+        return "", path.split("/")[::-1]
 
     def _is_directory(self, path: str) -> bool:
         """Return whether the canonical `path` is a directory, and note it if it is."""

@@ -4,7 +4,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
+from wheelfix.host.object_cache import ObjectCache
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
@@ -32,11 +33,11 @@ _BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}
 """What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
 
-def read_sources(world: World) -> SiteSources:
+def read_sources(world: World, objects: ObjectCache) -> SiteSources:
     """Return the sources that set variables of the process or mention RTLD_GLOBAL."""
     folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
     return {
-        folder: {path: data for path, data in sources_below(folder) if _is_telling(data)}
+        folder: dict(telling_sources(folder, "", b"telling", _is_telling, objects))
         for folder in folders
         if folder.endswith(("/site-packages/", "/dist-packages/"))
     }
@@ -46,12 +47,25 @@ def _is_telling(source: bytes) -> bool:
     return b"RTLD_GLOBAL" in source or (b"environ[" in source and bool(_SETS.search(source)))
 
 
-def sources_below(folder: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the Python sources below a folder, with paths relative to it."""
-    for below, names in sorted(folders_below(folder.rstrip("/"))):
-        for path in (f"{below}/{name}" for name in sorted(names) if name.endswith(".py")):
+def telling_sources(
+    folder: str, below: str, question: bytes, tells: Callable[[bytes], bool], objects: ObjectCache
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the Python sources in `below` that `tells` is true of, with paths from `folder`.
+
+    The answers are kept in `objects`, by the question.
+    """
+    for place, names in sorted(folders_below(f"{folder}{below}".rstrip("/"))):
+        sources = sorted(name for name in names if name.endswith(".py"))
+        facts = objects.facts_of_files(place, sources)
+        known = cast("tuple[str, ...] | None", facts.get(question))
+        told: list[str] = []
+        for name in sources if known is None else known:
             with suppress(OSError):
-                yield path.removeprefix(folder), read_regular(path, MAX_SOURCE)
+                data = read_regular(f"{place}/{name}", MAX_SOURCE)
+                if tells(data):
+                    told.append(name)
+                    yield f"{place}/{name}".removeprefix(folder), data
+        facts[question] = tuple(told)
 
 
 def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:

@@ -6,7 +6,7 @@ the same order, and records each candidate with its outcome, so that a failure c
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.load_values import Dlopen, Environment, How, Load
+from wheelfix.loader.load_values import Dlopen, Environment, How, Load, Request
 from wheelfix.loader.process import LoaderProcess
 
 
@@ -94,6 +94,38 @@ def load_in_turn(roots: Iterable[str | Dlopen], files: FileSystem) -> tuple[Load
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots
+    )
+
+
+def independent_of(before: Load, environment: Environment) -> Callable[[Load], bool]:
+    """Return a function that says of a load in a new process: it is the same after `before`.
+
+    What is loaded changes a later load only by its names and files: if each name that both have
+    led to the same file, the later load takes the same files in the same order. Where more than
+    that decides (tokens, filters, hard links, musl), the answer is no.
+    """
+    files = environment.files
+    linked = {*environment.hard_links, *environment.hard_links.values()}
+    names: dict[str, set[str | None]] = {}
+    for request in before.requests:
+        names.setdefault(request.name, set()).add(request.result)
+    for path in before.objects:
+        if path in files:
+            names.setdefault(files[path].soname or "", set()).add(path)
+    is_simple = environment.libc is Libc.GLIBC and not environment.chosen
+
+    def is_same(request: Request) -> bool:
+        name, result = request.name, request.result
+        if "$" in name or result in linked:
+            return False
+        if "/" in name:
+            return result not in before.objects
+        return names.get(name, {result}) == {result}
+
+    return lambda load: (
+        is_simple
+        and not any(path in files and files[path].filtees for path in load.objects)
+        and all(map(is_same, load.requests))
     )
 
 

@@ -4,10 +4,11 @@ As `_dl_relocate_object` does it: an object is bound once, when it is loaded fir
 scope and then in that of its own load. A STB_GNU_UNIQUE symbol has one definition in the process.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.constants import DF_SYMBOLIC
+from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
 
@@ -29,8 +30,26 @@ class Binding(NamedTuple):
     """The version that is looked up."""
 
 
-Lookups = Callable[[str], Mapping[tuple[str, ...], Sequence[Symbol]]]
-"""Object -> the objects that can provide the same of what it looks up -> this."""
+class Group(NamedTuple):
+    """What an object looks up that the same objects can provide."""
+
+    providers: tuple[str, ...]
+    symbols: Sequence[Symbol]
+    unique: bool
+    """Whether one of the providers has a STB_GNU_UNIQUE definition of each."""
+
+
+class Bound(NamedTuple):
+    """Symbols of one object that get their definitions from the same other one."""
+
+    user: str
+    provider: str
+    symbols: Sequence[Symbol]
+    """A whole `Group`, or one symbol of a group of unique ones."""
+
+
+Lookups = Callable[[str], Sequence[Group]]
+"""Object -> what it looks up."""
 
 
 class ProcessBindings:
@@ -46,7 +65,7 @@ class ProcessBindings:
 
     def open(
         self, load: Load, *, for_all: bool = False, users: Collection[str] | None = None
-    ) -> Iterator[Binding]:
+    ) -> Iterator[Bound]:
         """Load the objects of a dlopen that succeeds; yield what their symbols bind to.
 
         `for_all` (RTLD_GLOBAL) adds them to the global scope. What is not defined is left out, and
@@ -60,22 +79,34 @@ class ProcessBindings:
         if for_all:
             self._global |= dict.fromkeys(load.objects)
 
-    def _bind(self, path: str, scope: Scope, *, is_asked: bool) -> Iterator[Binding]:
+    def _bind(self, path: str, scope: Scope, *, is_asked: bool) -> Iterator[Bound]:
         is_symbolic = self._index.libraries[path].elf.dt_flags & DF_SYMBOLIC
-        for providers, symbols in self._lookups(path).items():
+        for group in self._lookups(path):
+            providers, symbols, unique = group
+            if not is_asked and not unique:
+                continue
             first = path if is_symbolic and path in providers else scope.first(providers)
-            if first is not None:
-                has_unique = self._index.libraries[first].elf.unique_symbols
-                for symbol in symbols if is_asked or has_unique else ():
-                    only = self._only(symbol.name, first) if has_unique else first
-                    if is_asked:
-                        yield Binding(symbol.name, path, only, symbol.version)
+            if first is None:
+                continue
+            if not unique:
+                yield Bound(path, first, symbols)
+                continue
+            for symbol in symbols:
+                only = self._only(symbol.name, first)
+                if is_asked:
+                    yield Bound(path, only, (symbol,))
 
     def _only(self, name: str, first: str) -> str:
         """Return the definition that the process uses (`do_lookup_unique` in elf/dl-lookup.c)."""
-        definitions = self._index.libraries[first].exports.definitions[name]
-        is_unique = any(definition.unique for definition in definitions)
+        is_unique = is_defined_unique(self._index.libraries[first], name)
         return self._unique.setdefault(name, first) if is_unique else first
+
+
+def is_defined_unique(library: Library, name: str) -> bool:
+    """Return whether an object defines a symbol with STB_GNU_UNIQUE."""
+    if not library.elf.unique_symbols:
+        return False
+    return any(definition.unique for definition in library.exports.definitions[name])
 
 
 def dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:

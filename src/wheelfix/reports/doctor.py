@@ -150,7 +150,7 @@ def _order(asked: Order, style: Style) -> Iterator[str]:
     if asked.proof is not None:
         yield f"  proof: {_proof(asked.proof)}"
     shown = [copy for copy in asked.copies if style.verbose or copy.served]
-    if not shown and not asked.failing:
+    if not shown:
         yield "  each object gets the libraries that it gets alone"
     for copy in shown:
         of = f" of {copy.distribution}" if copy.distribution else ""

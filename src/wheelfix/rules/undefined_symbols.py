@@ -56,8 +56,9 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Simulates loading every object of the wheel as installed, and looks for a definition of each
     symbol that is not weak, in the right version: in the objects loaded with it, in the
     interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
-    promises. Libraries that are not imported themselves are treated like extension modules. Names
-    of the Python C API are left to WF303, and versions that a bundled library lacks to WF304.
+    promises. Libraries that are not imported themselves are treated like extension modules. Left
+    out are symbols to which no relocation refers, as the loader does not look them up. Names of the
+    Python C API are left to WF303, and versions that a bundled library lacks to WF304.
 
     It is a warning if another object of the wheel defines the symbol; if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
