@@ -30,6 +30,7 @@ from wheelfix.pipelines.graft_included import (
 from wheelfix.pipelines.grafts_elsewhere import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
+    no_object_error,
     refuse_edited_objects,
     refuse_false_record,
     refuse_other_platform,
@@ -116,9 +117,9 @@ class Plan:
 
 
 def verdict_of(planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict | None:
-    """Return the verdict on `wheel`; None if it has no objects, or if the settings say so."""
+    """Return the verdict on `wheel`; None for a pure wheel, or if the settings say so."""
     settings = planner.read.settings
-    if not wheel.elfs or not settings.verdict:
+    if wheel.is_pure or not settings.verdict:
         return None
     elsewhere = libraries_provided_elsewhere(replace(planner.read, wheel=wheel))
     return planner.analyst.verdict(wheel, settings, (*settings.exclude, *excluded, *elsewhere))
@@ -147,6 +148,8 @@ def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
     refuse_symbols_of_nothing(settings)
     refuse_other_system(wheel)
     refuse_other_platform(wheel, settings.plat)
+    if wheel.broken_elfs and not wheel.elfs:
+        raise no_object_error(wheel, settings.plat)
     included = included_libraries(wheel, settings, planner.libraries, planner.analyst.library)
     if not included:
         refuse_pure(wheel, settings)

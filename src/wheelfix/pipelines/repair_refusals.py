@@ -13,7 +13,7 @@ from wheelfix.errors import (
 from wheelfix.grouping import grouped
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
-from wheelfix.text import count, first_of, join_some
+from wheelfix.text import FEW, count, first_of, join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, other_system, parse_platform_tag
@@ -57,15 +57,18 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     """
     named = ".".join(wheel.name.platforms) if plat == "auto" else plat
     by_kind = grouped(wheel.elfs, lambda member: _built_for(wheel, member))
-    others = (
+    others = [
         f"{join_some(members)} {'is' if len(members) == 1 else 'are'} for "
         + " and ".join(filter(None, (arch or "another architecture", libc)))
         for (arch, libc), members in by_kind.items()
-    )
+    ]
     return NonPlatformWheelError(
         "Invalid binary wheel: no ELF executable or shared library file (including compiled Python "
-        f"C extension) for the platform {named} found; {'; '.join(others)}",
-        hint="build it for that platform, or give it the tag that it was built for"
+        f"C extension) for the platform {named} found; "
+        + "; ".join(others or first_of(list(wheel.broken_elfs.values()), FEW)),
+        hint="build the wheel again"
+        if not others
+        else "build it for that platform, or give it the tag that it was built for"
         if plat == "auto"
         else "leave out --plat, or name a platform of the wheel's own architecture and libc",
     )
