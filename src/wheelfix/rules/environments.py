@@ -236,7 +236,6 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
             member=label(clash.second),
             entry=f"{label(clash.first)} {symbol}",
             notes=(f"{users}: whichever is first in a process, both use its variable",),
-            hint="install versions that contain the same library, or use them in two processes",
             prediction=Prediction(
                 (first, second), bindings=(Binding(symbol, clash.second, clash.first),)
             ),
@@ -390,7 +389,6 @@ def product_twice(modules: InstalledModules) -> Iterator[Hit]:
                 f"`{label(path)}`" + (f" {version}" if version else "")
                 for path, version in files.items()
             ),
-            hint="install versions that use the libstdc++ of the platform" if clash else None,
         )
 
 
