@@ -61,8 +61,8 @@ def test_the_check_in_place_of_a_container_is_for_the_wheels_c_library(
         ("linux_x86_64", "debian:12-slim"),
     ]:
         with pytest.raises(SettingsError) as raised:
-            find_image("some", [Path(f"demo-1.0-py3-none-{tag}.whl")], has_network=False)
-        assert f"--target {target} demo" in (raised.value.hint or "")
+            find_image("some", [Path(f"-d/demo-1.0-py3-none-{tag}.whl")], has_network=False)
+        assert f"--target {target} ./-d/demo" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize(

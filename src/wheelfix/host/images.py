@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.system.subprocesses import Completed, Run, run
+from wheelfix.text import operand
 
 _PULL_SECONDS = 3600
 _START_SECONDS = 60
@@ -78,7 +79,7 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     found = list(filter(None, map(shutil.which, ("podman", "docker"))))
     is_musl = all("-musllinux_" in wheel.name for wheel in wheels)
     target = "alpine:3.20" if is_musl else "debian:12-slim"
-    others = shlex.join(["wheelfix", "check", "--target", target, *map(str, wheels)])
+    others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])
     otherwise = f"without a container: `{others}`"
     if not found:
         raise SettingsError(

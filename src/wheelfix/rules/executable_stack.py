@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from glob import escape
 from posixpath import basename
 
 from wheelfix.elf.constants import Pt
@@ -98,7 +99,7 @@ def _stack_hint(member: str, elf: Elf, reason: str) -> str:
         )
     link = "link it with `-Wl,-z,noexecstack`"
     if not reason:
-        name = shlex.quote(original_name(basename(member)))
+        name = shlex.quote(escape(original_name(basename(member))))
         return f"{link}; a third-party object: `wheelfix repair --clear-execstack {name}`"
     if elf.trampolines is None:
         return f"{link}; a third-party object: `patchelf --clear-execstack`, and try it"
