@@ -59,7 +59,7 @@ def _paragraph(label: str, texts: Sequence[str]) -> Iterator[str]:
 def _tags(shown: Shown) -> list[str]:
     own = ".".join(shown.wheel.name.platforms)
     if shown.verdict is None:
-        objects = "object for it" if shown.wheel.elfs else "ELF object"
+        objects = "object for it" if shown.wheel.elfs else "ELF objects"
         return [f"{own}; the wheel has no {objects}"]
     verdict = shown.verdict
     allowed = f"{own}; its objects allow"
