@@ -95,7 +95,7 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
         (
             {"severity": ["WF1"]},
             "file: `severity`: `WF1` has no `=` between two words",
-            'such as ["WF111=error"]',
+            "such as 'WF111=error'",
         ),
         (
             {"unfixable": "WF1"},

@@ -581,13 +581,13 @@ NEAR_MISSES = {
     ),
     "a value without its rule": (
         "check --unfixable WF201 WHEEL",
-        'such as ["*:WF201"]',
-        "check --exit-zero --unfixable *:WF201 WHEEL",
+        "such as '*:WF201'",
+        "check --exit-zero --unfixable '*:WF201' WHEEL",
     ),
     "a severity without its rule": (
         "check --severity error WHEEL",
-        'such as ["WF111=error"]',
-        "check --exit-zero --severity WF111=error WHEEL",
+        "such as 'WF111=error'",
+        "check --exit-zero --severity 'WF111=error' WHEEL",
     ),
     "a platform without its architecture": (
         "repair --plat manylinux_2_28 WHEEL",

@@ -74,8 +74,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     `ext.so` calls `blosc_compress`, and was linked with a library that has `blosc2_compress`.
 
     ## Common causes
-    - A source file or a library was not linked. **Solution**: link with `-Wl,-z,defs`, which makes
-      this a link error.
+    - A source file or a library was not linked. **Solution**: link with it. `-Wl,-z,defs` makes
+      this a link error for a library; a module leaves the symbols of Python undefined.
     - A C function was compiled as C++, or the reverse. **Solution**: `extern "C"`.
     - Another extension module defines it, and is loaded before with RTLD_GLOBAL. **Solution**: put
       the symbol into a library that both link with.
@@ -203,7 +203,7 @@ def _undefined_hit(
             ),
             *([f"{count(number, 'symbol')} of this object undefined"] if number > FEW else []),
         ),
-        hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
+        hint="link with the library that defines it",
         severity=severity,
     )
 

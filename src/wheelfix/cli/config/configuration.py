@@ -394,7 +394,8 @@ def read_document(path: Path) -> Document | None:
             raise whole.error(
                 "[tool.wheelfix] belongs into pyproject.toml",
                 ("tool",),
-                "remove the table header: the settings stand at the top level of this file",
+                "leave `tool.wheelfix` out of the headers: the settings stand at the top level "
+                "here, and a table of theirs is `[[symbols]]`",
             )
         return whole
     tool = document.get("tool", {})

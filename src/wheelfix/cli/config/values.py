@@ -363,19 +363,19 @@ def _pairs(given: object, where: str, separator: str) -> Mapping[str, object]:
         return cast("Mapping[str, object]", given)
     if not isinstance(given, list | tuple):
         problem = f"{where} is {_quote(given)}; it must be a table, or a list of strings"
-        raise SettingsError(problem, hint=f"such as {_PAIRED[separator]}")
+        raise SettingsError(problem, hint=f'such as ["{_PAIRED[separator]}"]')
     pairs: dict[str, object] = {}
     for text in _texts(cast("object", given), where):
         name, found, value = text.rpartition(separator)
         if not found or not name or not value:
             problem = f"{where}: `{text}` has no `{separator}` between two words"
-            raise SettingsError(problem, hint=f"such as {_PAIRED[separator]}")
+            raise SettingsError(problem, hint=f"such as '{_PAIRED[separator]}'")
         pairs[name] = value
     return pairs
 
 
-_PAIRED = {"=": '["WF111=error"]', ":": '["*:WF201"]'}
-"""Separator -> an example of a list with it, as it may stand in the settings."""
+_PAIRED = {"=": "WF111=error", ":": "*:WF201"}
+"""Separator -> an example of a text with it; in single quotes it is one in TOML and in a shell."""
 
 
 _SEVERITIES: dict[str, SeverityLabel] = {label: label for label in get_args(SeverityLabel)}
