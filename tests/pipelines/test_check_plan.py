@@ -221,6 +221,28 @@ def test_what_only_an_index_refuses_keeps_no_repair_from_its_work(
     assert run([*call, "-w", "other"]) == 1
 
 
+def test_a_repair_that_no_target_could_use_is_not_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`repair` has no `--target`; with the setting, it refuses the wheel."""
+    monkeypatch.chdir(tmp_path)
+    core = extension(tmp_path / "_core.so", "_core")
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": core}
+    make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    target = "glibc:2.3"  # before manylinux1
+    run(["check", "--target", target, "dist"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"leads to WF811 `{target}` has glibc 2.3" in said
+    assert "[*]" not in said
+    assert run(["repair", "dist"]) == 0
+    assert run(["check", "--target", target, "wheelhouse"]) == 1
+    assert "WF811" in capsys.readouterr().out
+    Path("wheelfix.toml").write_text(f'target = ["{target}"]\n')
+    run(["check", "dist"])
+    assert "cannot write this wheel here: WF811" in " ".join(capsys.readouterr().out.split())
+    assert run(["repair", "-w", "other", "dist"]) == 1
+
+
 def test_a_repair_that_the_lock_refuses_is_not_promised(
     tmp_path: Path,
     vendor: Path,

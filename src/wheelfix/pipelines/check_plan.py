@@ -45,6 +45,8 @@ class _Planned:
     """Why the repair writes nothing; empty if it does."""
     advice: str = ""
     """What to do about the obstacle."""
+    spoiled: str = ""
+    """What the check would find wrong of the repaired wheel alone: for `--target`, say."""
     remaining: frozenset[_Key] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members -> their new names."""
@@ -77,7 +79,8 @@ def keep_planned_fixes(
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
     unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
-    plans = {safety: _plan(safety, context, call, unused) for safety in kinds}
+    codes = frozenset(finding.code for finding in findings)
+    plans = {safety: _plan(safety, context, call, unused, codes) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
 
 
@@ -116,17 +119,24 @@ def _command(fix: Fix) -> str:
 
 
 def _plan(
-    safety: Safety, context: Context, call: RepairCall, unused: Sequence[DropNeeded]
+    safety: Safety,
+    context: Context,
+    call: RepairCall,
+    unused: Sequence[DropNeeded],
+    codes: frozenset[str],
 ) -> _Planned:
+    """Return the plan; `codes` are those of the findings of the check."""
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
     try:
-        return _remaining(context, call, unused)
+        return _remaining(context, call, unused, codes)
     except WheelfixError as error:
         return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
 
 
-def _remaining(context: Context, call: RepairCall, unused: Sequence[DropNeeded]) -> _Planned:
+def _remaining(
+    context: Context, call: RepairCall, unused: Sequence[DropNeeded], codes: frozenset[str]
+) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
     settings, libraries = call.settings, call.libraries
     memory = context.memory.fork()
@@ -155,10 +165,12 @@ def _remaining(context: Context, call: RepairCall, unused: Sequence[DropNeeded])
     as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
     if as_checked != settings:
         found = run_rules(replace(judged, settings=as_checked), rules)
+    spoiled = [f for f in found if f.severity is Severity.ERROR and f.code not in codes]
     edits = [step.edit for step in plan.edits]
     return _Planned(
-        obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 2)),
+        obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
+        spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
         remaining=frozenset((f.code, f.member, f.entry) for f in found),
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset(e.name for e in edits if isinstance(e, DropNeeded)),
@@ -186,6 +198,8 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         why = f"`{_command(fix)}` cannot write this wheel here: {planned.obstacle}"
         advice = planned.advice if not fix.edits else ""
         return replace(finding, fix=None, hint="\n".join(filter(None, (why, advice))))
+    if planned.spoiled:
+        return replace(finding, fix=None, hint=f"`{_command(fix)}` leads to {planned.spoiled}")
     member = planned.moved.get(finding.member or "", finding.member)
     if (finding.code, member, finding.entry) in planned.remaining:
         return replace(finding, fix=None, hint=None)
