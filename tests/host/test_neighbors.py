@@ -266,6 +266,36 @@ def test_a_library_that_an_import_has_loaded(
         assert ("libpro.so.3: cannot open" in said) == bool(codes)
 
 
+DLOPEN = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+__attribute__((constructor)) static void load(void) {
+    Dl_info here;
+    char path[4096];
+    dladdr((void *)load, &here);
+    int folder = strrchr(here.dli_fname, '/') - here.dli_fname;
+    snprintf(path, sizeof path, "%.*s/lib/libpro.so.3", folder, here.dli_fname);
+    dlopen(path, RTLD_NOW);
+}
+"""
+
+
+def test_a_neighbor_whose_module_calls_dlopen_may_have_opened_its_libraries(tmp_path: Path) -> None:
+    (tmp_path / "more.c").write_text(DLOPEN)
+    module = extension(tmp_path / f"_pro{SUFFIX}", "_pro", flags=[str(tmp_path / "more.c")])
+    files: dict[str, str | Path] = {
+        "pro/__init__.py": "import pro._pro",
+        f"pro/_pro{SUFFIX}": module,
+        "pro/lib/libpro.so.3": pro_library(tmp_path),
+    }
+    other = make_wheel(tmp_path, "pro", "2.0", TAG, files)
+    path = demo(tmp_path, source="import pro", runpath=None)
+    assert not findings(path, neighbors=(str(other),))
+    assert "libpro.so.3: cannot open" not in imported(unpacked(tmp_path / "site", path, other))
+
+
 def test_a_provider_is_any_distribution_that_is_found(tmp_path: Path) -> None:
     path, other = demo(tmp_path, runpath=None), pro(tmp_path)
     (found,) = findings(path, neighbors=(str(other),), provider=(ProviderSetting(source="pro"),))

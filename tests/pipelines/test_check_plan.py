@@ -201,15 +201,19 @@ def commands_in(said: str) -> list[list[str]]:
     return [shlex.split(call.replace("\\n", " "))[1:] for call in calls]
 
 
+def with_a_module(folder: Path, metadata: str = "") -> Path:
+    """Make a wheel with a module that needs nothing to be grafted, in `dist`."""
+    core = extension(folder / "_core.so", "_core")
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": core}
+    return make_wheel(folder / "dist", tag=TAG, files=files, metadata=metadata)
+
+
 def test_what_only_an_index_refuses_keeps_no_repair_from_its_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`repair` has no `--index`; with the setting, it refuses the wheel as well."""
     monkeypatch.chdir(tmp_path)
-    core = extension(tmp_path / "_core.so", "_core")
-    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": core}
-    refused = "Requires-Dist: x @ https://example.com/x.whl\n"
-    make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=refused)
+    with_a_module(tmp_path, "Requires-Dist: x @ https://example.com/x.whl\n")
     run(["check", "--index", "pypi", "dist"])
     said = capsys.readouterr().out
     assert "`wheelfix repair` fixes 1 [*]." in said
@@ -226,9 +230,7 @@ def test_a_repair_that_no_target_could_use_is_not_promised(
 ) -> None:
     """`repair` has no `--target`; with the setting, it refuses the wheel."""
     monkeypatch.chdir(tmp_path)
-    core = extension(tmp_path / "_core.so", "_core")
-    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": core}
-    make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    with_a_module(tmp_path)
     target = "glibc:2.3"  # before manylinux1
     run(["check", "--target", target, "dist"])
     said = " ".join(capsys.readouterr().out.split())

@@ -149,3 +149,17 @@ def test_show_writes_a_contract_that_the_wheel_fulfills(
         assert judge(each, *tables) == []
     assert {"objects": ["libmany*"], "exports": ["many_*"]} in tables
     assert {"objects": ["demo/clean.*"], "exports": []} in tables
+
+
+def test_what_show_writes_for_pyproject_has_another_header_in_a_file_of_its_own(
+    wheel: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", "--symbols", str(wheel)]) == 0
+    written = capsys.readouterr().out
+    Path("wheelfix.toml").write_text(written)
+    assert run(["check", str(wheel)]) == 2
+    hint = "here `[[tool.wheelfix.symbols]]` is `[[symbols]]`"
+    assert hint in " ".join(capsys.readouterr().err.split())
+    Path("wheelfix.toml").write_text(written.replace("[[tool.wheelfix.symbols]]", "[[symbols]]"))
+    assert run(["check", "--select", "WF305,WF306,WF307", str(wheel)]) == 0

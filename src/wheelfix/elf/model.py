@@ -7,7 +7,6 @@ extensions described in the LSB core specification.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -56,7 +55,6 @@ LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so
 """Of upstream: Alpine's musl has a name of its own (`loader.machines.musl_soname`)."""
 
 
-@lru_cache(maxsize=256)  # objects need the same few libraries, and are asked again and again
 def libc_of(name: str) -> Libc | None:
     """Return the C library whose SONAME, or whose dynamic loader, is `name`; None for others.
 

@@ -145,9 +145,23 @@ def install(
     if path.name != str(wheel.name):  # a repaired wheel before it is published
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path)
-    given = {**place.environ, **(place.index if dependencies else {})}
-    others = map(str, beside)
-    offline = () if dependencies else ("--no-deps", "--no-index")
+    command, environ = _installer(place, dependencies=dependencies)
+    call = [*command, *place.arguments, str(source), *map(str, beside)]
+    try:
+        place.run(call, env={**place.environ, **environ}, cwd=place.root)
+    except ToolError as error:
+        raise _install_error(error, wheel, place, dependencies=dependencies) from None
+
+
+def _installer(
+    place: FreshEnvironment, *, dependencies: bool
+) -> tuple[list[str], Mapping[str, str]]:
+    """Return the command that installs wheels at `place`, and the variables that it needs.
+
+    Raises `ToolError` if there is none.
+    """
+    offline = [] if dependencies else ["--no-deps", "--no-index"]
+    index = place.index if dependencies else dict[str, str]()
     image = place.base.image
     uv = None if image else find_uv()
     if uv is None and place.installer == "uv":
@@ -159,35 +173,35 @@ def install(
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
+        return [*command, *offline], index
+    command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
+    command += ["--no-compile", "--ignore-installed", *offline]
+    variables = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    return command, {**index, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def _install_error(
+    error: ToolError, wheel: Wheel, place: FreshEnvironment, *, dependencies: bool
+) -> ToolError:
+    """Return the error for an installation that failed with `error`."""
+    image, platforms = place.base.image, wheel.name.platforms
+    if image:
+        is_refused = _OTHER_TAGS in error.message
     else:
-        command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
-        command += ["--no-compile", "--ignore-installed"]
-        given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-        given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    call = [*command, *offline, *place.arguments, str(source), *others]
-    try:
-        place.run(call, env=given, cwd=place.root)
-    except ToolError as error:
-        supported = {"any", *platform_tags()}
-        refused = (
-            _OTHER_TAGS in error.message if image else supported.isdisjoint(wheel.name.platforms)
+        is_refused = {"any", *platform_tags()}.isdisjoint(platforms)
+    if is_refused:
+        hint = "use an image or a machine that they allow"
+        if not image and any(parse_platform_tag(tag).is_linux for tag in platforms):
+            hint = "use a machine that they allow; `wheelfix verify --image IMAGE` uses a container"
+        where = f"in `{image.name}`" if image else "here"
+        return ToolError(
+            f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow this "
+            "machine",
+            hint=hint,
         )
-        if refused:
-            where = f"in `{image.name}`" if image else "here"
-            raise ToolError(
-                f"`{wheel.name}` cannot be installed {where}: its platform tags do not allow "
-                "this machine",
-                hint="use a machine that they allow; "
-                "`wheelfix verify --image IMAGE` uses a container"
-                if not image
-                and any(parse_platform_tag(tag).is_linux for tag in wheel.name.platforms)
-                else "use an image or a machine that they allow",
-            ) from error
-        if dependencies:
-            raise ToolError(
-                error.message, hint="`--with FILE` takes a wheel that no index has"
-            ) from error
-        raise
+    if dependencies:
+        return ToolError(error.message, hint="`--with FILE` takes a wheel that no index has")
+    return error
 
 
 def _pip(place: FreshEnvironment) -> list[str]:

@@ -1,7 +1,7 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -22,15 +22,13 @@ from wheelfix.elf.exports import (
 from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
 from wheelfix.host.global_openings import read_promotions
-from wheelfix.host.machine_files import files_below, map_regular, open_regular, read_regular
+from wheelfix.host.machine_files import files_below, map_regular, read_regular
 from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
-_PIECE = 1 << 20
-"""Bytes that are read of a file at once."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -119,13 +117,13 @@ class InstalledContents:
 
     def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
         """Return which of some texts a file has."""
-        facts, question = (
-            self._objects.facts(path),
-            "\0".join(["mentions", *sorted(words)]).encode(),
-        )
+        facts = self._objects.facts(path)
+        question = "\0".join(["mentions", *sorted(words)]).encode()
         with suppress(OSError):
             if question not in facts:
-                facts[question] = tuple(_found_in(path, sorted(words)))
+                with map_regular(path) as data:
+                    found = [word for word in words if re.search(re.escape(word.encode()), data)]
+                facts[question] = tuple(sorted(found))
             return cast("tuple[str, ...]", facts[question])
         return ()
 
@@ -148,20 +146,6 @@ class InstalledContents:
                 facts[b"symbols"] = tuple(read_symbol_places(data, path))
             places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
             return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
-
-
-def _found_in(path: str, words: Iterable[str]) -> Iterator[str]:
-    """Yield which of some texts a file has. Raises `OSError`."""
-    left = {word: word.encode() for word in words}
-    longest = max(map(len, left.values()), default=0)
-    before = b""
-    with open_regular(path) as file:
-        while left and (piece := file.read(_PIECE)):
-            text = before + piece
-            for word in [word for word, raw in left.items() if raw in text]:
-                del left[word]
-                yield word
-            before = text[-longest:]
 
 
 def _read_packages(world: World, top: str) -> dict[str, bytes]:

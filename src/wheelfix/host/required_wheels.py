@@ -5,7 +5,6 @@ is listed there is not fetched again.
 """
 
 import hashlib
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -65,7 +64,7 @@ def fetch(
             run([*command, *target, *requirements], env=given, timeout=_TIMEOUT)
             names = sorted(path.name for path in temporary.glob("*.whl"))
             for name in names:
-                os.replace(temporary / name, wheels / name)  # noqa: PTH105 - over another's
+                (temporary / name).replace(wheels / name)
     except ToolError as error:
         raise ToolError(
             f"{join_some(requirements, FEW)} cannot be fetched for `{dependent}`: "

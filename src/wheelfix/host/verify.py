@@ -225,10 +225,10 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
 
 
 def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
-    """Return the name to import `member` by, None if it is no module for this Python.
+    """Return the name to import `member` by, None if it is not a module for this Python.
 
-    A file with a suffix of extension modules alone is one by any entry point of a module: of
-    another name, its import fails.
+    A file whose suffix only extension modules have is one whatever its entry point is called: if
+    that has another name, the import fails.
     """
     path = subject.files[member].path
     if not elf.module_hooks or not path.startswith(f"{subject.site}/"):

@@ -124,7 +124,7 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
                 libraries=definitions.on_this_machine(task.environ),
                 beside=beside,
             )
-            counting = keep_planned_fixes(counting, context, call)
+            counting = keep_planned_fixes(counting, context, call, found)
             words = (*task.words, *wheels_beside(task.beside, task.folder))
             counting = tuple(name_command(finding, words) for finding in counting)
         else:

@@ -15,6 +15,7 @@ from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.pipelines.repair_plan import (
+    Plan,
     Planner,
     accept,
     decide,
@@ -35,6 +36,8 @@ from wheelfix.text import first_of, join_some, operand
 from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
+_Known = frozenset[tuple[str, str | None]]
+"""Code and entry of what the check has found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +73,18 @@ class RepairCall(NamedTuple):
 
 
 def keep_planned_fixes(
-    findings: Sequence[Finding], context: Context, call: RepairCall
+    findings: Sequence[Finding], context: Context, call: RepairCall, every: Iterable[Finding]
 ) -> tuple[Finding, ...]:
     """Return `findings` with only the fixes that a repair carries out; others say why not.
 
-    `context` is that of the check. Nothing is planned if no finding has a fix.
+    `context` is that of the check, `every` are its findings with those that are suppressed.
+    Nothing is planned if no finding has a fix.
     """
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
     unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
-    codes = frozenset(finding.code for finding in findings)
-    plans = {safety: _plan(safety, context, call, unused, codes) for safety in kinds}
+    known = frozenset((finding.code, finding.entry) for finding in every)
+    plans = {safety: _plan(safety, context, call, unused, known) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
 
 
@@ -123,19 +127,18 @@ def _plan(
     context: Context,
     call: RepairCall,
     unused: Sequence[DropNeeded],
-    codes: frozenset[str],
+    known: _Known,
 ) -> _Planned:
-    """Return the plan; `codes` are those of the findings of the check."""
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
     try:
-        return _remaining(context, call, unused, codes)
+        return _remaining(context, call, unused, known)
     except WheelfixError as error:
         return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
 
 
 def _remaining(
-    context: Context, call: RepairCall, unused: Sequence[DropNeeded], codes: frozenset[str]
+    context: Context, call: RepairCall, unused: Sequence[DropNeeded], known: _Known
 ) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
     settings, libraries = call.settings, call.libraries
@@ -152,12 +155,7 @@ def _remaining(
     plan = decide(planner, accept(planner))
     wheel = plan.after.wheel
     if settings.locked:
-        # Which package has a library is not looked up; its bytes are the same.
-        lock = [
-            {key: value for key, value in table.items() if key not in {"package", "version"}}
-            for table in read_lock(call.folder / LOCK_FILE)
-        ]
-        refuse_other_grafts(lock, wheel.name, placed_grafts(plan), call.wheel)
+        _refuse_unlocked(plan, call)
     judged = judged_context(planner, plan, wheel)
     rules = enabled_rules(settings, load_rules())
     found = run_rules(judged, rules)
@@ -165,7 +163,7 @@ def _remaining(
     as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
     if as_checked != settings:
         found = run_rules(replace(judged, settings=as_checked), rules)
-    spoiled = [f for f in found if f.severity is Severity.ERROR and f.code not in codes]
+    spoiled = [f for f in found if f.severity is Severity.ERROR and (f.code, f.entry) not in known]
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
@@ -177,6 +175,18 @@ def _remaining(
         grafted=plan.grafted,
         tags=wheel.name.platforms,
     )
+
+
+def _refuse_unlocked(plan: Plan, call: RepairCall) -> None:
+    """Raise `LockError` for grafts that the lock does not have.
+
+    Which package has a library is not looked up; its bytes are the same.
+    """
+    lock = [
+        {key: value for key, value in table.items() if key not in {"package", "version"}}
+        for table in read_lock(call.folder / LOCK_FILE)
+    ]
+    refuse_other_grafts(lock, plan.after.wheel.name, placed_grafts(plan), call.wheel)
 
 
 def _refuse_missing(planner: Planner, unused: Sequence[DropNeeded]) -> None:

@@ -62,15 +62,17 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
         + " and ".join(filter(None, (arch or "another architecture", libc)))
         for (arch, libc), members in by_kind.items()
     ]
+    if not others:
+        hint = "build the wheel again"
+    elif plat == "auto":
+        hint = "build it for that platform, or give it the tag that it was built for"
+    else:
+        hint = "leave out --plat, or name a platform of the wheel's own architecture and libc"
     return NonPlatformWheelError(
         "Invalid binary wheel: no ELF executable or shared library file (including compiled Python "
         f"C extension) for the platform {named} found; "
         + "; ".join(others or first_of(list(wheel.broken_elfs.values()), FEW)),
-        hint="build the wheel again"
-        if not others
-        else "build it for that platform, or give it the tag that it was built for"
-        if plat == "auto"
-        else "leave out --plat, or name a platform of the wheel's own architecture and libc",
+        hint=hint,
     )
 
 

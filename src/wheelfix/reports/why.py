@@ -129,7 +129,7 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     if use.node.provenance is not Provenance.WHEEL or not (use.is_planned or use.package):
         return
     if "/" in use.name:
-        return  # WF206: the object needs a path, which is none of the user's machine
+        return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
         yield f"  keep out   {command} --exclude {shlex.quote(escape(use.name))}"
     else:

@@ -379,12 +379,16 @@ class Context:
     def _loaded_before(self, world: World, member: str) -> frozenset[str]:
         """Return the names of the libraries that neighbors load which the package imports.
 
-        Each of their modules is imported, and each library opened if one of their sources opens
-        any. A library of the machine may be missing: their own fault.
+        Each of their modules is imported, and each library opened if one of their sources or
+        objects opens any. A library of the machine may be missing: their own fault.
         """
         imported = self._imported_by(member.partition("/")[0])
-        opening = self._opening
         files = world.environment.files
+        opening = self._opening | {
+            label.partition("!")[0]
+            for path, label in world.others.items()
+            if any(symbol.name == "dlopen" for symbol in files[path].undefined)
+        }
         opened = (
             path
             for path, label in world.others.items()

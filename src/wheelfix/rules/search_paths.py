@@ -109,7 +109,7 @@ def _every_entry(context: Context) -> list[tuple[str, str, EntryKind]]:
     for member, elf in context.wheel.elfs.items():
         entries = dict.fromkeys(elf.entries)
         libc = elf.libc if entries else None
-        context.budget.spend(60 * len(entries), "the search path", member)
+        context.budget.spend(10 * len(entries), "the search path", member)
         found += ((member, entry, _entry_kind(entry, member, libc, context)) for entry in entries)
     return found
 

@@ -77,12 +77,13 @@ class CodeNames:
     def opens(self, wheel: str) -> bool:
         """Return whether a Python source of another wheel may open libraries.
 
-        The sources of an installed distribution, which has no `wheel`, are not read: they may.
+        The sources of an installed distribution, which has no `wheel`, are not read: they may, as
+        those of a wheel that cannot be read.
         """
         if not wheel:
             return True
         if wheel not in self._opening:
-            self._opening[wheel] = False
+            self._opening[wheel] = True
             with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
                 self._opening[wheel] = any(may_open(source) for _, source in _sources(archive))
         return self._opening[wheel]
@@ -167,11 +168,11 @@ class CodeNames:
     def _named(self) -> frozenset[bytes]:
         """Those of the modules that sources name."""
         undecided = set(self._modules)
-        for _, source in _sources(self._archive) if undecided else ():
-            if not undecided.isdisjoint(_WORD.findall(source)):
-                undecided.difference_update(_WORD_OF_CODE.findall(source))
+        for _, source in _sources(self._archive):
             if not undecided:
                 break
+            if not undecided.isdisjoint(_WORD.findall(source)):
+                undecided.difference_update(_WORD_OF_CODE.findall(source))
         return self._modules - undecided
 
     @cached_property

@@ -48,7 +48,7 @@ class _Shared(Auditwheel):
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Keep each answer."""
         super().__init__(environ)
-        self._answers: dict[tuple[bytes, Question], Analysis | AuditwheelRefusal] = {}
+        self._answers: dict[object, Analysis | AuditwheelRefusal] = {}
 
     def __call__(self, _environ: object) -> AbstractContextManager[Auditwheel]:
         """Return the process, which goes on when the context ends."""
@@ -56,19 +56,13 @@ class _Shared(Auditwheel):
 
     def analyze(self, question: Question) -> Analysis | AuditwheelRefusal:
         """Return the answer to an equal question about an equal view, wherever it lies."""
-        environ = {key: text for key, text in question.environ.items() if key != "TMPDIR"}
-        anywhere = question._replace(wheel=Path(question.wheel.name), environ=_Texts(environ))
-        key = question.wheel.read_bytes(), anywhere
+        facts = question._asdict()
+        wheel, environ = facts.pop("wheel"), facts.pop("environ")
+        variables = frozenset(item for item in environ.items() if item[0] != "TMPDIR")
+        key = wheel.name, wheel.read_bytes(), variables, *facts.values()
         if key not in self._answers:
             self._answers[key] = super().analyze(question)
         return self._answers[key]
-
-
-class _Texts(dict[str, str]):
-    """A mapping that can be part of a key."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
 
 
 @cache

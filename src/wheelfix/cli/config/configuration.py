@@ -134,21 +134,15 @@ class Configuration:
 
     def for_command(self, command: str) -> "Configuration":
         """Return the configuration that another command has with the same flags, if it has them."""
-        return replace(
-            self,
-            layers=tuple(
-                layer._replace(
-                    table={
-                        key: value
-                        for key, value in layer.table.items()
-                        if command in FIELDS[key].setting.commands
-                    }
-                )
-                if layer.source in {FLAGS, ENVIRONMENT}
-                else layer
-                for layer in self.layers
-            ),
-        )
+
+        def of_command(layer: Layer) -> Layer:
+            if layer.source not in {FLAGS, ENVIRONMENT}:
+                return layer
+            table = layer.table.items()
+            own = {key: value for key, value in table if command in FIELDS[key].setting.commands}
+            return layer._replace(table=own)
+
+        return replace(self, layers=tuple(map(of_command, self.layers)))
 
     @cached_property
     def settings(self) -> Settings:
@@ -394,8 +388,8 @@ def read_document(path: Path) -> Document | None:
             raise whole.error(
                 "[tool.wheelfix] belongs into pyproject.toml",
                 ("tool",),
-                "leave `tool.wheelfix` out of the headers: the settings stand at the top level "
-                "here, and a table of theirs is `[[symbols]]`",
+                "leave `tool.wheelfix` out of the headers: here `[[tool.wheelfix.symbols]]` is "
+                "`[[symbols]]`, and `[tool.wheelfix]` is not written",
             )
         return whole
     tool = document.get("tool", {})
