@@ -10,8 +10,8 @@ from functools import cache
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World, module_name, source_module
 from wheelfix.budget import Budget
+from wheelfix.host.environment_cache import EnvironmentCache
 from wheelfix.host.machine_files import read_regular
-from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.site_sources import SiteSources, telling_sources
 from wheelfix.wheel.global_imports import (
     Sources,
@@ -25,7 +25,9 @@ from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 
-def read_promotions(world: World, sources: SiteSources, objects: ObjectCache) -> list[Promotion]:
+def read_promotions(
+    world: World, sources: SiteSources, objects: EnvironmentCache
+) -> list[Promotion]:
     """Return the objects that sources of the environment open for all, with the places.
 
     Objects opened by bare names are left out, and what is opened only in other files than those of
@@ -39,7 +41,7 @@ def read_promotions(world: World, sources: SiteSources, objects: ObjectCache) ->
 
 
 def _in_folder(
-    world: World, folder: str, some: Mapping[str, bytes], objects: ObjectCache
+    world: World, folder: str, some: Mapping[str, bytes], objects: EnvironmentCache
 ) -> Iterator[Promotion]:
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
     sources = {path: data for path, data in some.items() if b"RTLD_GLOBAL" in data}
@@ -64,7 +66,7 @@ def _in_folder(
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
 
 
-def _callers(folder: str, setters: Mapping[str, bytes], objects: ObjectCache) -> list[str]:
+def _callers(folder: str, setters: Mapping[str, bytes], objects: EnvironmentCache) -> list[str]:
     """Return the sources that may call a function of `setters`, in the same packages."""
     packages = {path.partition("/")[0] for path in setters if "/" in path}
     words = [

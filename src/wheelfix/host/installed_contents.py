@@ -21,9 +21,9 @@ from wheelfix.elf.exports import (
 )
 from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
+from wheelfix.host.environment_cache import EnvironmentCache
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
-from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
@@ -36,7 +36,7 @@ _KEPT = 64
 class InstalledContents:
     """The `Contents` of an environment. Mutable: what was read is kept."""
 
-    def __init__(self, world: World, objects: ObjectCache) -> None:
+    def __init__(self, world: World, objects: EnvironmentCache) -> None:
         """Read the files of `world`, but for what `objects` knows."""
         self._world = world
         self._objects = objects

@@ -18,6 +18,7 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
+from wheelfix.host.environment_cache import EnvironmentCache
 from wheelfix.host.installed_contents import InstalledContents
 from wheelfix.host.installed_files import (
     dist_info_folders,
@@ -25,7 +26,6 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
-from wheelfix.host.object_cache import ObjectCache
 from wheelfix.host.reachable_files import LIBRARY, Disk
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
@@ -48,7 +48,7 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-    cache: ObjectCache | None = None,
+    cache: EnvironmentCache | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
@@ -62,7 +62,7 @@ def read_site(
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
-    disk = Disk(root, (cache or ObjectCache(None, root)).read)
+    disk = Disk(root, (cache or EnvironmentCache(None, root)).read)
     members = dict(_members(root, disk))
     has_objects = any(path in disk.files for path in members)
     if not has_objects and not (target is None and _is_pure(directory, disk)):
@@ -105,7 +105,7 @@ def read_modules(
     What was read before is in the folder `cache`, and what is read can be kept there
     (`Contents.save`). Raises `SettingsError` as `read_site` does.
     """
-    objects = ObjectCache(cache, os.path.realpath(directory))
+    objects = EnvironmentCache(cache, os.path.realpath(directory))
     world = read_site(directory, library_path=library_path, cache=objects)
     symbols = InstalledSymbols(world=world, contents=InstalledContents(world, objects))
     return InstalledModules(symbols=symbols, owners=owners_of_files(directory))

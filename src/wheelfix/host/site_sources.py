@@ -13,8 +13,8 @@ from typing import cast
 from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
+from wheelfix.host.environment_cache import EnvironmentCache
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
-from wheelfix.host.object_cache import ObjectCache
 from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
@@ -33,7 +33,7 @@ _BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}
 """What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
 
-def read_sources(world: World, objects: ObjectCache) -> SiteSources:
+def read_sources(world: World, objects: EnvironmentCache) -> SiteSources:
     """Return the sources that set variables of the process or mention RTLD_GLOBAL."""
     folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
     return {
@@ -48,7 +48,11 @@ def _is_telling(source: bytes) -> bool:
 
 
 def telling_sources(
-    folder: str, below: str, question: bytes, tells: Callable[[bytes], bool], objects: ObjectCache
+    folder: str,
+    below: str,
+    question: bytes,
+    tells: Callable[[bytes], bool],
+    objects: EnvironmentCache,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the Python sources in `below` that `tells` is true of, with paths from `folder`.
 

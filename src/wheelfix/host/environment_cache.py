@@ -40,7 +40,7 @@ _Entry = tuple[_Identity, Elf, _Packed, Facts]
 """An object, with its undefined symbols apart: a million of named tuples take seconds."""
 
 
-class ObjectCache:
+class EnvironmentCache:
     """Objects and sources of one environment. Mutable."""
 
     def __init__(self, folder: Path | None, root: str) -> None:
