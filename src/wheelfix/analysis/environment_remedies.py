@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.load_tree import Step
 from wheelfix.analysis.world import World
+from wheelfix.elf.model import names_of
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 
@@ -20,7 +21,7 @@ def _remedy(world: World, step: Step) -> str:
     elsewhere = [
         path
         for path, elf in world.environment.files.items()
-        if path in world.members and name in {posixpath.basename(path), elf.soname}
+        if path in world.members and name in names_of(path, elf.soname)
     ]
     if elsewhere:
         where = join_some(map(world.label, elsewhere), 2)

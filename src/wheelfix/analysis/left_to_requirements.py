@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, starts_at_origin
 from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -139,7 +139,7 @@ def _outward_entries(
     for entry in elf.entries if origin else ():
         folder = entry_directory(entry, origin)
         base = next((base for base in bases if folder.startswith(base)), None)
-        if base and folder not in own and entry.startswith(("$ORIGIN", "${ORIGIN}")):
+        if base and folder not in own and starts_at_origin(entry):
             yield entry, folder.removeprefix(base)
 
 
@@ -190,7 +190,7 @@ def _companion(wheel: Wheel, elf: Elf, unknown: Iterable[Requirement]) -> str:
     It is pinned to the version of the wheel, and its first word begins as the wheel's, such as
     `daal` of `daal4py`.
     """
-    if not any(entry.startswith(("$ORIGIN", "${ORIGIN}")) for entry in elf.entries):
+    if not any(starts_at_origin(entry) for entry in elf.entries):
         return ""
     own = "".join(_words(wheel.name.distribution)[:1])
     return next(

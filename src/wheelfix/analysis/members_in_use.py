@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Iterator
 
 from wheelfix.analysis.loaded_wheel import Definitions
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, names_of
 from wheelfix.grouping import grouped
 from wheelfix.wheel.model import Wheel
 
@@ -42,10 +42,8 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
         member.partition("/")[0]
         for member in definitions.code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
     }
-    names = {
-        member: {posixpath.basename(member), elf.soname or ""} for member, elf in dynamic.items()
-    }
-    mentions = definitions.code.mentions({name for some in names.values() for name in some if name})
+    names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
+    mentions = definitions.code.mentions({name for some in names.values() for name in some})
     for member, elf in dynamic.items():
         if elf.is_executable:
             is_seen = member.partition("/")[0] not in setting

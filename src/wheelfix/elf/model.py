@@ -67,6 +67,16 @@ def libc_of(name: str) -> Libc | None:
     return None
 
 
+def names_of(path: str, soname: str | None) -> frozenset[str]:
+    """Return the names by which others may need an object: of its file, and its SONAME."""
+    return frozenset({path.rpartition("/")[2], *([soname] if soname else [])})
+
+
+def starts_at_origin(entry: str) -> bool:
+    """Return whether a path in the dynamic section starts in the folder of its object."""
+    return entry.startswith(("$ORIGIN", "${ORIGIN}"))
+
+
 class PathTag(StrEnum):
     """The dynamic tag that carries the search path."""
 

@@ -33,11 +33,11 @@ from wheelfix.wheel.requirements import is_for_extra, requirements_on
 
 _Components = dict[str, dict[str, Any]]
 """Components by their references (`bom-ref`)."""
-_MEMBER = "sboms/wheelfix.cdx.json"
+_NAME = "wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
 _MARGIN = 100
 """How much deeper a list may be nested where it is written."""
-_AUDITWHEEL = "sboms/auditwheel.cdx.json"
+_AUDITWHEEL = "auditwheel.cdx.json"
 """The name of auditwheel's own list."""
 _EXTERNAL = "wheelfix:external"
 """The property of a component that is not in the wheel (CycloneDX 1.7 has a field for it)."""
@@ -79,7 +79,7 @@ def sbom_edits(
     def places(member: str) -> tuple[str, ...]:
         return tuple(place for place in places_of(member, edits) if place in present)
 
-    theirs, member = (f"{wheel.dist_info}/{name}" for name in (_AUDITWHEEL, _MEMBER))
+    theirs, member = (f"{wheel.dist_info.sboms}/{name}" for name in (_AUDITWHEEL, _NAME))
     read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in (theirs, member)}
     earlier = {name: found for name, found in read.items() if found is not None}
     uses = by_provider(provider_uses(wheel, providers))
@@ -163,20 +163,19 @@ def included_sboms(
     taken: dict[str, NewFile] = {}
     for path in map(Path, files):
         source = NewFile(content=_content(path), origin=str(path))
-        inner = f"sboms/{path.name}"
-        if inner in {_MEMBER, _AUDITWHEEL}:
+        if path.name in {_NAME, _AUDITWHEEL}:
             raise SettingsError(
                 f"`{path}`: `{path.name}` is the name of the list of grafted libraries, which a "
                 "repair replaces",
                 hint="give the file of `sbom-include` another name",
             )
-        if taken.setdefault(inner, source).content != source.content:
+        if taken.setdefault(path.name, source).content != source.content:
             raise SettingsError(
                 f"two different files of `sbom-include` are called `{path.name}`",
                 hint="give them different names: they go into one folder of the wheel",
             )
-    for inner, source in taken.items():
-        member = f"{wheel.dist_info}/{inner}"
+    for name, source in taken.items():
+        member = f"{wheel.dist_info.sboms}/{name}"
         if member in present and read(member) == source.content:
             continue
         if member in present:
@@ -228,7 +227,9 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> _Components 
 
 def listed_packages(wheel: Wheel) -> dict[str, str]:
     """Return for each member that the wheel's SBOM lists the package it was copied from."""
-    listed = read_sbom(wheel.texts.get(f"{wheel.dist_info}/{_MEMBER}", ""), lambda name: (name,))
+    listed = read_sbom(
+        wheel.texts.get(f"{wheel.dist_info.sboms}/{_NAME}", ""), lambda name: (name,)
+    )
     components = listed.values() if listed else ()
     return {
         place["location"]: f"{component['name']} {component['version']}"

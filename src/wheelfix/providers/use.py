@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, starts_at_origin
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import SITE_FOLDERS, site_path
+from wheelfix.loader.loading import entry_directory
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.wheel.model import Wheel
 
@@ -57,13 +58,13 @@ def provider_uses(wheel: Wheel, providers: tuple[Provided, ...]) -> Iterator[Pro
 
 def site_folders(member: str, elf: Elf, wheel: Wheel) -> Iterator[str]:
     """Yield the folders below site-packages that the search path of `member` leads to."""
-    here = posixpath.dirname(site_path(member, wheel) or "")
+    here = posixpath.dirname(site_path(member, wheel) or "") or "."
     for entry in elf.entries:
         parts = PurePosixPath(entry).parts
         if (below := below_site(parts)) is not None:
             yield below
-        elif parts[:1] == ("$ORIGIN",):
-            yield posixpath.normpath(posixpath.join(here, *parts[1:]))
+        elif starts_at_origin(entry):
+            yield entry_directory(entry, here)
 
 
 def below_site(parts: Sequence[str]) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from wheelfix.elf.model import Abi, Elf, PathTag
+from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
@@ -644,6 +644,6 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
 
 def _is_missed(context: Context, member: str, layouts: Iterable[Layout]) -> bool:
     """Return whether an object that one of `layouts` installs needs `member`, which it does not."""
-    names = {posixpath.basename(member), context.wheel.elfs[member].soname}
-    dependents = {d for name in names if name for d in context.dependents.get(name, ())}
+    names = names_of(member, context.wheel.elfs[member].soname)
+    dependents = {d for name in names for d in context.dependents.get(name, ())}
     return any(dependents & layout.paths.keys() for layout in layouts)

@@ -23,7 +23,7 @@ from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Libc
+from wheelfix.elf.model import Libc, names_of
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, schemes, site_path
@@ -204,13 +204,13 @@ class Context:
         if self.definitions is None:
             return frozenset()
         names = {
-            member: {posixpath.basename(member), elf.soname or ""}
+            member: names_of(member, elf.soname)
             for member, elf in self.wheel.elfs.items()
             if elf.dynamic and not elf.module_hooks and not elf.is_executable
         }
         needed = {m: some for m, some in names.items() if some & self.dependents.keys()}
         mentions = self.definitions.code.mentions(
-            {name for some in needed.values() for name in some if name}
+            {name for some in needed.values() for name in some}
         )
         opened = {opening.name for some in self.wheel.openings.values() for opening in some}
         return frozenset(

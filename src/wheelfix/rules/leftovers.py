@@ -138,7 +138,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
                 hint="`wheelfix repair` removes it; do not pack wheels from installed packages",
                 fix=removal([member], Safety.SAFE),
             )
-        elif member.startswith(f"{wheel.dist_info}/sboms/") or is_license(member, wheel.dist_info):
+        elif member.startswith(f"{wheel.dist_info.sboms}/") or is_license(member, wheel.dist_info):
             continue
         elif match := _BUILD_PATH.search(text):
             severity = Severity.NOTE if member.endswith(".json") else None

@@ -135,7 +135,7 @@ def _projects() -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _members_with_text(wheel: Wheel) -> Iterator[str]:
     """Yield the members whose license text, according to an SBOM, is in the wheel."""
     present = {member.name for member in wheel.members}
-    folder = f"{wheel.dist_info}/sboms"
+    folder = wheel.dist_info.sboms
     for name, text in wheel.texts.items():
         if not name.startswith(f"{folder}/"):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from glob import escape
 
 from wheelfix.analysis.needed_judgement import Unused
-from wheelfix.elf.model import Elf, Libc, libc_of
+from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
@@ -300,7 +300,7 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
                 edits=(RenameNeeded(member=member, old=name, new=base),),
                 safety=Safety.UNSAFE,
             )
-            own = name.startswith(("$ORIGIN/", "${ORIGIN}/"))
+            own = starts_at_origin(name)
             yield Hit(
                 message=f"has the path `{name}` in DT_NEEDED, which is opened without a search",
                 member=member,
@@ -602,7 +602,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     before, after = (_needed_names(wheel) for wheel in (context.origin, context.wheel))
     orphans: dict[str, frozenset[str]] = {}
     for member, elf in context.wheel.elfs.items():
-        names = frozenset({posixpath.basename(member), elf.soname or ""}) - {""}
+        names = names_of(member, elf.soname)
         is_orphan = names & before and not names & after
         if is_orphan and context.settings.is_vendored(member, context.wheel):
             orphans[member] = names

@@ -1,6 +1,5 @@
 """Whether the wheel satisfies its platform tags, by auditwheel's policies."""
 
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -9,6 +8,7 @@ from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.elf.model import names_of
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.loader.targets import GNU2_TLS
 from wheelfix.providers.well_known import provider_option, well_known_providers_of
@@ -312,8 +312,7 @@ def _chain_to(context: Context, member: str) -> str:
     elfs = context.wheel.elfs
 
     def dependents(needed: str) -> Iterator[str]:
-        names = dict.fromkeys((posixpath.basename(needed), elfs[needed].soname or ""))
-        for name in names:
+        for name in sorted(names_of(needed, elfs[needed].soname)):
             some = context.dependents.get(name, ())
             context.budget.spend(1 + len(some), "what needs a missing library", needed)
             yield from some

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from wheelfix.elf.model import Elf, Libc, PathTag
+from wheelfix.elf.model import Elf, Libc, PathTag, starts_at_origin
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loading import entry_directory, expands
 from wheelfix.rules.bundled_search_paths import search_path_note
@@ -62,7 +62,7 @@ def _spelling(entry: str, libc: Libc | None) -> EntryKind:
         return EntryKind.MALFORMED
     if entry.startswith("/"):
         return EntryKind.ABSOLUTE
-    return EntryKind.FINE if entry.startswith(("$ORIGIN", "${ORIGIN}")) else EntryKind.RELATIVE
+    return EntryKind.FINE if starts_at_origin(entry) else EntryKind.RELATIVE
 
 
 def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:

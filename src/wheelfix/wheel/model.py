@@ -247,6 +247,11 @@ class DistInfo(str):
         return f"{self}/licenses"
 
     @property
+    def sboms(self) -> str:
+        """The folder of SBOMs (PEP 770)."""
+        return f"{self}/sboms"
+
+    @property
     def data_dir(self) -> str:
         """`name-version.data`, whose subfolders go to paths of the install scheme (PEP 427)."""
         return f"{self.removesuffix('.dist-info')}.data"
