@@ -36,7 +36,7 @@ PATCHELFS = (
     *("0.19.1.0", "0.19.2.0", "0.19.3.0"),
 )
 _UNASKED = """\
-from wheelfix.pipelines import auditwheel_question as auditwheel
+from wheelfix.pipelines import ask_auditwheel as auditwheel
 from wheelfix.pipelines import patchelf
 auditwheel.is_supported = patchelf.is_supported = lambda *_: True
 from wheelfix.__main__ import main

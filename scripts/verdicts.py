@@ -16,8 +16,8 @@ from pathlib import Path
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
-from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel

@@ -22,7 +22,7 @@ from wheelfix import api
 from wheelfix.analysis.never_bundled import never_globs, reason_not_to_bundle
 from wheelfix.cli.app import COMMANDS
 from wheelfix.cli.config.json_schema import schema as settings_schema
-from wheelfix.cli.config.settings_toml import toml
+from wheelfix.cli.config.write_settings import toml
 from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.targets import find, names

@@ -19,7 +19,7 @@ from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import keep_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies
 from wheelfix.loader.load_values import How
-from wheelfix.loader.machines import MACHINES
+from wheelfix.loader.machine_names import MACHINES
 
 PYTHON = sys.executable
 OPEN = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"

@@ -414,7 +414,7 @@ CALLS: dict[Message, Call] = {
         then="repair WHEEL --library-path lib --graft none --exclude 'libone.so*'",
     ),
     (
-        "rules/python_openings.py",
+        "rules/opened_and_missing.py",
         '; or graft it there: `include = ["{}"]` in [tool.wheelfix], and the folder that has it with `--library-path`',
     ): Call(
         make=opening_a_library,
@@ -941,11 +941,11 @@ HELD: dict[Message, str] = {
         "{}; a third-party object: `wheelfix repair --clear-execstack {}`",
     ): "pipelines/test_clear_execstack.py::test_the_wheel_loads_where_no_stack_becomes_executable",
     (
-        "rules/library_openings.py",
+        "rules/opened_outside_wheel.py",
         "`wheelfix repair` adds the entry",
     ): "integration/test_include.py::test_compiled_code_opens_the_included_library",
     (
-        "rules/library_openings.py",
+        "rules/opened_outside_wheel.py",
         "`wheelfix repair` writes a shim next to it",
     ): "integration/test_include.py::test_python_code_opens_the_included_library",
     (

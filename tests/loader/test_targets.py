@@ -10,7 +10,7 @@ import pytest
 from tests.support.loads import load
 from tests.support.values import elf, wheel, world_on
 from wheelfix.errors import SettingsError
-from wheelfix.loader.machines import MACHINES
+from wheelfix.loader.machine_names import MACHINES
 from wheelfix.loader.targets import (
     default_name,
     find,

@@ -24,7 +24,7 @@ from tests.support.build import record_text
 from tests.support.index_reading import is_mailed, refusal
 from wheelfix.errors import BadWheelError
 from wheelfix.rules.context import Context
-from wheelfix.rules.index_predicates import REFUSED, IndexAnswer
+from wheelfix.rules.pypi_checks import REFUSED, IndexAnswer
 from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Index, Settings

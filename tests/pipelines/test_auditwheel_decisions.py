@@ -26,9 +26,9 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.host.library_search import HostLibraries
+from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
-from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.pipelines.graft import Graft
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.rules.context import Memory

@@ -17,8 +17,8 @@ from wheelfix.cli.app import run
 from wheelfix.errors import BadWheelError
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.rules.index_predicates import IndexAnswer, takes_platform
 from wheelfix.rules.platform_tag import local_platform_tag
+from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Index, Settings, Size

@@ -13,8 +13,8 @@ from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.pipelines.compare_releases import compare_wheels
 from wheelfix.rules.bundled_search_paths import unreachable_library
 from wheelfix.rules.context import Context
-from wheelfix.rules.library_openings import opened_library_outside
-from wheelfix.rules.python_openings import opened_library_missing, opened_library_renamed
+from wheelfix.rules.opened_and_missing import opened_library_missing, opened_library_renamed
+from wheelfix.rules.opened_outside_wheel import opened_library_outside
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel

@@ -4,14 +4,14 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from wheelfix.analysis.environment_remedies import remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
+from wheelfix.analysis.missing_library_remedies import remedies
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
-from wheelfix.wheel.python_library_searches import LibrarySearch, SearchedPlace
+from wheelfix.wheel.python_searched_folders import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
 """What its step, its alternatives and its text take."""

@@ -18,7 +18,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.grouping import grouped, values_by_key
-from wheelfix.loader.machines import X86_64_LEVELS
+from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, count, first_of, join_some

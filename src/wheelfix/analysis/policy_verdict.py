@@ -5,7 +5,7 @@ There are two verdicts, and both are values of `Verdict`:
 - `policy_verdict` here, which `check` uses. It applies the rules of auditwheel's `wheel_abi.py`,
   `policy/__init__.py` and `lddtree.py` to auditwheel's policy tables, starts no process, and reads
   no libraries of this machine.
-- `pipelines.auditwheel_question.AskedAuditwheel`, which `repair` uses: it asks auditwheel itself.
+- `pipelines.ask_auditwheel.AskedAuditwheel`, which `repair` uses: it asks auditwheel itself.
 
 Both judge the wheel as it is installed: an object that needs a library of the wheel has it, since
 the WF1xx rules judge search paths. tests/analysis/test_policy_verdict.py and scripts/verdicts.py
@@ -45,7 +45,7 @@ from wheelfix.analysis.policy_reasons import (
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, libc_of
 from wheelfix.loader.glibc_moves import oldest_glibc
-from wheelfix.loader.machines import X86_64_LEVELS, musl_soname
+from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any

@@ -31,7 +31,7 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate, versions_too_new
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.python_library_searches import LibrarySearches
+from wheelfix.wheel.python_searched_folders import LibrarySearches
 
 _METADATA = ".dist-info"
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")

@@ -19,7 +19,7 @@ from typer._click.exceptions import (
 from typer.core import TyperCommand
 
 from wheelfix import __version__
-from wheelfix.cli import completion
+from wheelfix.cli import option_completion
 from wheelfix.cli.console import (
     CHOSEN_COLOR,
     Color,
@@ -178,7 +178,7 @@ def run(arguments: Sequence[str]) -> int:
     terminal = Terminal(verbosity=int(is_verbose))
     try:
         program = typer.main.get_command(app)
-        completion.use_bash_words()
+        option_completion.use_bash_words()
         with SlowProgress():
             code = program(arguments, prog_name="wheelfix", standalone_mode=False)
     except SystemExit as leaving:

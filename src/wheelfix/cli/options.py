@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
-from wheelfix.cli import completion
+from wheelfix.cli import option_completion
 from wheelfix.cli.config.configuration import (
     ENVIRONMENT,
     FLAGS,
@@ -81,7 +81,7 @@ def _own_option(field: Field[Any]) -> inspect.Parameter:
         metavar=option.metavar,
         min=option.least,
         max=option.most,
-        autocompletion=completion.OF_OPTIONS.get(field.name),
+        autocompletion=option_completion.OF_OPTIONS.get(field.name),
         rich_help_panel=option.group,
     )
     default = field.default_factory() if callable(field.default_factory) else None
@@ -101,7 +101,7 @@ def _setting_option(field: SettingField) -> inspect.Parameter:
         show_default=False,
         min=setting.least,
         max=setting.most,
-        autocompletion=completion.OF_OPTIONS.get(field.name),
+        autocompletion=option_completion.OF_OPTIONS.get(field.name),
         rich_help_panel=setting.group,
     )
     return _parameter(field.name, None, Annotated[kind_of(field).flag | None, made])

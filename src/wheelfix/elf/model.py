@@ -52,7 +52,7 @@ class Libc(StrEnum):
 
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
-"""Of upstream: Alpine's musl has a name of its own (`loader.machines.musl_soname`)."""
+"""Of upstream: Alpine's musl has a name of its own (`loader.machine_names.musl_soname`)."""
 
 
 def libc_of(name: str) -> Libc | None:

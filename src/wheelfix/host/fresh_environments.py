@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.images import Image
+from wheelfix.host.container_images import Image
 from wheelfix.host.installed_files import (
     File,
     by_record,

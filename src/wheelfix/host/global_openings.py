@@ -10,7 +10,7 @@ from functools import cache
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World, module_name, source_module
 from wheelfix.budget import Budget
-from wheelfix.host.environment_cache import EnvironmentCache
+from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.machine_files import read_regular
 from wheelfix.host.site_sources import SiteSources, telling_sources
 from wheelfix.wheel.global_imports import (
@@ -20,9 +20,9 @@ from wheelfix.wheel.global_imports import (
     sets_flags,
 )
 from wheelfix.wheel.model import LookupPlace
-from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
+from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 
 
 def read_promotions(

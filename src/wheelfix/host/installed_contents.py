@@ -21,12 +21,12 @@ from wheelfix.elf.exports import (
 )
 from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
-from wheelfix.host.environment_cache import EnvironmentCache
+from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import files_below, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
-from wheelfix.wheel.python_library_searches import MAX_SOURCE
+from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.sure_imports import sure_imports
 
 _KEPT = 64

@@ -18,7 +18,7 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
-from wheelfix.host.environment_cache import EnvironmentCache
+from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.installed_contents import InstalledContents
 from wheelfix.host.installed_files import (
     dist_info_folders,
@@ -32,14 +32,14 @@ from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.targets import Target
 from wheelfix.wheel.content_scan import may_open
-from wheelfix.wheel.python_library_searches import (
+from wheelfix.wheel.python_opens import visit_source
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
+from wheelfix.wheel.python_searched_folders import (
     MAX_SOURCE,
     LibrarySearches,
     join_searches,
     searches,
 )
-from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 
 
 def read_site(

@@ -14,7 +14,7 @@ from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, hwcaps, legacy_subdirectories
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.machines import (
+from wheelfix.loader.machine_names import (
     GLIBC_DIRECTORIES,
     MACHINES,
     MUSL_DIRECTORIES,

@@ -13,11 +13,11 @@ from typing import cast
 from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.host.environment_cache import EnvironmentCache
+from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
-from wheelfix.wheel.python_library_searches import MAX_SOURCE
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
+from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 
 SiteSources = Mapping[str, Mapping[str, bytes]]
 """Site-packages folder -> sources below it, by their paths in it."""

@@ -6,8 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wheelfix.host.container_images import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
-from wheelfix.host.images import Image
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import Interpreter
 from wheelfix.wheel.model import Wheel

@@ -10,7 +10,7 @@ from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import DF_1_PIE, Elf, ElfType, Filtee
 from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
-from wheelfix.loader.machines import LIB64, X86_64_LEVELS
+from wheelfix.loader.machine_names import LIB64, X86_64_LEVELS
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.loader.machines import LIB64
+from wheelfix.loader.machine_names import LIB64
 
 
 class How(StrEnum):

@@ -27,7 +27,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, legacy_subdirectories
 from wheelfix.loader.install_schemes import Scheme, python_version
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.machines import (
+from wheelfix.loader.machine_names import (
     MACHINES,
     MUSL_DIRECTORIES,
     lib_value,

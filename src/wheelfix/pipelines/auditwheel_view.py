@@ -38,7 +38,7 @@ from wheelfix.analysis.policy_verdict import hook_prefix
 from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
-from wheelfix.loader.machines import musl_soname, usual_loader
+from wheelfix.loader.machine_names import musl_soname, usual_loader
 from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record

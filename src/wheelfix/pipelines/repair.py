@@ -22,8 +22,8 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
 from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
+from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel
-from wheelfix.pipelines.auditwheel_question import AskedAuditwheel
 from wheelfix.pipelines.bundled_licenses import (
     Text,
     license_edits,
@@ -34,7 +34,7 @@ from wheelfix.pipelines.bundled_licenses import (
 from wheelfix.pipelines.debug_files import publish_debug_files
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
-from wheelfix.pipelines.grafts_elsewhere import requirement_notes
+from wheelfix.pipelines.graft_notes import requirement_notes
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair_notes import (
     debug_file_notes,
@@ -73,7 +73,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
-from wheelfix.wheel.compression import Codec
+from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import NormalizeMembers
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_wheel

@@ -21,7 +21,7 @@ from wheelfix.reports.check_content import (
     shown_path,
 )
 from wheelfix.reports.check_text import totals
-from wheelfix.reports.page_template import fill_template
+from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import why
 from wheelfix.rules.findings import Severity

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wheelfix.analysis import import_orders
-from wheelfix.analysis.environment_differences import Compared, LoadDifference
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof
 from wheelfix.grouping import grouped
 from wheelfix.reports.check_content import COLOR_OF

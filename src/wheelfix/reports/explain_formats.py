@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
-from wheelfix.analysis.explain_why_not import WhyNot
 from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import Resolution, Step, describe_search
+from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from wheelfix.analysis.graph import Graph, Node
+from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.graph_formats import graph_value
-from wheelfix.reports.page_template import fill_template
 from wheelfix.reports.printable import hide_command
 from wheelfix.wheel.grafted_name import original_name
 

@@ -11,7 +11,7 @@ from configparser import Error as ConfigError
 
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.index_predicates import IndexAnswer
+from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.text import first_of

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
+from wheelfix.analysis.environment_variables import directed, displaced
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import (
     EXECUTABLE_STACK,
@@ -16,7 +17,6 @@ from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
-from wheelfix.analysis.variables import directed, displaced
 from wheelfix.analysis.world import source_module
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key

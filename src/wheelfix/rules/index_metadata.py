@@ -11,7 +11,7 @@ from packaging.metadata import Metadata as Validated
 from packaging.version import Version
 
 from wheelfix.grouping import values_by_key
-from wheelfix.rules.index_predicates import IndexAnswer
+from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.model import Metadata

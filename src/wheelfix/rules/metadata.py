@@ -15,7 +15,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
-from wheelfix.rules.index_predicates import IndexAnswer
+from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.text import count, join_some

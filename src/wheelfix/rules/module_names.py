@@ -15,7 +15,7 @@ from wheelfix.loader.install_schemes import (
     native_interpreters,
     site_path,
 )
-from wheelfix.loader.machines import MACHINES
+from wheelfix.loader.machine_names import MACHINES
 from wheelfix.loader.python_api import init_functions, is_python_name
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity

@@ -8,9 +8,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.index_metadata import refused_fields
-from wheelfix.rules.index_predicates import IndexAnswer, takes_platform
 from wheelfix.rules.metadata import invalid_fields
 from wheelfix.rules.platform_tag import is_left_to_repair
+from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Settings
 from wheelfix.text import count, in_units

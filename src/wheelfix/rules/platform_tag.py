@@ -14,7 +14,7 @@ from wheelfix.loader.targets import GNU2_TLS
 from wheelfix.providers.well_known import provider_option, well_known_providers_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.index_predicates import takes_platform
+from wheelfix.rules.pypi_checks import takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
 from wheelfix.text import count, in_units, join_some

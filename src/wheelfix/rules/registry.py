@@ -15,19 +15,19 @@ from wheelfix.rules import (
     hardening,
     left_to_requirements,
     leftovers,
-    library_openings,
     licenses,
     loader_acceptance,
     metadata,
     module_names,
     needed_entries,
+    opened_and_missing,
+    opened_outside_wheel,
     package_index,
     platform_tag,
     provider_gaps,
     provider_requirements,
     provider_search_paths,
     provider_settings,
-    python_openings,
     release_set,
     search_paths,
     size,
@@ -63,8 +63,8 @@ RULES = rules_in(
     symbol_contract,
     module_names,
     sonames,
-    python_openings,
-    library_openings,
+    opened_and_missing,
+    opened_outside_wheel,
     metadata,
     entry_points,
     executable_stack,
@@ -99,7 +99,7 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 ENVIRONMENT_RULES = rules_in(EnvironmentRule, environments)
 """All rules about an installed environment, by code."""
 
-CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
+CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, opened_and_missing)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
 SYMBOL_RULES = rules_in(Rule, needed_entries, undefined_symbols, symbol_contract, loader_acceptance)

@@ -6,7 +6,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.index_predicates import IndexAnswer
+from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Size
 from wheelfix.text import count, in_units, join_some

@@ -44,8 +44,8 @@ from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
 from wheelfix.wheel.model import WheelName
-from wheelfix.wheel.python_library_searches import searches
 from wheelfix.wheel.python_opens import visit_source
+from wheelfix.wheel.python_searched_folders import searches
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record, parse_record, verify_record
 from wheelfix.wheel.zip_headers import Entry, fresh_entry

@@ -11,9 +11,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.environment_differences import Compared, LoadDifference, first_difference
 from wheelfix.analysis.import_orders import Order, imported_as, in_order, judge, meeting_pairs
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference, first_difference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
 from wheelfix.cli.installation_options import parse_library_path

@@ -11,12 +11,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.environment_remedies import remedies
 from wheelfix.analysis.explain import Explanation, explain_installed
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_why_not import why_not
 from wheelfix.analysis.load_tree import Resolution, Step, needed_names, resolutions
+from wheelfix.analysis.missing_library_remedies import remedies
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
@@ -52,13 +52,13 @@ from wheelfix.settings import Group, Option, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import PythonOpening, Wheel
-from wheelfix.wheel.python_library_searches import (
+from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
+from wheelfix.wheel.python_searched_folders import (
     MAX_SOURCE,
     LibrarySearches,
     join_searches,
     searches,
 )
-from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.required_file import require_file
 

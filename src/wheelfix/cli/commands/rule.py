@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.cli import completion, options
+from wheelfix.cli import option_completion, options
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.reports.rule_docs import fix_safety
@@ -31,7 +31,7 @@ def rule(
         typer.Argument(
             metavar="[CODE|NAME]",
             help="The rule; without one, list all.",
-            autocompletion=completion.rules,
+            autocompletion=option_completion.rules,
         ),
     ] = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """The reasons why a load does not use a certain file."""
 
 from tests.support.values import elf, wheel, world_on
-from wheelfix.analysis.explain_why_not import why_not
+from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import find_subject
 from wheelfix.elf.model import Machine
 from wheelfix.wheel.model import Wheel

@@ -20,7 +20,7 @@ from wheelfix.providers.use import provider_of
 from wheelfix.rules.bundled_search_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.python_openings import finds_by_name
+from wheelfix.rules.opened_and_missing import finds_by_name
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some

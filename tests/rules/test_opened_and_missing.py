@@ -10,7 +10,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import SUFFIX, TAG, installed, opening, read, repaired, run, severities
 from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import python_openings
+from wheelfix.rules import opened_and_missing
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
@@ -43,13 +43,13 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
 def test_what_is_opened_is_looked_for_where_it_will_be(
     found: PythonOpening, expected: list[Severity]
 ) -> None:
-    assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
+    assert severities(opened_and_missing.opened_library_missing, opening_wheel(found)) == expected
 
 
 def test_code_that_tries_several_places_may_find_the_library_in_any() -> None:
     there = opening("lib/libx.so", LookupPlace.SOURCE, sure=False)
     beside = opening("libx.so", LookupPlace.SOURCE, sure=False)
-    rule = python_openings.opened_library_missing
+    rule = opened_and_missing.opened_library_missing
     assert severities(rule, opening_wheel(beside, there)) == []
     assert severities(rule, opening_wheel(beside._replace(sure=True), there)) == [Severity.ERROR]
     other = opening("liby.so", LookupPlace.SOURCE, sure=False)
@@ -59,11 +59,11 @@ def test_code_that_tries_several_places_may_find_the_library_in_any() -> None:
 def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
     objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
     subject = opening_wheel(opening("libx.so"), objects=objects)
-    assert severities(python_openings.opened_library_missing, subject) == [Severity.NOTE]
+    assert severities(opened_and_missing.opened_library_missing, subject) == [Severity.NOTE]
     preloaded = opening_wheel(
         opening("libx.so", LookupPlace.SOURCE), opening("libx.so"), objects=objects
     )
-    assert severities(python_openings.opened_library_missing, preloaded) == []
+    assert severities(opened_and_missing.opened_library_missing, preloaded) == []
 
 
 def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
             tag="py3-none-linux_x86_64",
             files={"pkg/lib/libwfx.so": library, "pkg/__init__.py": source.format(place)},
         )
-        assert severities(python_openings.opened_library_missing, read(path)) == expected
+        assert severities(opened_and_missing.opened_library_missing, read(path)) == expected
         done = run(installed(path, path.parent / "site"), "import pkg")
         assert bool(done.returncode) == bool(expected)
 
@@ -83,17 +83,19 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
 def test_a_renaming_graft_is_reported_before_and_after() -> None:
     user = {"pkg/m.so": elf("libfoo.so.1")}
     before = opening_wheel(opening("libfoo.so.1"), objects=user)
-    assert severities(python_openings.opened_library_renamed, before) == [Severity.WARNING]
+    assert severities(opened_and_missing.opened_library_renamed, before) == [Severity.WARNING]
     assert (
-        severities(python_openings.opened_library_renamed, before, keep_names=("libfoo.so*",)) == []
+        severities(opened_and_missing.opened_library_renamed, before, keep_names=("libfoo.so*",))
+        == []
     )
     assert (
-        severities(python_openings.opened_library_renamed, before, exclude=("libfoo.so.1",)) == []
+        severities(opened_and_missing.opened_library_renamed, before, exclude=("libfoo.so.1",))
+        == []
     )
     new = "libfoo-1a2b3c4d.so.1"
     objects = {"pkg/m.so": elf(new), f"pkg.libs/{new}": elf(soname=new)}
     after = opening_wheel(opening("libfoo.so.1"), objects=objects)
-    assert severities(python_openings.opened_library_renamed, after) == [Severity.ERROR]
+    assert severities(opened_and_missing.opened_library_renamed, after) == [Severity.ERROR]
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +120,10 @@ CODE = "import pkg; print(pkg.value(), pkg.lib.count())"
 def test_a_driver_is_not_grafted_and_so_not_renamed() -> None:
     objects = {"pkg/m.so": elf("libcuda.so.1", "libwfx.so.1")}
     driver = opening_wheel(opening("libcuda.so.1"), objects=objects)
-    assert severities(python_openings.opened_library_renamed, driver) == []
-    assert severities(python_openings.opened_library_renamed, driver, graft_drivers=True) != []
+    assert severities(opened_and_missing.opened_library_renamed, driver) == []
+    assert severities(opened_and_missing.opened_library_renamed, driver, graft_drivers=True) != []
     other = opening_wheel(opening("libwfx.so.1"), objects=objects)
-    assert severities(python_openings.opened_library_renamed, other) == [Severity.WARNING]
+    assert severities(opened_and_missing.opened_library_renamed, other) == [Severity.WARNING]
 
 
 def test_a_rename_that_breaks_code_is_refused_and_the_stage_named(
@@ -158,17 +160,19 @@ def noting(name: str, priority: str) -> Any:
 def test_a_noted_library_is_looked_for_by_the_objects_own_search_path() -> None:
     for folder, expected in (("pkg", []), ("pkg/lib", [Severity.ERROR])):
         objects = {"pkg/m.so": noting("libx.so", "required"), f"{folder}/libx.so": elf()}
-        assert severities(python_openings.noted_library_missing, wheel(objects)) == expected
+        assert severities(opened_and_missing.noted_library_missing, wheel(objects)) == expected
     renamed = {"pkg/m.so": noting("libx.so.1", "suggested"), "p.libs/libx-1a2b3c4d.so.1": elf()}
-    assert severities(python_openings.noted_library_missing, wheel(renamed)) == [Severity.WARNING]
+    assert severities(opened_and_missing.noted_library_missing, wheel(renamed)) == [
+        Severity.WARNING
+    ]
     foreign = wheel({"pkg/m.so": noting("libsystemd.so.0", "required")})
-    assert severities(python_openings.noted_library_missing, foreign) == []
+    assert severities(opened_and_missing.noted_library_missing, foreign) == []
 
 
 @pytest.mark.parametrize("note", ["", "{", "{}", "[1]", '[{"soname": 1}]'])
 def test_a_note_that_is_not_as_specified_says_nothing(note: str) -> None:
     subject = wheel({"pkg/m.so": elf(dlopen_notes=(note,)), "pkg/libx.so": elf()})
-    assert severities(python_openings.noted_library_missing, subject) == []
+    assert severities(opened_and_missing.noted_library_missing, subject) == []
 
 
 def test_the_note_is_read_from_the_object(tmp_path: Path) -> None:
@@ -199,7 +203,7 @@ def test_sources_that_are_too_complex_are_reported(sources: dict[str, str], tmp_
     library = shared_object(tmp_path / "libx.so")
     files: dict[str, Any] = {"pkg/libx.so": library, "pkg/__init__.py": OPENS, **sources}
     subject = read(make_wheel(tmp_path, files=files))
-    [found] = findings(python_openings.openings_not_judged, subject)
+    [found] = findings(opened_and_missing.openings_not_judged, subject)
     assert found.severity is Severity.NOTE
     assert found.member in sources
     assert set(subject.unfollowed) <= set(sources)
@@ -218,7 +222,7 @@ def test_sources_that_are_evaluated_or_open_nothing_are_not_reported(tmp_path: P
     }
     subject = read(make_wheel(tmp_path, files=files))
     assert subject.openings.keys() == {"pkg/__init__.py"}
-    assert severities(python_openings.openings_not_judged, subject) == []
+    assert severities(opened_and_missing.openings_not_judged, subject) == []
 
 
 def test_a_repair_still_reports_sources_that_are_too_complex(

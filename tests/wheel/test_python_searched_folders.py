@@ -10,8 +10,8 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from wheelfix.budget import Budget
 from wheelfix.cli.app import run
-from wheelfix.wheel.python_library_searches import LibrarySearch, LibrarySearches, searches
 from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION
+from wheelfix.wheel.python_searched_folders import LibrarySearch, LibrarySearches, searches
 
 CLASSIC = '''
 import os, sys

@@ -10,7 +10,7 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf import reader
 from wheelfix.elf.model import Elf
-from wheelfix.host.environment_cache import EnvironmentCache
+from wheelfix.host.cached_facts import EnvironmentCache
 
 
 @pytest.fixture
