@@ -556,8 +556,8 @@ class Settings:
         "Add missing Requires-Dist lines for providers to METADATA.", group=Group.PROVIDERS
     ).default(False)
     symbols: tuple[SymbolContract, ...] = _rule_setting(
-        "Which symbols objects may export and import: objects, exports, never-exports, "
-        "must-export, imports-of, imports, never-imports.",
+        "Which symbols objects may export and import: "
+        f"{', '.join(field.name.replace('_', '-') for field in fields(SymbolContract))}.",
         is_added=True,
         commands=(),
     ).default(())

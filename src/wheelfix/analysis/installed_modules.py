@@ -6,13 +6,14 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_symbols import InstalledSymbols
-from wheelfix.analysis.world import World, module_name
+from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.targets import newer
+from wheelfix.wheel.imported_modules import module_name
 
 EXECUTABLE_STACK = "executable stack"
 """What some objects need, as the loader's message spells it."""

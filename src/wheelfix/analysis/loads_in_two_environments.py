@@ -1,7 +1,6 @@
 """Why the same import loads other libraries in another environment: the first difference."""
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,9 +8,8 @@ from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.load_tree import describe_search, flat_steps
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
+from wheelfix.loader.python_api import MODULE_SUFFIX
 
-_TAG = re.compile(r"\.(cpython-\d+t?|abi3|pypy\d+-pp\d+)[\w-]*(?=\.so$)")
-"""The part of the name of an extension module that another Python has otherwise."""
 _ORDER = list(How)
 """The steps of the search are declared in the loader's order."""
 
@@ -119,7 +117,7 @@ def _side(compared: Compared, number: int, request: Request | None) -> Side:
 
 def _plain(name: str) -> str:
     """Return the name of a file without the tag of a Python."""
-    return _TAG.sub("", name)
+    return MODULE_SUFFIX.sub(".so", name)
 
 
 # --- Causes ---------------------------------------------------------------------------------------

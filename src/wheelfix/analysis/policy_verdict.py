@@ -50,7 +50,7 @@ from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import ARCHITECTURES, FAMILIES, Family, parse_platform_tag
 
 _BASELINES = {abi: arch for arch, abi in ARCHITECTURES.items() if arch != "armv6l"}
 _POLICY_ARCHITECTURES = {
@@ -65,7 +65,6 @@ _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 """The names for which auditwheel does not search: a graft removes these entries."""
-_FAMILIES = {Libc.GLIBC: Family.MANYLINUX, Libc.MUSL: Family.MUSLLINUX}
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
@@ -217,7 +216,7 @@ def subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> Subject | None:
     arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     libcs = {member: libc_of_object(member, elf) for member, elf in known.items()}
-    families = {member: _FAMILIES[libc] if libc else None for member, libc in libcs.items()}
+    families = {member: FAMILIES[libc] if libc else None for member, libc in libcs.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)

@@ -5,7 +5,6 @@ machine. Every question of which file a load takes is a question to a `World`.
 """
 
 import posixpath
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,11 +29,11 @@ from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate, versions_too_new
+from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_searched_folders import LibrarySearches
 
 _METADATA = ".dist-info"
-_MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 
 
 class Provenance(StrEnum):
@@ -446,16 +445,6 @@ def _of_python(environment: Environment, added: Iterable[str]) -> Iterator[str]:
             yield path
 
 
-def module_name(member: str) -> str:
-    """Return the dotted name of an extension module from its name in site-packages."""
-    return _MODULE_SUFFIX.sub("", member).replace("/", ".")
-
-
-def source_module(path: str) -> str:
-    """Return the dotted name of a Python source from its path below site-packages."""
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def find_subject(world: World, text: str) -> tuple[str, ...]:
     """Return the installed paths that `text` may mean, none if it is not found.
 
@@ -474,7 +463,6 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
     if ending:
         return tuple(path for path in ending if path in files)
     objects = [(path, member) for path, member in names if path in files]
-    dotted = text.replace(".", "/")
-    return tuple(
-        path for path, m in objects if f"/{_MODULE_SUFFIX.sub('', m)}".endswith(f"/{dotted}")
-    ) or tuple(path for path, _ in objects if files[path].soname == text)
+    return tuple(path for path, m in objects if f".{module_name(m)}".endswith(f".{text}")) or tuple(
+        path for path, _ in objects if files[path].soname == text
+    )

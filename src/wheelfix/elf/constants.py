@@ -5,6 +5,8 @@ from enum import IntEnum
 from wheelfix.elf.model import Machine
 
 MAGIC = b"\x7fELF"
+MODULE_HOOKS = ("PyInit_", "PyInitU_", "PyModExport_", "PyModExportU_", "_cffi_pypyinit_")
+"""How the names of functions begin that make an object an extension module (PEP 489, PEP 793)."""
 EV_CURRENT = 1
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF

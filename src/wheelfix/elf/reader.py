@@ -15,6 +15,7 @@ from wheelfix.elf.constants import (
     DF_BIND_NOW,
     DF_SYMBOLIC,
     DF_TEXTREL,
+    MODULE_HOOKS,
     NT_DLOPEN,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
@@ -40,7 +41,7 @@ from wheelfix.errors import BadElfError
 _UNIQUE = bytes(STB_GNU_UNIQUE << 4 | kind for kind in range(16))
 _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 """What dlsym returns as code."""
-_HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
+_HOOKS = tuple(hook.encode() for hook in MODULE_HOOKS)
 _MAX_HOOKS = 4096
 _UNDEFINED_SIZE = 200
 """Bytes in memory of an undefined symbol besides its name."""

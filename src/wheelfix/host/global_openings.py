@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from wheelfix.analysis.installed_symbols import Promotion
-from wheelfix.analysis.world import World, module_name, source_module
+from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.machine_files import read_regular
@@ -19,6 +19,7 @@ from wheelfix.wheel.global_imports import (
     global_imports,
     sets_flags,
 )
+from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.model import LookupPlace
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
@@ -60,7 +61,7 @@ def _in_folder(
         if path.startswith(folder) and elf.module_hooks
     }
     callers = _callers(folder, setters, objects)
-    starts = sorted({*map(source_module, setters), *map(source_module, callers)})
+    starts = sorted({*map(module_name, setters), *map(module_name, callers)})
     for found in global_imports(starts, _reader(folder, modules), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")

@@ -13,6 +13,7 @@ from wheelfix.analysis.predictions import ImportRun, Prediction
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES, Log, LoggedProgram
 from wheelfix.host.machine_files import open_regular
+from wheelfix.host.prefixes import python_around
 from wheelfix.host.pythons import without_python_settings
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.system.subprocesses import run
@@ -126,10 +127,9 @@ def python_of(directory: Path) -> Path:
 
     Raises `SettingsError` if there is none.
     """
-    for prefix in (directory, *directory.parents[:-1][:5]):
-        for name in ("python3", "python"):
-            if os.access(prefix / "bin" / name, os.X_OK):
-                return prefix / "bin" / name
+    python = python_around(directory)
+    if python is not None:
+        return python
     raise SettingsError(
         f"`{directory}` has no Python to prove it with",
         hint="name the virtual environment or the prefix that it is in, or leave out --prove",

@@ -26,8 +26,10 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
+from wheelfix.host.prefixes import is_venv, python_around
 from wheelfix.host.reachable_files import LIBRARY, Disk
-from wheelfix.loader.install_schemes import Scheme
+from wheelfix.loader.glibc_moves import glibc_release
+from wheelfix.loader.install_schemes import Scheme, name_in_site
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.targets import Target
@@ -87,7 +89,7 @@ def site_of(directory: Path) -> Path:
 
     A prefix such as /usr has thousands of programs that no import loads.
     """
-    if (directory / "pyvenv.cfg").is_file():
+    if is_venv(directory):
         return directory
     found = {
         os.path.realpath(dist_info.parent)
@@ -188,22 +190,14 @@ def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
                 real = disk.add(path)
                 if real is not None and real.startswith(f"{root}/"):
                     relative = real.removeprefix(f"{root}/")
-                    yield real, re.sub(r"^.*?/(site|dist)-packages/", "", relative)
+                    yield real, name_in_site(relative)
 
 
 def _is_pure(directory: Path, disk: Disk) -> bool:
     """Return whether distributions are installed there, for a Python that can be read."""
-    program = _interpreter(os.path.realpath(directory)) if any(dist_info_folders(directory)) else ""
-    return disk.add(program) in disk.files if program else False
-
-
-def _interpreter(root: str) -> str | None:
-    """Return the Python of the environment that `root` is, or is in."""
-    for prefix in (Path(root), *Path(root).parents[:-1][:5]):
-        for path in (prefix / "bin/python3", prefix / "bin/python"):
-            if os.access(path, os.X_OK):
-                return os.path.realpath(path)
-    return None
+    has_any = any(dist_info_folders(directory))
+    program = python_around(Path(os.path.realpath(directory))) if has_any else None
+    return disk.add(os.path.realpath(program)) in disk.files if program else False
 
 
 def _world(root: str, members: dict[str, str], environment: Environment) -> World:
@@ -227,8 +221,8 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
 def _on_this_machine(
     root: str, disk: Disk, members: dict[str, str], library_path: tuple[str, ...]
 ) -> World:
-    program = _interpreter(root)
-    main = disk.add(program) if program else None
+    program = python_around(Path(root))
+    main = disk.add(os.path.realpath(program)) if program else None
     if main not in disk.files:
         main = None
     sample = disk.files[main or next(path for path in members if path in disk.files)]
@@ -270,11 +264,11 @@ def _on_target(
 
 def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
     """Return the newest GLIBC version that the C library of this machine defines."""
-    found = [
-        tuple(int(part) for part in version.removeprefix("GLIBC_").split("."))
+    defined = (
+        glibc_release(version)
         for elf in elfs
         if elf.soname == LIBC_SONAMES[Libc.GLIBC]
         for version in elf.verdef
-        if re.fullmatch(r"GLIBC_\d{1,9}(\.\d{1,9})*", version)
-    ]
-    return {"GLIBC": ".".join(map(str, max(found)))} if found else {}
+    )
+    newest = max(filter(None, defined), default=())
+    return {"GLIBC": ".".join(map(str, newest))} if newest else {}

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wheelfix.errors import ToolError
+from wheelfix.host.prefixes import is_venv
 
 
 def find_uv() -> str | None:
@@ -17,7 +18,7 @@ def pip_for(python: str) -> list[str]:
     """Return the command of a pip that can install for `python`."""
     if find_spec("pip") is not None:
         return [sys.executable, "-I", "-m", "pip", "--python", python]
-    if not Path(python).parent.with_name("pyvenv.cfg").exists():
+    if not is_venv(Path(python).parent.parent):
         return [python, "-I", "-m", "pip"]
     raise ToolError("no installer was found", hint="pip install uv")
 

@@ -30,6 +30,7 @@ from wheelfix.host.machine_files import (
     trusted_file,
     trusted_files,
 )
+from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
 from wheelfix.wheel.model import LICENSE_NAME
@@ -429,7 +430,7 @@ def _owners_in_environments(names: Collection[str]) -> Iterator[tuple[str, Packa
         for record in sorted(prefix.glob("conda-meta/*.json")):
             yield from _owners_in_conda(record, prefix, names)
     parents = (parent for name in names for parent in Path(name).parents)
-    sites = (parent for parent in parents if parent.name in {"site-packages", "dist-packages"})
+    sites = (parent for parent in parents if parent.name in SITE_FOLDERS)
     for site in dict.fromkeys(sites):
         for dist_info in sorted(site.glob("*.dist-info")) if is_trusted(site) else ():
             yield from _owners_in_distribution(dist_info, names)

@@ -15,6 +15,8 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
+from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
+from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
@@ -39,7 +41,7 @@ def read_sources(world: World, objects: EnvironmentCache) -> SiteSources:
     return {
         folder: dict(telling_sources(folder, "", b"telling", _is_telling, objects))
         for folder in folders
-        if folder.endswith(("/site-packages/", "/dist-packages/"))
+        if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
     }
 
 
@@ -88,8 +90,8 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
                         os.path.normpath(posixpath.join(folder, place)) for place in directories
                     )
                     yield Variable(name, places, f"{folder}{path}", line, before_start=False)
-    for prefix in (Path(world.where), *Path(world.where).parents[:-1][:5]):
-        if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
+    for prefix in prefixes_around(Path(world.where)):
+        if is_venv(prefix) or is_conda(prefix):
             yield from _of_activation(prefix)
             return
 

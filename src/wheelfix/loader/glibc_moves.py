@@ -26,7 +26,7 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
     It is the oldest one that their platform tag can promise.
     """
     needed = (version for elf in elfs for need in elf.verneed for version in need.versions)
-    return max(filter(None, map(_release, needed)), default=())
+    return max(filter(None, map(glibc_release, needed)), default=())
 
 
 def is_part(library: Library) -> bool:
@@ -61,7 +61,7 @@ def before_moves(libraries: Mapping[str, Library], release: Release) -> Iterator
 def _older(definitions: Iterable[Definition], since: Release) -> Iterator[Definition]:
     """Yield the definitions that a symbol had before it moved, which libc.so.6 keeps as hidden."""
     for definition in definitions:
-        release = _release(definition.version or "")
+        release = glibc_release(definition.version or "")
         if release is not None and release < since:
             yield definition._replace(hidden=False, version_index=None)
 
@@ -71,7 +71,7 @@ def _with(library: Library, changes: Mapping[str, tuple[Definition, ...]]) -> Li
     return Library(path=library.path, elf=library.elf, read=lambda: exports)
 
 
-def _release(version: str) -> Release | None:
+def glibc_release(version: str) -> Release | None:
     """Return the release of a symbol version: `GLIBC_2.3.4` is 2.3; None for other versions."""
     match = _VERSION.fullmatch(version)
     return match and (int(match[1]), int(match[2]))

@@ -36,6 +36,7 @@ ENV = "/env"
 _SITE_PACKAGES, _DIST_PACKAGES = "site-packages", "dist-packages"
 SITE_FOLDERS = (_SITE_PACKAGES, _DIST_PACKAGES)
 """The names of the folders that hold distributions; `dist-packages` is Debian's."""
+_BEFORE_SITE = re.compile(rf"^.*?/({'|'.join(SITE_FOLDERS)})/")
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
 _THREADED_ABI = re.compile(r"abi3t|cp\d+[a-z]*t[a-z]*")
 
@@ -399,6 +400,11 @@ def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
         if (place := split(name, wheel)) and place[0] not in LIBRARY_KEYS
     }
     return {member: losing for member, losing in found.items() if losing}
+
+
+def name_in_site(path: str) -> str:
+    """Return what follows the first folder of distributions in the path of an installed file."""
+    return _BEFORE_SITE.sub("", path)
 
 
 def _join(base: str, rest: str) -> str:

@@ -66,11 +66,20 @@ def symbols_of(library: str) -> Container[str] | None:
 
 
 _GLIBC = (*GLIBC_PARTS, "libmvec.so.1", "libnsl.so.1")
+_CXX_LIBRARY = re.compile(
+    r"_Z(T[VISTC]|GV|N|K|O|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
+    r"|_Z(nw|na|dl|da)"  # operator new and delete
+)
+"""Names of the C++ standard library (Itanium C++ ABI): versions of it stay compatible."""
 _STANDARD = re.compile(
-    r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
-    r"|_Z(nw|na|dl|da)|_ZT[IS]"  # operator new and delete, type information
+    rf"{_CXX_LIBRARY.pattern}|_ZT[IS]"  # type information
     r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
 )
+
+
+def is_of_cxx_library(symbol: str) -> bool:
+    """Return whether the C++ standard library, of whatever version, defines a symbol."""
+    return _CXX_LIBRARY.match(symbol) is not None
 
 
 class _Cxx:

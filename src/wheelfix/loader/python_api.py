@@ -9,11 +9,22 @@ from collections.abc import KeysView
 from functools import cache
 from typing import NamedTuple
 
+from wheelfix.elf.constants import MODULE_HOOKS
 from wheelfix.system.packaged_text import read_text
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 PREFIXES = ("Py", "_Py", "PY_")
 """How the names begin that only a Python interpreter defines."""
+MODULE_SUFFIX = re.compile(
+    r"\.(?:cpython-3(?P<cpython>\d+)(?P<flags>[a-z]*)(?:-(?P<platform>[\w-]+))?"
+    r"|pypy3(?P<pypy>\d+)-pp\d+(?:-(?P<pypy_platform>[\w-]+))?"
+    r"|(?P<abi3>abi3t?))\.so$"
+)
+"""The suffixes that only extension modules have, over all Pythons (PEP 3149, PEP 384, PEP 803).
+
+`importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
+"""
+_INIT, _INIT_U, _EXPORT, _EXPORT_U, _ = MODULE_HOOKS
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?")
 
 
@@ -32,9 +43,9 @@ def init_functions(module: str) -> tuple[str, str]:
     `_PyImport_GetModInitFunc` in Python/importdl.c, PEP 489, PEP 793.
     """
     if module.isascii():
-        return f"PyInit_{module}", f"PyModExport_{module}"
+        return f"{_INIT}{module}", f"{_EXPORT}{module}"
     name = module.encode("punycode").decode("ascii").replace("-", "_")
-    return f"PyInitU_{name}", f"PyModExportU_{name}"
+    return f"{_INIT_U}{name}", f"{_EXPORT_U}{name}"
 
 
 def is_libpython(name: str) -> bool:

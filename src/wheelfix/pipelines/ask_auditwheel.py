@@ -25,7 +25,7 @@ from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.pipelines.repair_refusals import no_object_error
 from wheelfix.settings import Settings
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import FILE_MODE, Wheel
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class AskedAuditwheel:
         with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
             for name, content in view.members.items():
                 entry = zipfile.ZipInfo(name)
-                entry.external_attr = 0o100644 << 16
+                entry.external_attr = FILE_MODE << 16
                 archive.writestr(entry, content)
         return Question(
             wheel=folder / view.filename,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from wheelfix.analysis.policy_reasons import UntrustedLibrary
+from wheelfix.elf.constants import MAGIC
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import (
     MAX_LIBRARY,
@@ -226,7 +227,7 @@ class _Candidates:
         path = Path(folder, lib)
         try:
             with open_regular(path) as file:
-                if file.read(4) != b"\x7fELF":
+                if file.read(4) != MAGIC:
                     return False
             trusted_file(path, MAX_LIBRARY, trust=self._trust)
         except UntrustedFileError as error:

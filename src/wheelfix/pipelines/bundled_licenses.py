@@ -26,7 +26,7 @@ from wheelfix.wheel.edits import (
     NewFile,
     SetLicenseExpression,
 )
-from wheelfix.wheel.model import Wheel, is_license
+from wheelfix.wheel.model import FILE_MODE, Wheel, is_license
 
 ReadMember = Callable[[str], bytes]
 
@@ -145,7 +145,9 @@ def license_edits(
         if f"{folder}/{text.path}" not in present:
             source = NewFile(content=text.content, origin=str(text.origin))
             size = len(text.content)
-            yield AddMember(member=f"{folder}/{text.path}", source=source, size=size, mode=0o100644)
+            yield AddMember(
+                member=f"{folder}/{text.path}", source=source, size=size, mode=FILE_MODE
+            )
     if mode is Licenses.TEXTS or metadata.problem is not None or not metadata.metadata_version:
         return
     missing = [path for path in metadata.license_files if f"{folder}/{path}" not in present]

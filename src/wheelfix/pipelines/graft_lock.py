@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from wheelfix.errors import LockError, SettingsError
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.graft import GraftedLibrary
-from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.system.toml_parsing import parse_toml
 from wheelfix.text import in_units, operand
 from wheelfix.wheel.grafted_name import original_name

@@ -28,7 +28,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.use import ProviderUse, by_provider, provider_uses
 from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName
 from wheelfix.wheel.requirements import is_for_extra, requirements_on
 
 _Components = dict[str, dict[str, Any]]
@@ -94,7 +94,7 @@ def sbom_edits(
         if name in present:
             yield RemoveMember(member=name)
     yield AddMember(
-        member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+        member=member, source=NewFile(content=content), size=len(content), mode=FILE_MODE
     )
 
 
@@ -180,7 +180,7 @@ def included_sboms(
             continue
         if member in present:
             yield RemoveMember(member=member)
-        yield AddMember(member=member, source=source, size=len(source.content), mode=0o100644)
+        yield AddMember(member=member, source=source, size=len(source.content), mode=FILE_MODE)
 
 
 def _content(path: Path) -> bytes:

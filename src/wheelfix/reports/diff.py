@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from wheelfix.pipelines.compare_releases import Comparison
+from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.markdown import code_span, fold, prose
 from wheelfix.reports.printable import PLAIN, Color, Style, json_text, paint, printable
 from wheelfix.rules.findings import Severity
@@ -14,7 +15,6 @@ _ITEMS, _MEMBERS = 5, 3
 _MANY_ITEMS = 100
 """Items of a folded list; a comment on GitHub has at most 65,536 characters."""
 _LARGEST_COMMENT = 60_000
-_COLORS = {Severity.ERROR: Color.RED, Severity.WARNING: Color.YELLOW}
 
 
 class Judged(NamedTuple):
@@ -67,7 +67,7 @@ def _where(change: ReleaseChange, most: int) -> str:
 
 
 def _paint(line: str, style: Style) -> str:
-    for severity, tone in _COLORS.items():
+    for severity, tone in COLOR_OF.items():
         if line.startswith(f"  {severity.label}"):
             return line.replace(severity.label, paint(severity.label, tone, on=style.color), 1)
     return paint(line, Color.BOLD, on=style.color) if line.startswith(("--- ", "+++ ")) else line

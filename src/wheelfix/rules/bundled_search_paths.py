@@ -23,7 +23,7 @@ from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
-from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel
+from wheelfix.wheel.model import LIBRARY_KEYS, PROGRAM_MODE, Key, Wheel
 
 
 class Gap(NamedTuple):
@@ -271,7 +271,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
             member=f"{folder}/{posixpath.basename(library)}",
             source=CopyOf(member=library),
             size=members[library].size,
-            mode=members[library].mode or 0o100755,
+            mode=members[library].mode or PROGRAM_MODE,
         )
         for library in closure
         if f"{folder}/{posixpath.basename(library)}" not in members

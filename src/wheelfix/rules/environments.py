@@ -1,6 +1,5 @@
 """What goes wrong where installed distributions meet."""
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 
@@ -17,19 +16,17 @@ from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
-from wheelfix.analysis.world import source_module
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.install_schemes import name_in_site
+from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some
+from wheelfix.wheel.imported_modules import module_name
 
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
-_OF_CXX_RUNTIME = re.compile(
-    r"_Z(T[VIST]|GV|N|K|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(nw|na|dl|da)"
-)
-"""Names of the C++ standard library (Itanium C++ ABI): versions of it stay compatible."""
 
 
 @environment_rule("WF951", "file-of-two-distributions", Severity.WARNING)
@@ -297,7 +294,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             notes=(_preemption_text(modules, met, user),),
             hint=f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
-                (source_module(source), module), bindings=(Binding(symbol, met.user, met.provider),)
+                (module_name(source), module), bindings=(Binding(symbol, met.user, met.provider),)
             ),
         )
 
@@ -545,7 +542,7 @@ def _top_of(modules: InstalledModules, variable: Variable) -> str:
 
 def _place(modules: InstalledModules, path: str) -> str:
     """Return a path as in site-packages."""
-    return re.sub(r"^.*?/(site|dist)-packages/", "", path.removeprefix(f"{modules.world.where}/"))
+    return name_in_site(path.removeprefix(f"{modules.world.where}/"))
 
 
 _Judged = list[tuple[Preemption, str]]
@@ -557,9 +554,9 @@ def _judged(found: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
     code: _Judged = []
     of_c: _Judged = []
     for one in found:
-        data += [(one, name) for name in one.data if not _OF_CXX_RUNTIME.match(name)]
+        data += [(one, name) for name in one.data if not is_of_cxx_library(name)]
         for name in one.code:
-            if not _OF_CXX_RUNTIME.match(name):
+            if not is_of_cxx_library(name):
                 (code if name.startswith("_Z") else of_c).append((one, name))
     return data, code, of_c
 

@@ -13,7 +13,7 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import PROGRAM_MODE, Wheel
 from wheelfix.wheel.platform_tags import (
     ARCHITECTURES,
     CONVENTIONS,
@@ -23,8 +23,6 @@ from wheelfix.wheel.platform_tags import (
 )
 
 _KNOWN = frozenset(Machine)
-_RUNNABLE = 0o100755
-"""`st_mode` of a program, as set by installers that set modes themselves."""
 
 
 @rule("WF508", "elf-in-purelib", Severity.WARNING)
@@ -305,7 +303,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
         is_script = member.name.startswith(scripts)
         may_run = is_script or member.name in wheel.elfs
         if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
-            edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
+            edit = SetMode(member=member.name, old=member.mode, new=member.mode | PROGRAM_MODE)
             yield Hit(
                 message=f"lacks the executable bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,

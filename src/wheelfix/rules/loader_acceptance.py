@@ -15,11 +15,11 @@ from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target, newer
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import other_members
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
 from wheelfix.wheel.content_scan import LINKER_SCRIPT

@@ -24,7 +24,12 @@ from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
 from wheelfix.wheel.record import signatures
-from wheelfix.wheel.requirements import DISTRIBUTION_NAME, limit_length, read_requirement
+from wheelfix.wheel.requirements import (
+    DISTRIBUTION_NAME,
+    limit_length,
+    name_in_file_names,
+    read_requirement,
+)
 from wheelfix.wheel.variant import variant_problem
 
 
@@ -262,7 +267,7 @@ def name_differs(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
-    normalized = canonicalize_name(name).replace("-", "_")
+    normalized = name_in_file_names(name)
     start = IndexAnswer.OTHER_NAME.note(f"'{name}'", f"'{normalized}'")
     numbered = IndexAnswer.OTHER_VERSION.note(f"'{version}'", f"'{wheel.name.version}'")
     pairs = (

@@ -16,22 +16,13 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.machine_names import MACHINES
-from wheelfix.loader.python_api import init_functions, is_python_name
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_python_name
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 
-MODULE_SUFFIX = re.compile(
-    r"\.(?:cpython-3(?P<cpython>\d+)(?P<flags>[a-z]*)(?:-(?P<platform>[\w-]+))?"
-    r"|pypy3(?P<pypy>\d+)-pp\d+(?:-(?P<pypy_platform>[\w-]+))?"
-    r"|(?P<abi3>abi3t?))\.so$"
-)
-"""The suffixes that only extension modules have, over all Pythons (PEP 3149, PEP 384, PEP 803).
-
-`importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
-"""
 _FIRST_ABI3T = 15
 """The minor version whose builds all look for `.abi3t.so`, and whose free-threaded one no longer
 looks for `.abi3.so` (PEP 803; `_PyImport_DynLoadFiletab` in Python/dynload_shlib.c)."""

@@ -3,21 +3,22 @@
 import posixpath
 from collections.abc import Iterator
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.index_metadata import refused_fields
 from wheelfix.rules.metadata import invalid_fields
 from wheelfix.rules.platform_tag import is_left_to_repair
-from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
+from wheelfix.rules.pypi_checks import RATIO, IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Settings
 from wheelfix.text import count, in_units
 from wheelfix.wheel.edits import WriteZip
 from wheelfix.wheel.model import ZipFeature
+from wheelfix.wheel.requirements import name_in_file_names
 
-_RATIO, _RATIO_FROM = 50, 64 * 2**20
+_RATIO_FROM = 64 * 2**20
 
 
 @rule("WF520", "zip-refused", Severity.WARNING)
@@ -98,7 +99,7 @@ def compression_refused(context: Context) -> Iterator[Hit]:
     total = sum(member.size for member in wheel.members)
     if context.settings.index is not Index.PYPI or total <= _RATIO_FROM:
         return
-    if wheel.zip_size and total / wheel.zip_size > _RATIO:
+    if wheel.zip_size and total / wheel.zip_size > RATIO:
         largest = max(wheel.members, key=lambda member: member.size)
         factor = count(round(total / wheel.zip_size), "time")
         yield Hit(
@@ -149,8 +150,8 @@ def file_name_refused(context: Context) -> Iterator[Hit]:
             answer = IndexAnswer.PLATFORM.note(f"'{filename}'", f"'{tag}'")
             hint = "publish it elsewhere, or build it for another platform"
             yield _refused_name(f"PyPI takes no platform tag `{tag}`", tag, answer, hint)
-    normalized = _normalize(wheel.metadata.name or distribution)
-    if distribution != normalized == _normalize(distribution):
+    normalized = name_in_file_names(wheel.metadata.name or distribution)
+    if distribution != normalized == name_in_file_names(distribution):
         message = f"the file name has `{distribution}`, which is not the normalized name"
         answer = IndexAnswer.PROJECT_NAME.note(
             f"'{filename}'", f"'{normalized}'", f"'{distribution}'"
@@ -162,10 +163,6 @@ def file_name_refused(context: Context) -> Iterator[Hit]:
         message = f"the folder `{wheel.dist_info}` is not spelled as the file name spells it"
         answer = IndexAnswer.DIST_INFO.note(posixpath.join(dist_info, "WHEEL"))
         yield _refused_name(f"{message}, `{dist_info}`", wheel.dist_info, answer, _REBUILD)
-
-
-def _normalize(name: str) -> str:
-    return canonicalize_name(name).replace("-", "_")
 
 
 def _refused_name(message: str, entry: str, answer: str, hint: str) -> Hit:

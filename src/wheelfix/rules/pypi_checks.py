@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Index, Settings
+from wheelfix.settings import Index, Settings, Size
 
 _INVALID = "Invalid distribution file. "
 _ZIPFILES, _WHEEL = "warehouse/utils/zipfiles.py", "warehouse/utils/wheel.py"
@@ -18,6 +18,10 @@ _LEGACY, _METADATA = "warehouse/forklift/legacy.py", "warehouse/forklift/metadat
 REFUSED = "PyPI refuses it"
 """The first words of the note about each check but the one that writes an email."""
 _PACKAGING = "packaging.metadata 26.2, called by warehouse/forklift/metadata.py"
+RATIO = 50
+"""Bytes of the files, for one of the zip, above which an upload is refused."""
+PYPI_LIMIT = Size(100 * 2**20)
+"""Bytes of a file (warehouse/constants.py: MAX_FILESIZE)."""
 
 
 class Predicate(NamedTuple):
@@ -55,8 +59,14 @@ class IndexAnswer(Enum):
     EXTRA = _of_zip("Malformed zip file", "2025-08-07")
     EXTRA_TWICE = _of_zip("Invalid duplicate extra in local file", "2025-10-21")
     EXTRA_SIZE = _of_zip("Mis-matched data size", "2025-08-07")
-    RATIO = _of_upload("WF521", f"{_INVALID}File exceeds compression ratio of 50", "2023-06-21")
-    SIZE = _of_upload("WF705", "File too large. Limit for project {} is 100 MB.", "2024-07-02")
+    RATIO = _of_upload(
+        "WF521", f"{_INVALID}File exceeds compression ratio of {RATIO}", "2023-06-21"
+    )
+    SIZE = _of_upload(
+        "WF705",
+        f"File too large. Limit for project {{}} is {PYPI_LIMIT // 2**20} MB.",
+        "2024-07-02",
+    )
     FILE_NAME = Predicate("WF522", "{}", "packaging.utils 26.2, called by " + _LEGACY, "2024-04-18")
     PLATFORM = _of_upload(
         "WF522", "Binary wheel {} has an unsupported platform tag {}.", "2016-05-02"

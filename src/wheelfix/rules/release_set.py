@@ -13,10 +13,9 @@ from typing import TypeVar
 
 from wheelfix.grouping import grouped
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.python_api import is_libpython
+from wheelfix.loader.python_api import MODULE_SUFFIX, is_libpython
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.text import count, in_units, join_some

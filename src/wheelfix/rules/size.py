@@ -6,16 +6,14 @@ from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.pypi_checks import IndexAnswer
+from wheelfix.rules.pypi_checks import PYPI_LIMIT, IndexAnswer
 from wheelfix.rules.rule import rule
-from wheelfix.settings import Index, Size
+from wheelfix.settings import Index
 from wheelfix.text import count, in_units, join_some
 from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000
 """Bytes of the zip below which a size is not reported."""
-PYPI_LIMIT = Size(100 * 2**20)
-"""Bytes of a file (warehouse/constants.py: MAX_FILESIZE)."""
 LARGE = 10_000_000
 """Bytes of a wheel from which its largest files are listed."""
 

@@ -20,7 +20,7 @@ from wheelfix.wheel.dist_info import (
     with_license_file,
     with_requirement,
 )
-from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.model import PROGRAM_MODE, Member, Wheel
 from wheelfix.wheel.prediction import Draft
 
 
@@ -381,7 +381,7 @@ class AddMember(_MemberEdit):
     source: Source
     size: int
     """Bytes, before any edit."""
-    mode: int = 0o100755
+    mode: int = PROGRAM_MODE
     elf: Elf | None = None
     """What the bytes say of themselves, for ELF objects that are not copies of a member."""
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin, parse_source
-from wheelfix.wheel.python_values import CONSTANTS, RTLD_GLOBAL
+from wheelfix.wheel.python_values import CONSTANTS, READS_VARIABLE, RTLD_GLOBAL
 
 _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
@@ -279,7 +279,7 @@ class _Process:
             flags = given[0] if given else _UNKNOWN
             self._is_global = isinstance(flags, int) and bool(flags & RTLD_GLOBAL)
             return None
-        if dotted in {"os.getenv", "os.environ.get"}:
+        if dotted in READS_VARIABLE:
             return given[1] if len(given) > 1 else None  # a variable that is not set
         if isinstance(node.func, ast.Name) and node.func.id == "hasattr":
             is_sys = _dotted(node.args[0], module, names) == "sys" if node.args else False

@@ -10,6 +10,17 @@ _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 """What statements consist of, but for expressions, which import nothing."""
 
 
+def module_name(path: str) -> str:
+    """Return the dotted name of the module at `path`, below site-packages.
+
+    `pkg/__init__.py` is `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` is `pkg.core`.
+    """
+    folder, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
+    return ".".join(filter(None, parts))
+
+
 def imported_modules(source: bytes, package: str) -> frozenset[str]:
     """Return the modules that a source of `package` may import, at any place.
 

@@ -76,6 +76,8 @@ class WheelName(NamedTuple):
 _DIGITS = tuple("0123456789")
 _PYTHON_TAG = re.compile(r"[a-z]+[0-9]")
 _LABEL = re.compile(r"[0-9a-z_.]+")
+FILE_MODE, PROGRAM_MODE = 0o100644, 0o100755
+"""`st_mode` of files and of programs, as set by installers that set modes themselves."""
 _WHEEL_NAME = "a wheel is called name-version[-build]-python-abi-platform[-variant].whl"
 
 
@@ -90,7 +92,7 @@ class Member(NamedTuple):
     """Bytes, inflated."""
     compressed_size: int
     """Bytes in the zip; 0 for a member that is not written yet."""
-    mode: int = 0o100644
+    mode: int = FILE_MODE
     """`st_mode`: type and permission bits from external_attr, 0 where the zip has none."""
 
 

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError
-from wheelfix.wheel.model import Member, Wheel
-
-_SOURCE_MODE = 0o100644
-_PROGRAM = 0o100755
+from wheelfix.wheel.model import FILE_MODE, PROGRAM_MODE, Member, Wheel
 
 
 class Draft:
@@ -41,7 +38,7 @@ class Draft:
 
     def write_source(self, name: str, content: bytes) -> None:
         """Replace or add a Python source."""
-        new = Member(name=name, size=len(content), compressed_size=0, mode=_SOURCE_MODE)
+        new = Member(name=name, size=len(content), compressed_size=0, mode=FILE_MODE)
         table = self._members if name in self._members else self._added
         table[name] = table.get(name, new)._replace(size=new.size, compressed_size=0)
         self.sources[name] = content
@@ -80,7 +77,7 @@ class Draft:
             return name.startswith(folder), name == f"{folder}RECORD", name
 
         self._members = {
-            member.name: member._replace(mode=_PROGRAM if member.mode & 0o111 else _SOURCE_MODE)
+            member.name: member._replace(mode=PROGRAM_MODE if member.mode & 0o111 else FILE_MODE)
             for member in sorted((*self._members.values(), *self._added.values()), key=place)
         }
         self._added = {}

@@ -151,6 +151,8 @@ def _look_up(table: dict[object, object], *arguments: object) -> object:
     return table.get(*arguments)
 
 
+READS_VARIABLE = frozenset({"os.environ.get", "os.getenv"})
+"""Calls that return the value of an environment variable, or their second argument."""
 _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (posixpath.join, "os.path.join"),
     (posixpath.dirname, "os.path.dirname"),

@@ -24,6 +24,7 @@ from wheelfix.wheel.python_values import (
     FUNCTIONS,
     OPERATORS,
     PREFIX,
+    READS_VARIABLE,
     RTLD_GLOBAL,
     SITE,
     UNKNOWN,
@@ -392,7 +393,7 @@ class Visitor:
             dotted = function.id  # a built-in function
         if dotted in FUNCTIONS:
             return self._apply(FUNCTIONS[dotted], *arguments)
-        if dotted in {"os.environ.get", "os.getenv"} and arguments:
+        if dotted in READS_VARIABLE and arguments:
             return either(self._apply(variable, arguments[0], (node.lineno,)), *arguments[1:])
         if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
             modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())

@@ -15,6 +15,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from wheelfix.budget import Budget
+from wheelfix.elf.constants import MAGIC
 from wheelfix.elf.exports import SymbolTables
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
@@ -41,7 +42,6 @@ _STEPS_AN_OBJECT, _STEPS_A_VERSION, _STEPS_A_SYMBOL = 1500, 100, 12
 """What some thirty rules, its load and auditwheel take for an object, besides reading it."""
 _LONGEST_WORD = 16
 """Bytes; the words that `may_open` looks for are shorter."""
-_ELF_MAGIC = b"\x7fELF"
 _LIBRARY = b".so"  # in the name of every library that a linker makes
 
 Inflate = Callable[[str], Iterator[bytes]]
@@ -135,7 +135,7 @@ class _Reader:
             yield piece
 
     def _scan(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
-        if first.startswith(_ELF_MAGIC):
+        if first.startswith(MAGIC):
             return self._object(member, chain([first], rest))
         if member.endswith(".py"):
             return self._source(member, first, rest)

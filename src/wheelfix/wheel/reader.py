@@ -19,6 +19,7 @@ from wheelfix.wheel.dist_info import (
     read_core_metadata,
     read_metadata,
 )
+from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
@@ -418,7 +419,7 @@ def _modules(places: Mapping[str, str | None]) -> dict[str, str]:
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     return {
-        _module(place): place
+        module_name(place): place
         for place in code
         if place.endswith((".py", ".so")) and "." not in place.rpartition("/")[0]
     }
@@ -430,11 +431,3 @@ def _below_site(member: str, data_dir: str) -> str | None:
         return member
     _, key, rest = (*member.split("/", 2), "")[:3]
     return rest if key in LIBRARY_KEYS else None
-
-
-def _module(place: str) -> str:
-    """`pkg/__init__.py` -> `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` -> `pkg.core`."""
-    folder, _, name = place.rpartition("/")
-    stem = name.partition(".")[0]
-    parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
-    return ".".join(filter(None, parts))

@@ -24,6 +24,11 @@ def name_of(requirement: str) -> str:
     return canonicalize_name(match[0]) if match else ""
 
 
+def name_in_file_names(name: str) -> str:
+    """Return the name of a distribution as the names of its wheels spell it (PEP 427)."""
+    return canonicalize_name(name).replace("-", "_")
+
+
 def limit_length(text: str) -> str:
     """Return `text`. Raises `ValueError` if it is too long to parse in reasonable time."""
     if len(text) > _LONGEST:
