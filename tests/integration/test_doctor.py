@@ -305,6 +305,36 @@ def test_a_pair_that_fails_in_both_orders_is_an_error(
     assert site.imports("beta", "alpha").endswith("undefined symbol: foo_a")
 
 
+@pytest.mark.parametrize(
+    ("alpha", "beta", "severity"),
+    [
+        ("import beta\n", "", None),  # beta has its own library before alpha's is loaded
+        ("", "import alpha\n", "error"),
+        ("", "", "warning"),
+    ],
+)
+def test_what_a_package_always_imports_first_decides(  # noqa: PLR0913, PLR0917 - cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    alpha: str,
+    beta: str,
+    severity: str | None,
+) -> None:
+    for name, functions, text in (("alpha", ["foo"], alpha), ("beta", ["foo", "foo_new"], beta)):
+        library = lib(tmp_path / name, *functions)
+        imports = f"{text}from . import _core"
+        site.install(
+            tmp_path, name, **package(tmp_path, name, library, *functions, imports=imports)
+        )
+    findings = site.says(capsys, 1 if severity == "error" else 0)
+    assert [(one["code"], one["severity"]) for one in findings] == (
+        [("WF953", severity)] if severity else []
+    )
+    assert bool(site.imports("alpha", "beta")) is bool(severity)
+    assert bool(site.imports("beta", "alpha")) is (severity == "error")
+
+
 def test_a_version_that_the_first_library_lacks(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -786,6 +816,44 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
         assert findings[0]["hint"].startswith("import `beta._core` first")
 
 
+AFTER_BETA, BEFORE_BETA = f"import beta\n{WITH_CTYPES}", f"{WITH_CTYPES}\nimport beta"
+AFTER_ALPHA = "import alpha\nfrom . import _core"
+NO_OTHER = "from . import _core"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "hint"),
+    [
+        (AFTER_BETA, NO_OTHER, None),
+        (BEFORE_BETA, NO_OTHER, "import `beta._core` first, or use them in two processes"),
+        (WITH_CTYPES, AFTER_ALPHA, ""),  # no order helps
+    ],
+)
+def test_only_orders_that_imports_can_come_in(  # noqa: PLR0913, PLR0917 - cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    alpha: str,
+    beta: str,
+    hint: str | None,
+) -> None:
+    for name, size, text in (("alpha", 8, alpha), ("beta", 16, beta)):
+        library = defining(tmp_path, name, DATA, size)
+        site.install(
+            tmp_path, name, **package(tmp_path, name, library, f"{name}_uses", imports=text)
+        )
+    findings = site.says(capsys, 0 if hint is None else 1)
+    assert [one["code"] for one in findings] == ["WF955"] * (hint is not None)
+    assert [one["hint"] or "" for one in findings] == [hint] * (hint is not None)
+    assert ("no order helps: `import beta._core` begins with `import alpha`" in str(findings)) is (
+        hint == ""
+    )
+    moved = {
+        (DATA, "beta", "alpha") in site.bindings(*order) for order in (["alpha", "beta"], ["beta"])
+    }
+    assert moved == {hint is not None, hint == ""}
+
+
 @pytest.mark.parametrize(("size", "severity"), [(900, "error"), (800, None)])
 def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cases
     site: Environment,
@@ -813,6 +881,40 @@ def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cas
         variable, _, value = findings[0]["hint"].split("`")[1].partition("=")
         monkeypatch.setenv(variable, value)
         assert site.imports("alpha", "beta") == ""
+
+
+@pytest.mark.parametrize("size", [500, 512])
+def test_static_tls_that_a_failed_import_keeps(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    """glibc takes the room of a failed import back, but for gaps left by an alignment."""
+    fails = size < 512
+
+    def library(name: str, number: int, *needed: Path) -> Path:
+        source = f"""
+        __attribute__((tls_model("initial-exec"), aligned(64))) __thread char of_{name}[{number}];
+        int {name}_uses(void) {{ return of_{name}[0]; }}
+        """
+        path = tmp_path / f"lib{name}.so"
+        flags = ["-Wl,--no-as-needed"]
+        return shared_object(
+            path, source, soname=path.name, needed=needed, runpath="$ORIGIN", flags=flags
+        )
+
+    low = library("low", size)
+    middle = library("middle", size, low)
+    for name, last in (("alpha", library("high", 1200, middle)), ("beta", library("beta", 1500))):
+        files = package(tmp_path, name, last, f"{last.stem.removeprefix('lib')}_uses")
+        more = {f"alpha__{path.name}": path for path in (low, middle)} if name == "alpha" else {}
+        site.install(tmp_path, name, **files, **more)
+    findings = site.says(capsys, 1, "--order", "alpha,beta")
+    assert [(one["code"], one["message"].partition(" fails")[0]) for one in findings] == [
+        ("WF956", "`import alpha._core`"),
+        *([("WF956", "after `import alpha._core`, `import beta._core`")] if fails else []),
+    ]
+    caught = "contextlib\nwith contextlib.suppress(ImportError): import alpha\nimport beta"
+    seen = site.imports(caught)
+    assert ("cannot allocate memory in static TLS block" in seen) is fails
 
 
 def test_a_product_under_two_names_is_a_note(

@@ -251,8 +251,9 @@ class WrittenContents(NamedTuple):
     def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
         return words & {"FOO_PATH"} if path.endswith("/reader.so") else ()
 
-    def sure_imports(self, top: str) -> Sequence[str]:
-        return (top, f"{top}._core")
+    def sure_imports(self, name: str, line: int | None = None) -> Sequence[str]:
+        top = name.partition(".")[0]
+        return (top, f"{top}._core") if line is None else (top,)
 
 
 def sized(size: int) -> SizedDefinition:

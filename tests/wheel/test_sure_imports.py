@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.wheel.sure_imports import sure_imports
+from wheelfix.wheel.sure_imports import Imported, read_imports, sure_imports
 
 IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"from . import _core", {"demo._core"}),
@@ -18,10 +18,31 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "imported"), IMPORTS)
-def test_modules_that_importing_a_package_always_imports(source: bytes, imported: set[str]) -> None:
+def imported(packages: dict[str, bytes], name: str, line: int | None = None) -> list[str]:
+    def imports_of(module: str) -> list[Imported]:
+        return list(read_imports(module, packages.get(module, b"")))
+
+    return list(sure_imports(name, imports_of, line))
+
+
+@pytest.mark.parametrize(("source", "expected"), IMPORTS)
+def test_modules_that_importing_a_package_always_imports(source: bytes, expected: set[str]) -> None:
     packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
-    found = sure_imports(packages)
-    assert imported <= found
-    assert ("demo._core" in found) is ("demo._core" in imported)
+    found = imported(packages, "demo")
+    assert expected <= set(found)
+    assert ("demo._core" in found) is ("demo._core" in expected)
     assert "x" not in found
+
+
+def test_modules_come_in_the_order_in_which_they_are_imported() -> None:
+    packages = {
+        "demo": b"import other.sub\nfrom . import _core\nimport last",
+        "other": b"import demo\nimport base",
+        "demo.tools": b"import tool",
+    }
+    others = ["demo", "other", "base", "other.sub"]
+    assert imported(packages, "demo") == [*others, "demo._core", "last"]
+    assert imported(packages, "demo.tools") == [
+        *(*others, "demo._core", "last", "demo.tools", "tool")
+    ]
+    assert imported(packages, "demo", 2) == others

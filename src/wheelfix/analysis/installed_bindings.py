@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
@@ -122,7 +123,9 @@ def _preempted(
     symbols, environment = modules.symbols, modules.world.environment
     loaded = dict.fromkeys(promoted.objects)
     defined = model.defined_by(path for path in loaded if path not in symbols.start)
-    users = dict(_users(modules, promotion, {*loaded, *symbols.start}))
+    earlier = map(modules.world.load, modules.imported_until(promotion.source))
+    known = {*loaded, *symbols.start, *chain.from_iterable(load.objects for load in earlier)}
+    users = dict(_users(modules, promotion, known))
     affected = values_by_key(
         (module, user)
         for user, module in users.items()

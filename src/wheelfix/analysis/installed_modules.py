@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_symbols import InstalledSymbols
@@ -151,6 +152,28 @@ class InstalledModules:
         top, dot, _ = self.modules[path].partition(".")
         return not dot or bool(self.symbols.contents.sure_imports(top))
 
+    def names_before(self, path: str) -> Sequence[str]:
+        """Return what the import of the module at `path` surely imports before it."""
+        name = self.modules[path]
+        return tuple(takewhile(name.__ne__, self.symbols.contents.sure_imports(name)))
+
+    def _turn(self, path: str) -> Sequence[str]:
+        """Return the extension modules that are surely opened if that at `path` is imported."""
+        return (*self._at(self.names_before(path)), path)
+
+    def imported_until(self, source: str) -> Sequence[str]:
+        """Return the modules that are surely imported before a line of a source (`a/b.py:7`)."""
+        path, _, line = source.rpartition(":")
+        return self._at(self.symbols.contents.sure_imports(module_name(path), int(line)))
+
+    def _at(self, names: Iterable[str]) -> Sequence[str]:
+        """Return the extension modules of some names; none where the order is known."""
+        return () if self.order else [path for name in names for path in self._paths.get(name, ())]
+
+    @cached_property
+    def _paths(self) -> Mapping[str, Sequence[str]]:
+        return values_by_key((name, path) for path, name in self.modules.items())
+
     def changed_files(self) -> Iterator[tuple[str, str]]:
         """Yield the objects that are not as large as their only distribution says, with it."""
         for path in self.world.members:
@@ -237,7 +260,7 @@ class InstalledModules:
 
         @cache
         def lack_of(first: str, second: str) -> Lack | None:
-            return self.lack_after((first,), second)
+            return self.lack_after((*self._turn(first), *self._turn(second)[:-1]), second)
 
         met: dict[tuple[str, str], bool] = {}
         """Pairs of distributions, and whether both orders were seen to fail."""
@@ -249,7 +272,8 @@ class InstalledModules:
             ):
                 continue
             lack = lack_of(first, second)
-            both = lack is not None and lack_of(second, first) is not None
+            always = self.modules[first] in self.names_before(second)
+            both = lack is not None and (always or lack_of(second, first) is not None)
             if lack is not None and (both or owners not in met):
                 met[owners] = both
                 if both:

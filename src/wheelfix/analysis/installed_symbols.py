@@ -93,8 +93,11 @@ class Contents(Protocol):
         """Return which of some texts a file has."""
         ...
 
-    def sure_imports(self, top: str) -> Collection[str]:
-        """Return the modules that importing the top-level package `top` surely imports."""
+    def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
+        """Return the modules that importing `name` surely imports, in turn, itself among them.
+
+        With `line`, those that are imported before this line of it runs. None without a source.
+        """
         ...
 
 

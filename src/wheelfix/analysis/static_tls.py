@@ -1,11 +1,12 @@
 """Thread-local data that must lie beside that of the program, in an area of fixed size."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Elf, Libc, Machine, Segment
+from wheelfix.loader.process_bindings import dependencies_first
 
 SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
@@ -13,6 +14,8 @@ OPTIONAL = 512
 """Those of them that the tunable `glibc.rtld.optional_static_tls` stands for, by default."""
 _ROUNDED = 64
 """The area is rounded up to a multiple of it (TCB_ALIGNMENT)."""
+_BELOW_POINTER = {Machine.I386, Machine.S390, Machine.X86_64}
+"""Machines where thread data lies below the thread pointer (TLS_TCB_AT_TP)."""
 
 
 class Shortage(NamedTuple):
@@ -27,10 +30,12 @@ class Shortage(NamedTuple):
 
 def required_bytes(elf: Elf) -> int:
     """Return the bytes of static TLS that an object requires when it is opened."""
-    tls = [segment for segment in elf.segments if segment.type == Pt.TLS]
-    if not tls or not elf.dt_flags & DF_STATIC_TLS or elf.is_executable:
-        return 0
-    return -(-tls[-1].memsz // (tls[-1].align or 1)) * (tls[-1].align or 1)
+    tls = _thread_data(elf) if elf.dt_flags & DF_STATIC_TLS and not elf.is_executable else None
+    return 0 if tls is None else -(-tls.memsz // (tls.align or 1)) * (tls.align or 1)
+
+
+def _thread_data(elf: Elf) -> Segment | None:
+    return next((one for one in reversed(elf.segments) if one.type == Pt.TLS), None)
 
 
 def shortages(modules: InstalledModules) -> Iterator[Shortage]:
@@ -46,33 +51,63 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
         return
     sizes = {path: found for path in modules.modules if (found := _sizes(modules, path))}
     largest: dict[str, str] = {}
-    for path in sorted(sizes, key=lambda path: -_sum(sizes[path])):
-        if not _fits(sizes[path]):
+    for path in sorted(sizes, key=lambda path: -sum(sizes[path].values())):
+        if not _fits(sizes[path].values()):
             yield Shortage(None, path, sizes[path])
         else:
             largest.setdefault(modules.distribution(path), path)
     first, *others = largest.values() or [""]
     for path in others:
         both = _joined(modules, first, path)
-        if not _fits(both):
+        if not _fits(both.values()):
             yield Shortage(first, path, both)
 
 
 def _in_order(modules: InstalledModules) -> Iterator[Shortage]:
-    """Yield the modules that find no room; they leave nothing loaded."""
-    used: Mapping[str, int] = {}
+    """Yield the modules that find no room; they leave nothing loaded, but room may stay used."""
+    used: dict[str, int] = {}
     before = None
+    failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures()}
     process = modules.world.start_process()
-    for module in modules.order:
+    loaded: set[str] = set()
+    for module in (path for path in modules.order if path not in failing):
         load = process.dlopen(module)
-        both = _descending({**used, **{path: _size(modules, path) for path in load.objects}})
         if load.missing:
             continue
-        if _fits(both):
-            used, before = both, module if len(both) > len(used) else before
+        new = [path for path in load.objects if path not in loaded]
+        taken = {p: n for p in dependencies_first(load, new) if (n := _size(modules, p))}
+        if _fits(used.values(), taken.values()):
+            loaded.update(new)
         else:
-            yield Shortage(before, module, both)
+            yield Shortage(before, module, _descending({**used, **taken}))
             process.undo(load)
+            taken = _kept(modules, used, taken)
+        for path, size in taken.items():
+            used[path] = used.get(path, 0) + size
+            before = module
+
+
+def _kept(
+    modules: InstalledModules, used: Mapping[str, int], wanted: Mapping[str, int]
+) -> dict[str, int]:
+    """Return which bytes stay used after a load that finds no room.
+
+    Its objects take theirs in turn, until one does not fit. Where thread data lies below the
+    thread pointer, glibc takes them back only down to the first gap that an alignment has left
+    (`_dl_close_worker` in elf/dl-close.c).
+    """
+    kept: dict[str, int] = {}
+    for path, size in wanted.items():
+        if not _fits(used.values(), kept.values(), [size]):
+            break
+        kept[path] = size
+    for path in reversed(tuple(kept)):
+        elf, size = modules.world.environment.files[path], kept.pop(path)
+        tls = _thread_data(elf) if elf.machine in _BELOW_POINTER else None
+        if tls is not None and size > tls.memsz:
+            kept[path] = size - tls.memsz
+            break
+    return kept
 
 
 def _joined(modules: InstalledModules, first: str, second: str) -> Mapping[str, int]:
@@ -96,9 +131,5 @@ def _descending(sizes: Mapping[str, int]) -> Mapping[str, int]:
     return dict(sorted(filter(lambda item: item[1], sizes.items()), key=lambda item: -item[1]))
 
 
-def _sum(sizes: Mapping[str, int]) -> int:
-    return sum(sizes.values())
-
-
-def _fits(sizes: Mapping[str, int]) -> bool:
-    return _sum(sizes) < SURPLUS + _ROUNDED
+def _fits(*parts: Iterable[int]) -> bool:
+    return sum(map(sum, parts)) < SURPLUS + _ROUNDED

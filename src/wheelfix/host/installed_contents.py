@@ -23,12 +23,14 @@ from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
 from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.global_openings import read_promotions
-from wheelfix.host.machine_files import files_below, map_regular, read_regular
+from wheelfix.host.machine_files import map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
-from wheelfix.wheel.sure_imports import sure_imports
+from wheelfix.wheel.sure_imports import Imported, read_imports, sure_imports
 
+_PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
+"""Where sources of packages are, and of all modules: to read all would take seconds."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -41,6 +43,7 @@ class InstalledContents:
         self._world = world
         self._objects = objects
         self._tables = lru_cache(_KEPT)(self._read_tables)
+        self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
 
     def save(self) -> None:
@@ -131,12 +134,35 @@ class InstalledContents:
     def _sources(self) -> SiteSources:
         return read_sources(self._world, self._objects)
 
-    def sure_imports(self, top: str) -> Collection[str]:
-        """Return the modules that importing the top-level package `top` surely imports."""
-        return self._sure_imports(top)
+    def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
+        """Return the modules that importing `name` surely imports, in turn, itself among them.
 
-    def _read_sure_imports(self, top: str) -> Collection[str]:
-        return sure_imports(_read_packages(self._world, top))
+        With `line`, those that are imported before this line of it runs. None without a source.
+        """
+        return self._sure_imports(name, line)
+
+    def _read_sure_imports(self, name: str, line: int | None) -> Collection[str]:
+        def imports_of(module: str) -> Sequence[Imported] | None:
+            is_read = "." not in module or (module == name and line is not None)
+            return self._imports(module, _MODULES if is_read else _PACKAGES)
+
+        is_known = imports_of(name.partition(".")[0]) is not None
+        return sure_imports(name, lambda one: imports_of(one) or (), line) if is_known else ()
+
+    def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
+        """Return what the source of a module surely imports; None without a source."""
+        for ending in endings:
+            for folder in self._folders:
+                path = f"{folder}{module.replace('.', '/')}{ending}"
+                with suppress(OSError):
+                    source = read_regular(path, MAX_SOURCE)
+                    return tuple(read_imports(module, source, is_package=ending in _PACKAGES))
+        return None
+
+    @cached_property
+    def _folders(self) -> Sequence[str]:
+        members = self._world.members.items()
+        return sorted({path.removesuffix(member) for path, member in members})
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""
@@ -146,19 +172,3 @@ class InstalledContents:
                 facts[b"symbols"] = tuple(read_symbol_places(data, path))
             places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
             return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
-
-
-def _read_packages(world: World, top: str) -> dict[str, bytes]:
-    """Return the `__init__.py` of the package `top` and of those in it, by dotted name.
-
-    A module without a package is read, too.
-    """
-    found: dict[str, bytes] = {}
-    members = world.members.items()
-    for folder in sorted({path.removesuffix(f"/{member}") for path, member in members}):
-        for path in (Path(folder, f"{top}.py"), *files_below(Path(folder, top), "__init__.py")):
-            place = path.with_suffix("") if path.parent == Path(folder) else path.parent
-            with suppress(OSError):
-                name = place.relative_to(folder).as_posix().replace("/", ".")
-                found[name] = read_regular(path, MAX_SOURCE)
-    return found

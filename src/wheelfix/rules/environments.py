@@ -156,7 +156,8 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     Finds the SONAMEs that several files of an installed environment have. For each object that
     needs one of them, and each of these files, it loads a module of another distribution that
     loads the file, and then the module with the object. Reports those that need a symbol
-    version or a symbol which that file does not define. It is an error if both orders fail.
+    version or a symbol which that file does not define. What the `__init__.py` of packages always
+    import comes before. It is an error if both orders fail.
 
     ## Why is this bad?
     The loader searches for a SONAME once in a process: the first file serves all that ask for the
@@ -246,7 +247,8 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     ## What it does
     Reads in Python sources which objects are opened for all others: `sys.setdlopenflags` and
     `ctypes.CDLL` with RTLD_GLOBAL. For each object of another distribution it compares what its
-    symbols bind to after such an import, and without it. Reported are symbols that it otherwise
+    symbols bind to after such an import, and without it; what is always imported before that is
+    left out. Reported are symbols that it otherwise
     gets from itself or from another file, and that are not the same there: variables of other sizes
     are an error, C++ functions with other code a warning, functions of C a note. Left out are
     symbols with a version, which their library promises to keep compatible, those of the
@@ -284,6 +286,8 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
         source, _, line = met.promotion.source.rpartition(":")
         module = modules.modules[met.module]
         number = sum(len(one.symbols) for one in found if one.provider in modules.world.members)
+        opener = module_name(source)
+        always = opener in modules.names_before(met.module)
         yield Hit(
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
             f"all, `import {module}` uses {count(number, 'symbol')} of {promoter} instead of its "
@@ -291,10 +295,13 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             severity=Severity.ERROR if data else Severity.WARNING if code else Severity.NOTE,
             member=label(met.user),
             entry=f"{label(met.provider)} {symbol}",
-            notes=(_preemption_text(modules, met, user),),
-            hint=f"import `{module}` first, or use them in two processes",
+            notes=(
+                _preemption_text(modules, met, user),
+                *((f"no order helps: `import {module}` begins with `import {opener}`",) * always),
+            ),
+            hint=None if always else f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
-                (module_name(source), module), bindings=(Binding(symbol, met.user, met.provider),)
+                (opener, module), bindings=(Binding(symbol, met.user, met.provider),)
             ),
         )
 
@@ -306,7 +313,8 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
     ## What it does
     Adds up the thread-local data (PT_TLS) of the objects with DF_STATIC_TLS that two modules of
     different distributions load, and compares it with the 1,664 bytes that glibc reserves. Where a
-    package is not seen to import its module, it is a warning. WF606 does so for one wheel.
+    package is not seen to import its module, it is a warning. With `--order`, what a failed import
+    leaves in use counts, too. WF606 does so for one wheel.
 
     ## Why is this bad?
     Whichever is imported later fails: `cannot allocate memory in static TLS block`.

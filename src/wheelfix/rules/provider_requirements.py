@@ -20,7 +20,7 @@ from wheelfix.wheel.requirements import (
     read_requirement,
     requirements_on,
 )
-from wheelfix.wheel.sure_imports import sure_imports
+from wheelfix.wheel.sure_imports import read_imports, sure_imports
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
@@ -90,10 +90,12 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
         for member, load in loads
         if any(context.layouts[0].members.get(path) in used for path in load.objects)
     }
-    packages = {
-        ".".join(package): wheel.sources[init] for package, init in package_sources(wheel).items()
+    imports = {
+        ".".join(package): tuple(read_imports(".".join(package), wheel.sources[init]))
+        for package, init in package_sources(wheel).items()
     }
-    imported = sure_imports(packages)
+    tops = [name for name in imports if "." not in name]
+    imported = {found for top in tops for found in sure_imports(top, lambda n: imports.get(n, ()))}
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
 
