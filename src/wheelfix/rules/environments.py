@@ -297,7 +297,10 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(met.provider)} {symbol}",
             notes=(
                 _preemption_text(modules, met, user),
-                *((f"no order helps: `import {module}` begins with `import {opener}`",) * always),
+                *(
+                    (f"no order helps: to `import {module}` is to `import {opener}` first",)
+                    * always
+                ),
             ),
             hint=None if always else f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
