@@ -43,7 +43,8 @@ def test_a_library_outside_the_search_path_is_located(
             "libfoo-1a2b3c4d.so.1",
             "the copy of `libfoo.so.1` that the wheel of `p/a.so` had is gone",
         ),
-        ("libnowhere.so.1", "the wheel of `p/a.so` does not contain it"),
+        ("libarrow.so.2100", "it is perhaps in a release of pyarrow"),
+        ("libnowhere.so.1", "neither the wheel of `p/a.so` nor this machine has it"),
     ],
 )
 def test_a_library_that_is_nowhere_has_the_likely_remedy(
@@ -52,6 +53,21 @@ def test_a_library_that_is_nowhere_has_the_likely_remedy(
     site = tmp_path / "site"
     installed(site, soname)
     assert part in remedy(site, capsys)
+
+
+def test_another_version_of_the_library_is_no_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    library = installed(site, "libarrow.so.2100")
+    (site / "pyarrow").mkdir()
+    library.rename(site / "pyarrow" / "libarrow.so.2600")
+    shared_object(site / "pyarrow" / "libarrow.so.2600", "int one(void){return 1;}")
+    found = remedy(site, capsys)
+    assert "another version is installed, `pyarrow/libarrow.so.2600`" in found
+    assert "pip install" not in found
+    run(["tree", "--site", str(site)])
+    assert "(`pyarrow/libarrow.so.2600` is of another version)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("asked", [["libnowhere.so.1"], ["libnowhere"], ["nowhere"], []])
@@ -63,7 +79,7 @@ def test_the_remedy_is_said_whatever_the_name_of_the_subject(
     assert run(["explain", "--site", str(site), *asked]) == 1
     *_, heading, line = capsys.readouterr().out.splitlines()
     assert heading == "what to do"
-    assert line.startswith("  `libnowhere.so.1`: the wheel of `p/a.so` does not contain it")
+    assert line.startswith("  `libnowhere.so.1`: neither the wheel of `p/a.so` nor")
 
 
 def test_a_module_that_loads_needs_no_remedy(

@@ -161,9 +161,12 @@ def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
     module = extension(tmp_path / "a.so", "a", needed=[tbb], calls=["t"])
     path = make_wheel(tmp_path, tag="cp311-cp311-manylinux_2_34_x86_64", files={"p/a.so": module})
     *_, here, elsewhere = asked(capsys, path, "libtbb.so.12").splitlines()
-    assert here == f"  bring in   where it is installed: wheelfix repair {path}"
-    words = elsewhere.split("wheel: ")[1].split()
-    assert words == ["wheelfix", "repair", str(path), "--provider", "tbb", "--add-requires"]
+    assert here == "  bring in   name the folder that has it with `--library-path`; or,"
+    assert "`--provider tbb --data-libraries=search --add-requires`" in elsewhere
+    where = str(tmp_path)
+    assert run(["why", str(path), "tbb", "--library-path", where]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"  bring in   wheelfix repair --library-path {where} {path}"
 
 
 def test_a_library_that_was_grafted_twice_is_known_by_its_first_name(

@@ -363,8 +363,8 @@ def gone(folder: Path) -> Path:
     return wheel
 
 
-def with_another_record(folder: Path) -> Path:
-    wheel = sources(folder)
+def with_another_record(folder: Path, make: Callable[[Path], Path] = sources) -> Path:
+    wheel = make(folder)
     other = folder / "other.whl"
     with zipfile.ZipFile(wheel) as read, zipfile.ZipFile(other, "w") as write:
         for name in read.namelist():
@@ -612,6 +612,49 @@ def test_what_is_nearly_right_has_the_right_form_in_its_hint(
     assert run(shlex.split(then.replace("WHEEL", wheel))) == 0, capsys.readouterr().err
 
 
+def test_the_reason_why_no_repair_is_possible_is_said_whatever_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheel = str(with_another_record(tmp_path, lost))
+    words = ("--library-path", str(tmp_path / "lib"))
+    run(["check", "--select", "WF804", "--exit-zero", wheel, *words])
+    said = capsys.readouterr().out
+    assert "RECORD disagrees with the files: `demo/__init__.py`" in said
+    assert "--trust-files corrects RECORD" in said
+    assert "wheelfix rule" not in said
+    assert run(["repair", "--trust-files", wheel, *words]) == 0
+
+
+def with_constructors(folder: Path) -> Path:
+    """A module with a library that it does not use, with constructors and a newer glibc."""
+    libc = stub_library_with_versions(
+        folder / "libc.so.6", "libc.so.6", {"GLIBC_2.2.5": ["f"], "GLIBC_2.33": ["h"]}
+    )
+    source = "int h(void); __attribute__((constructor)) static void begin(void) { h(); }"
+    one = linked(folder / "lib", "libone.so.1", source, libc)
+    module = extension(folder / "_core.abi3.so", "_core", needed=[one])
+    return wheel_of(folder, module=module)
+
+
+def test_a_library_that_was_grafted_unused_is_dropped_from_the_wheel_as_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheel = str(with_constructors(tmp_path))
+    assert run(["repair", wheel, "--library-path", "lib"]) == 0
+    (hint,) = said_of(Path("wheelhouse"), "WF202", capsys)
+    assert "from the wheel as it was built" in hint
+    drop, keep = (shlex.split(span) for span in hint.split("`")[1::2])
+    assert said_of(Path("wheelhouse"), "WF202", capsys, *keep) == []
+    assert run(["repair", wheel, "--library-path", "lib", "-w", "out", *drop]) == 0
+    ((before,), (after,)) = (Path(name).glob("*.whl") for name in ("wheelhouse", "out"))
+    assert "manylinux_2_5_" not in before.name
+    assert "manylinux_2_5_" in after.name
+    with zipfile.ZipFile(after) as archive:
+        assert not [name for name in archive.namelist() if "libone" in name]
+
+
 def test_why_promises_no_repair_that_fails_or_leaves_the_library_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -628,6 +671,49 @@ def test_why_promises_no_repair_that_fails_or_leaves_the_library_out(
     module = extension(tmp_path / "driver" / "_core.abi3.so", "_core", needed=[driver], calls=["f"])
     assert run(["why", str(wheel_of(tmp_path / "driver", module=module)), "libcuda"]) == 0
     assert "wheelfix repair" not in capsys.readouterr().out
+
+
+def of_two_distributions(folder: Path, version: str) -> tuple[Path, Path]:
+    """A wheel that was built with `libcore.so.1` of core 1.0, and core of some version."""
+    one = linked(folder, "libcore.so.1", ONE_FUNCTION)
+    options: dict[str, Any] = {"needed": [one], "calls": ["f"], "runpath": "$ORIGIN/../core"}
+    module = extension(folder / "_core.abi3.so", "_core", **options)
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
+    user = make_wheel(folder, tag=TAG, files=files, metadata=f"Requires-Dist: core=={version}\n")
+    new = linked(folder / version, f"libcore.so.{version[0]}", ONE_FUNCTION)
+    core: dict[str, Path | str] = {"core/__init__.py": "", f"core/{new.name}": new}
+    return user, make_wheel(folder / version, "core", version, TAG, core)
+
+
+def test_another_release_of_a_requirement_is_named_and_the_right_one_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "core 2.0 has `libcore.so.2`: require a release that has `libcore.so.1`, or build"
+    user, core = map(str, of_two_distributions(tmp_path, "2.0"))
+    for command in ("check", "repair", "why"):
+        run([command, "--with", core, user, *(["libcore"] if command == "why" else [])])
+        shown = "".join(capsys.readouterr())
+        assert said in " ".join(shown.split())
+        assert "--provider" not in shown
+    tagged = Path(user).rename(user.replace("linux_", "manylinux_2_17_"))
+    assert said in "".join(said_of(tagged, "WF805", capsys, "--with", core))
+    user, core = map(str, of_two_distributions(tmp_path, "1.0"))
+    assert run(["repair", "--with", core, user]) == 0
+    assert run(["check", "--with", core, "wheelhouse"]) == 0
+
+
+def test_a_requirement_that_is_not_installed_is_the_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user, core = of_two_distributions(tmp_path, "1.0")
+    site = tmp_path / "site"
+    assert pip("install", "--no-deps", "--no-index", "--target", site, user).returncode == 0
+    assert run(["explain", "--site", str(site), "demo._core"]) == 1
+    command = capsys.readouterr().out.rstrip().rpartition(": pip ")[2]
+    options = ("--no-index", "--find-links", core.parent, "--target", site)
+    assert pip(*shlex.split(command), *options).returncode == 0
+    assert run(["explain", "--site", str(site), "demo._core"]) == 0
 
 
 # --- What `diff` says -----------------------------------------------------------------------------
@@ -905,6 +991,10 @@ def test_a_wheel_without_the_driver_that_it_bundled_is_repaired(
 
 HELD: dict[Message, str] = {
     (
+        "rules/needed_entries.py",
+        "`--drop-needed {}` drops it{}, `--keep-needed {}` silences this message",
+    ): "integration/test_hints.py::test_a_library_that_was_grafted_unused_is_dropped_from_the_wheel_as_built",
+    (
         "pipelines/auditwheel_decisions.py",
         "{}, `--deps` looks on the index, and `--with` takes its wheel; or,",
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
@@ -1097,19 +1187,17 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "the authors of the wheel or of a rule follow it": (
         "it is installed as {}, which no search path",
-        "the wheel of `{}` does not contain it",
         "report it to the authors of `{}`",
+        "neither the wheel of `{}` nor this machine has it",
         "leave one of these rules out",
         "build the wheel first: pip wheel",
     ),
     "it chooses another way, which is not better for every wheel": (
         "`{}` is grafted, though METADATA requires {}",
-        "--provider {} --add-requires",
         "  keep out   ",
         "             or `--provider {}`",
         "{}; a third-party object: `patchelf --clear-execstack`",
         "no single entry leads there in all install schemes",
-        "`--drop-needed {}` drops it",
         'add "{}" to `dependencies` in pyproject.toml, or repair with `--add-requires`',
         "`--prune-needed off` keeps",
     ),

@@ -92,7 +92,7 @@ def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -
     assert not [finding for finding in report.findings if finding.fix]
     absolute = found(report, "WF111")
     assert absolute.hint is not None
-    assert "cannot write this wheel here: `libdeep.so.1`" in absolute.hint
+    assert "cannot write this wheel here:\n`libdeep.so.1`" in absolute.hint
 
 
 def test_many_libraries_that_are_nowhere_are_one_finding(
@@ -115,8 +115,8 @@ def test_many_libraries_that_are_nowhere_are_one_finding(
     assert said.count("error[WF805]") == 1
     assert "`libgonea.so.1`, `libgoneb.so.1`, `libgonec.so.1` and 2 more are neither" in said
     assert "note: `libgonec.so.1`: needed by `demo/_core.so`\n" in said
-    excludes = " ".join(f"--exclude {name}" for name in names[:3])
-    assert f"`{excludes}` and globs for the others" in said
+    assert "`--exclude 'libgone*'`" in said
+    assert run(["repair", "--exclude", "libgone*", str(wheel), "-w", str(tmp_path / "out")]) == 0
     assert "Found 1 error in 1 wheel." in said
     globs = ["--exclude", "libgone*.so.1"]
     assert run(["repair", str(wheel), "-w", str(tmp_path / "out"), *globs]) == 0

@@ -112,6 +112,9 @@ def test_a_common_name_is_reported_and_a_private_one_is_not(name: str) -> None:
     assert severities(sonames.common_soname, wheel({f"pkg/{name}": elf(soname=name)})) == [
         Severity.WARNING
     ]
+    for names in ({"include": (name,)}, {"keep_names": ("lib*",)}):
+        subject = wheel({f"pkg/{name}": elf(soname=name)})
+        assert severities(sonames.common_soname, subject, **names) == []
     stem, _, rest = name.partition(".")
     private = f"{stem}-1a2b3c4d.{rest}"
     assert (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.analysis.missing_library_remedies import remedies
+from wheelfix.analysis.missing_library_remedies import Requirements, remedies
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
@@ -86,10 +86,12 @@ def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     )
 
 
-def explain_installed(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
+def explain_installed(
+    world: World, requirements: Requirements, root: str, after: Sequence[str] = ()
+) -> Explanation:
     """Explain the load of the file `root` in an installed environment, with remedies."""
     found = explain(world, root, after)
-    return found._replace(remedies=tuple(remedies(world, found.missing)))
+    return found._replace(remedies=tuple(remedies(world, requirements, found.missing)))
 
 
 def _version_problems(world: World, load: Load) -> Iterator[str]:

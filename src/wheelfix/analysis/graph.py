@@ -34,6 +34,8 @@ class Node(NamedTuple):
     """The well-known wheels that contain a missing library."""
     unreached: tuple[str, ...] = ()
     """Files of other wheels with the name of a missing library: no search path leads there."""
+    versions: tuple[str, ...] = ()
+    """The files that are other versions of a missing library."""
 
     @property
     def folder(self) -> str:
@@ -176,13 +178,15 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
             provenance = world.origin(path).provenance
             nodes[edge.target] = _file_node(edge.target, provenance, files[path])
         elif edge.how == "not found":
+            versions = world.other_versions(edge.name)
             nodes[edge.target] = Node(
                 id=edge.target,
                 provenance=Provenance.MISSING,
                 role="library",
                 package=world.packages.get(edge.target),
-                wheels=well_known_providers_of(edge.name),
+                wheels=() if versions else well_known_providers_of(edge.name),
                 unreached=tuple(map(world.label, others.get(edge.target, ()))),
+                versions=versions,
             )
         else:
             nodes[edge.target] = Node(

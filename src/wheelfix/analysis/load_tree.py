@@ -27,6 +27,8 @@ class Step(NamedTuple):
     """The platform's package that contains a missing library."""
     wheels: tuple[str, ...] = ()
     """The well-known wheels that contain a missing library."""
+    versions: tuple[str, ...] = ()
+    """The files that are other versions of a missing library."""
 
 
 def flat_steps(world: World, load: Load, before: Sequence[Load] = ()) -> Iterator[Step]:
@@ -89,12 +91,14 @@ def _step(
     if request.how is How.LIBC:
         return Step(depth=depth, request=request, origin=Origin(Provenance.PLATFORM, request.name))
     if request.result is None:
+        versions = world.other_versions(request.name)
         return Step(
             depth=depth,
             request=request,
             origin=None,
             package=world.packages.get(request.name),
-            wheels=well_known_providers_of(request.name),
+            wheels=() if versions else well_known_providers_of(request.name),
+            versions=versions,
         )
     earlier = first.get(request.result)
     before = request.how in {How.LOADED, How.SAME_FILE} and earlier is not None

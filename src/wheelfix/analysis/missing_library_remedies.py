@@ -1,22 +1,27 @@
 """Remedies for libraries that an installed environment does not find."""
 
 import posixpath
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 
 from wheelfix.analysis.load_tree import Step
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
+from wheelfix.providers.well_known import possible_wheels
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 
+Requirements = Callable[[str], Sequence[str]]
+"""Return what the distribution of an installed file requires, and is not installed (PEP 508)."""
 
-def remedies(world: World, missing: tuple[Step, ...]) -> Iterator[str]:
+
+def remedies(world: World, requirements: Requirements, missing: tuple[Step, ...]) -> Iterator[str]:
     """Yield for each library that is not found what a user of the environment can do."""
     for step in {step.request.name: step for step in missing}.values():
-        yield f"`{step.request.name}`: {_remedy(world, step)}"
+        yield f"`{step.request.name}`: {_remedy(world, requirements, step)}"
 
 
-def _remedy(world: World, step: Step) -> str:
+def _remedy(world: World, requirements: Requirements, step: Step) -> str:
     name, requester = step.request.name, world.label(step.request.requester)
     elsewhere = [
         path
@@ -30,16 +35,28 @@ def _remedy(world: World, step: Step) -> str:
             "wheel needs `wheelfix repair`; until then, "
             f"LD_LIBRARY_PATH={posixpath.dirname(elsewhere[0])}"
         )
-    if step.wheels:
-        return f"pip install {' or '.join(step.wheels)}"
     if remove_hash(name) is not None:
         return (
             f"the copy of `{original_name(name)}` that the wheel of `{requester}` had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
+    if step.versions:
+        there = join_some(step.versions, 2)
+        return f"another version is installed, {there}: install releases that belong together"
     if step.package:
         return f"install the system package `{step.package}`"
+    if lacking := requirements(step.request.requester or ""):
+        them = "it" if len(lacking) == 1 else "them"
+        return (
+            f"{join_some(lacking, 3)} {'is' if len(lacking) == 1 else 'are'} not installed, and "
+            f"the wheel of `{requester}` requires {them}: pip install {shlex.join(lacking)}"
+        )
+    known = possible_wheels(name)
     return (
-        f"the wheel of `{requester}` does not contain it: install the system package that has it, "
-        "and report it to the authors, who can graft it with `wheelfix repair`"
+        f"it is {known}"
+        if known
+        else (
+            f"neither the wheel of `{requester}` nor this machine has it: its authors can graft it "
+            "with `wheelfix repair`; a system package may have it"
+        )
     )

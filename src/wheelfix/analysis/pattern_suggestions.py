@@ -1,9 +1,14 @@
-"""What was probably meant by a pattern of library names that matches nothing."""
+"""Patterns of library names: what one that matches nothing was to match, and few for many names."""
 
+import posixpath
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from glob import escape
+
+_BEGINNING = 5
+"""Characters that names have in common for one pattern: `libQt`."""
 
 
 def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -21,3 +26,25 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
     unmatched = [name for name in names if not fnmatchcase(name, pattern)]
     matches = ((glob, tuple(n for n in unmatched if fnmatchcase(n, glob))) for glob in globs)
     return next(((glob, found) for glob, found in matches if found), None)
+
+
+def common_patterns(names: Collection[str], others: Collection[str]) -> list[str]:
+    """Return globs that together match all of `names`, and none of `others`.
+
+    Names that begin alike have one, unless one of `others` does, too.
+    """
+    left, there = sorted(names), sorted(others)
+
+    def is_of_others(start: str) -> bool:
+        after = there[bisect_left(there, start) :][:1]
+        return any(name.startswith(start) for name in after)
+
+    found: list[str] = []
+    while left:
+        starts = (left[0][:end] for end in range(_BEGINNING, len(left[0]) + 1))
+        start = next((text for text in starts if not is_of_others(text)), left[0])
+        alike = left[: bisect_right(left, start, key=lambda name: name[: len(start)])]
+        shared = escape(posixpath.commonprefix(alike))
+        found.append(f"{shared}*" if len(alike) > 1 else shared)
+        del left[: len(alike)]
+    return found

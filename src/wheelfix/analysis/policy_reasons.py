@@ -13,12 +13,15 @@ from glob import escape
 from operator import itemgetter
 from typing import NamedTuple, assert_never
 
+from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.analysis.policies import Policy, policy_of, too_new
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
+from wheelfix.providers.model import Provided
+from wheelfix.providers.use import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, count, first_of, join_some
@@ -332,12 +335,12 @@ def unlocated_libraries_error(  # noqa: PLR0913, PLR0917 - what is missing, and 
     searched: Sequence[str],
     untrusted: Iterable[UntrustedLibrary],
     places: Mapping[str, LibraryPlace],
-    given: Collection[str] = (),
+    providers: Sequence[Provided] = (),
 ) -> ToolError:
     """Return the error for libraries that are not found; it names the dependents of each.
 
     `searched` are the directories besides the system's and the objects' own search paths; `places`
-    are others that have some of the libraries, `given` the distributions that were to provide them.
+    are others that have some of the libraries, `providers` what was found beside the wheel.
     """
     paths = dict.fromkeys(
         entry
@@ -360,7 +363,7 @@ def unlocated_libraries_error(  # noqa: PLR0913, PLR0917 - what is missing, and 
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
     return ToolError(
-        "\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places, given))
+        "\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places, providers))
     )
 
 
@@ -368,27 +371,47 @@ def _where_to_look(
     libraries: Sequence[str],
     wheel: Wheel,
     places: Mapping[str, LibraryPlace],
-    given: Collection[str],
+    providers: Sequence[Provided],
 ) -> Iterator[str]:
     """Yield the options with which libraries that are not found are found, or left to others."""
     for place, names in grouped(places, places.__getitem__).items():
         yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
-    left = [name for name in libraries if name not in places]
+    others = {name: other_release(name, providers) for name in libraries}
+    yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
+    left = [name for name in libraries if name not in places and not others[name]]
     if left:
-        options = dict.fromkeys(_leave_option(name, wheel, given) for name in left[:FEW])
-        glob = " and globs for the others" if len(left) > FEW else ""
+        given = {one.name for one in providers if one.setting is not None}
+        options = dict.fromkeys(_leave_options(left, wheel, given))
         them = "it" if len(left) == 1 else "them"
         yield f"name the folder that has {them} with `--library-path`; or,"
-        yield f"for what comes from elsewhere once installed: `{' '.join(options)}`{glob}"
+        yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
 
 
-def _leave_option(library: str, wheel: Wheel, given: Collection[str]) -> str:
-    """Return the options with which a repair leaves `library` to others."""
-    name = well_known_provider(library, wheel)
-    if not name or name in given:
-        return f"--exclude {shlex.quote(escape(library))}"
-    added = "" if requirements_on(wheel, name) else " --add-requires"
-    return provider_option(library, wheel) + added
+def other_release(library: str, providers: Iterable[Provided]) -> str:
+    """Return what to do about a provider with another version of `library`; empty without one."""
+    there = [
+        f"{provider.name or provider.label} {provider.version}".rstrip() + f" has `{name}`"
+        for provider, name in other_versions(library, providers)
+    ]
+    way = f"require a release that has `{library}`, or build against this one"
+    return f"{there[0]}: {way}" if there else ""
+
+
+def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
+    """Yield the options with which a repair leaves `libraries` to others."""
+    of_none: list[str] = []
+    for library in libraries:
+        name = well_known_provider(library, wheel)
+        if name and name not in given:
+            added = "" if requirements_on(wheel, name) else " --add-requires"
+            yield provider_option(library, wheel) + added
+        else:
+            of_none.append(library)
+    patterns = [escape(name) for name in of_none]
+    if len(of_none) > FEW:
+        needed = {name for elf in wheel.elfs.values() for name in elf.needed}
+        patterns = common_patterns(of_none, needed.difference(of_none))
+    yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:

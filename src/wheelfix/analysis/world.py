@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Abi, Elf, Libc
+from wheelfix.elf.model import Abi, Elf, Libc, names_of
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.file_system import FileSystem
@@ -143,6 +143,24 @@ class World:
     def label(self, path: str | None) -> str:
         """Return the short name of the file at `path`; None is the main program."""
         return "the program" if path is None else self.origin(path).name
+
+    def other_versions(self, library: str) -> tuple[str, ...]:
+        """Return the names of installed objects that are another version of `library`."""
+        files = self._by_stem.get(library.partition(".so")[0], ())
+        elfs = self.environment.files
+        return tuple(
+            self.label(path)
+            for path in files
+            if library not in names_of(path, elfs[path].soname)
+        )
+
+    @cached_property
+    def _by_stem(self) -> Mapping[str, Sequence[str]]:
+        """Name of a library up to `.so` -> the installed objects of that name."""
+        elfs = self.environment.files
+        paths = (path for path in (*self.members, *self.others) if path in elfs)
+        names = ((posixpath.basename(path).partition(".so"), path) for path in paths)
+        return values_by_key((stem, path) for (stem, so, _), path in names if so)
 
     def load(self, root: str) -> Load:
         """Return what opening `root`, a member or an installed path, loads in a new process."""

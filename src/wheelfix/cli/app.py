@@ -201,13 +201,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _commands_with(flag: str) -> list[str]:
-    """Return the commands that take the flag of a setting, in words."""
+    """Return the commands that take `flag`, in words."""
     return [
-        f"wheelfix {command}"
-        for field in SETTING_FIELDS
-        if flag in {one for both in field.flags for one in both.split("/")}
-        for command in field.setting.commands
+        f"wheelfix {name}"
+        for name in COMMANDS
+        for parameter in _import_command(name).params
+        if flag in {*parameter.opts, *parameter.secondary_opts}
     ]
+
+
+_AS_ARGUMENTS = {("doctor", "--site"): "name the environment itself: `wheelfix doctor .venv`"}
+"""Command and option of others -> the argument that the command takes instead."""
 
 
 def _usage_error(error: ClickException) -> SettingsError:
@@ -218,6 +222,8 @@ def _usage_error(error: ClickException) -> SettingsError:
     elif isinstance(error, NoSuchOption) and (commands := _commands_with(error.option_name)):
         message = f"no such option here: {error.option_name}"
         hint = f"it is one of {join_some(commands, len(commands))}"
+        name = error.ctx.info_name if error.ctx else None
+        hint = _AS_ARGUMENTS.get((name or "", error.option_name), hint)
     elif isinstance(error, NoSuchOption) and error.possibilities:
         message = error.message
         hint = f"did you mean `{error.possibilities[0]}`?"

@@ -6,10 +6,14 @@ Only the names of their files are read, and their METADATA.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.installed_modules import Owner
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.installed_files import dist_info_folders, owners_of_files
 from wheelfix.host.provider_lookup import (
     OBJECT,
     FindLibrary,
@@ -17,8 +21,10 @@ from wheelfix.host.provider_lookup import (
     in_directory,
     in_dist_info,
     in_wheel,
+    metadata_in,
 )
 from wheelfix.host.required_wheels import fetch
+from wheelfix.loader.install_schemes import python_version
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.wheels_of_run import Part, all_requirements, applicable_requirements
 from wheelfix.settings import Settings
@@ -61,6 +67,43 @@ def find_neighbors(
         for one in found
         if one.name != part.distribution
     )
+
+
+class LackingRequirements:
+    """What the distributions of an environment require, and it has not.
+
+    It is read on the first question, and kept.
+    """
+
+    def __init__(self, site: Path, python: str) -> None:
+        """`python` is the interpreter of the environment: `python3.11`."""
+        self._site = site
+        version = python_version(python).replace(".", "")
+        tag = f"cp{version}" if version[1:] else "py3"
+        self._tags = f"{tag}-none-linux_{os.uname().machine}"
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return what the distribution of a file requires, directly or not, without markers."""
+        found: list[str] = []
+        for owner in self._owners.get(path, ()):
+            name, _, version = owner.distribution.partition(" ")
+            wheel = WheelName.parse(f"{name}-{version}-{self._tags}.whl")
+            part = Part(wheel, self._requires_dist.get(canonicalize_name(name), ()))
+            required = all_requirements(part, self._requires_dist)
+            lacking = required.keys() - self._requires_dist.keys()
+            texts = (required[each].requirement for each in required if each in lacking)
+            found += [f"{one.name}{one.specifier}" for one in texts]
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def _owners(self) -> Mapping[str, Sequence[Owner]]:
+        return owners_of_files(self._site)
+
+    @cached_property
+    def _requires_dist(self) -> Mapping[str, tuple[str, ...]]:
+        folders = dist_info_folders(self._site)
+        about = ((one.name, metadata_in(one)) for one in folders)
+        return {canonicalize_name(n.partition("-")[0]): m.requires_dist for n, m in about}
 
 
 def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Iterator[Provided]:

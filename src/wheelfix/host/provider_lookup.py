@@ -366,7 +366,7 @@ def in_dist_info(
 
     These are the files whose names match `pattern`.
     """
-    about = read_core_metadata(_text(dist_info / "METADATA"))
+    about = metadata_in(dist_info)
     root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
     places: list[tuple[Key, str, str]] = []
     # Above <prefix>/lib/python3.11/site-packages are the files of the data scheme.
@@ -386,6 +386,11 @@ def in_dist_info(
         metadata=about,
         folders=tuple(f._replace(path=os.path.realpath(f.path)) for f in folders),
     )
+
+
+def metadata_in(dist_info: Path) -> Metadata:
+    """Return METADATA of an installed distribution; an empty one if it cannot be read."""
+    return read_core_metadata(_text(dist_info / "METADATA"))
 
 
 def _text(path: Path) -> str:

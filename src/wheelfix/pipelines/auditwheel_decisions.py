@@ -7,8 +7,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from packaging.utils import canonicalize_name
-
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import (
     Obstacle,
@@ -33,6 +31,7 @@ from wheelfix.pipelines.graft import (
     renames,
     tags_of,
 )
+from wheelfix.providers.model import Provided
 from wheelfix.providers.wheels_of_run import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
@@ -60,11 +59,16 @@ class Analyst(Protocol):
 
 
 def graft(
-    analyst: Analyst, wheel: Wheel, settings: Settings, elsewhere: Sequence[str] = ()
+    analyst: Analyst,
+    wheel: Wheel,
+    settings: Settings,
+    elsewhere: Sequence[str] = (),
+    providers: Sequence[Provided] = (),
 ) -> Graft:
     """Return what to graft into `wheel`, as `analyst` decides.
 
-    Libraries that a pattern of `exclude` or of `elsewhere` matches are left to others.
+    Libraries that a pattern of `exclude` or of `elsewhere` matches are left to others; `providers`
+    are what was found beside the wheel.
 
     Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
     that is not possible, `ToolError` if auditwheel or a library is missing.
@@ -83,7 +87,7 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     dropped = _dropped_needed(external, analysis.libpython, wheel)
-    externals = _locate(external, analysis, wheel, settings)
+    externals = _locate(external, analysis, wheel, settings, providers)
     sources = sorted({path for found in externals.values() for path in found.values()})
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
@@ -174,6 +178,7 @@ def _locate(
     analysis: Analysis,
     wheel: Wheel,
     settings: Settings,
+    providers: Sequence[Provided],
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them.
 
@@ -190,9 +195,8 @@ def _locate(
         missing |= grafts.keys() - located[member].keys()
     if missing:
         places = places_of_missing(missing, wheel)
-        given = [canonicalize_name(provider.source) for provider in settings.provider]
         error = unlocated_libraries_error(
-            sorted(missing), wheel, analysis.searched, analysis.untrusted, places, given
+            sorted(missing), wheel, analysis.searched, analysis.untrusted, places, providers
         )
         unknown = _unknown_requirements(wheel, settings)
         if unknown and not analysis.untrusted:

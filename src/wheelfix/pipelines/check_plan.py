@@ -205,9 +205,10 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return finding
     planned = plans[fix.safety]
     if planned.obstacle:
-        why = f"`{_command(fix)}` cannot write this wheel here: {planned.obstacle}"
+        why = f"`{_command(fix)}` cannot write this wheel here:"
         advice = planned.advice if not fix.edits else ""
-        return replace(finding, fix=None, hint="\n".join(filter(None, (why, advice))))
+        lines = filter(None, (why, planned.obstacle, advice))
+        return replace(finding, fix=None, hint="\n".join(lines))
     if planned.spoiled:
         return replace(finding, fix=None, hint=f"`{_command(fix)}` leads to {planned.spoiled}")
     member = planned.moved.get(finding.member or "", finding.member)

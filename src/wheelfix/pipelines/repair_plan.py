@@ -242,7 +242,8 @@ def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
 def graft_of(planner: Planner, wheel: Wheel) -> Graft:
     """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
     read = planner.read
-    return asking.graft(planner.analyst, wheel, read.settings, _never_grafted(read))
+    elsewhere = _never_grafted(read)
+    return asking.graft(planner.analyst, wheel, read.settings, elsewhere, read.providers)
 
 
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:

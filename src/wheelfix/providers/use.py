@@ -36,6 +36,16 @@ def every_provider_of(library: str, providers: Iterable[Provided]) -> list[Provi
     return [one[0] for one in grouped(having, lambda one: one.name or one.label).values()]
 
 
+def other_versions(library: str, providers: Iterable[Provided]) -> Iterator[tuple[Provided, str]]:
+    """Yield the providers that have `library` in another version, with its name there."""
+    stem, so, _ = library.partition(".so")
+    for provider in providers:
+        names = (name for folder in provider.folders if folder.path for name in folder.libraries)
+        versions = [name for name in names if name.startswith(f"{stem}{so}")]
+        if so and versions and not provider.folder_with(library):
+            yield provider, versions[-1]
+
+
 def provider_uses(wheel: Wheel, providers: tuple[Provided, ...]) -> Iterator[ProviderUse]:
     """Yield each DT_NEEDED entry that a provider serves; a library in the wheel is its own.
 

@@ -38,6 +38,21 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
     )
 
 
+def has_one_name(library: str) -> bool:
+    """Return whether well-known wheels have `library` in each release, not in one of them."""
+    names = well_known_providers_of(library)
+    return any(library in f.libraries for name in names for f in well_known_folders()[name])
+
+
+def possible_wheels(library: str) -> str:
+    """Return which well-known wheels have `library`, and how to install one; empty if none has."""
+    names = well_known_providers_of(library)
+    listed = " or ".join(names)
+    if has_one_name(library):
+        return f"in {listed}: pip install {names[0]}"
+    return listed and f"perhaps in a release of {listed}"
+
+
 def well_known_provider(library: str, wheel: Wheel) -> str:
     """Return the well-known distribution with `library` that `wheel` is for; empty if not known.
 

@@ -18,6 +18,7 @@ from wheelfix.reports.printable import (
     PLAIN,
     Color,
     Style,
+    has_command,
     hint_lines,
     link,
     paint,
@@ -213,6 +214,10 @@ class Cause(NamedTuple):
         return (f"{count(len(self.places), 'file')}: {few}",)
 
 
+_HINTS = 5
+"""Lines of the hints of findings of one cause: an obstacle to a repair, and ways out, have four."""
+
+
 def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
     """Return findings, each with its place or "", by rule and cause, in the order of the first."""
     found: list[Cause] = []
@@ -236,7 +241,7 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
         notes=tuple(f"`{entry}`: {join_plain(by_entry[entry].notes, 2)}" for entry in entries),
-        hint="\n".join(first_of([*hints], FEW)) or None,
+        hint="\n".join(first_of([*hints], _HINTS)) or None,
     )
 
 
@@ -294,15 +299,16 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
 
 
 def shorten_finding(finding: Finding) -> Finding:
-    """Return a finding whose texts are short; a hint that is too long is replaced by a command."""
-    hint = finding.hint
-    if hint is not None and any(len(line) > LONGEST for line in hint.splitlines()):
-        hint = None if "wheelfix " in hint else shorten(hint)
+    """Return a finding whose texts are short; of its hint, no command is cut."""
+    lines = (finding.hint or "").splitlines()
+    short = [line if has_command(line) else shorten(line) for line in lines]
+    fitting = [line for line in short if len(line) <= LONGEST]
+    hint = "\n".join((*fitting, *(["-v shows the command"] if len(fitting) < len(lines) else [])))
     return replace(
         finding,
         message=shorten(finding.message),
         notes=tuple(map(shorten, finding.notes)),
-        hint=hint,
+        hint=hint or None,
         member=finding.member and shorten(finding.member),
         entry=finding.entry and shorten(finding.entry),
     )

@@ -11,6 +11,7 @@ from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome
+from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
 from wheelfix.text import FEW, first_of, join_some
 
@@ -136,7 +137,7 @@ def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
     name = printable(step.request.name)
     how = printable(f"[{describe_search(world, step)}]")
     if step.origin is None:
-        providers = printable(possible_providers(step.package, step.wheels))
+        providers = printable(possible_providers(step.request.name, step.package, step.versions))
         yield f"{indent}{paint(f'{name}  {how}{providers}', Color.RED, on=style.color)}"
         yield from _candidates(world, step, indent, style)
         return
@@ -148,10 +149,12 @@ def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
         yield from _candidates(world, step, indent, style)
 
 
-def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
-    """Return what contains a missing library: the platform's package, other wheels."""
+def possible_providers(name: str, package: str | None, versions: Sequence[str]) -> str:
+    """Return what contains a missing library, or another version of it, in parentheses."""
     system = f"  (package {package})" if package else ""
-    return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
+    there = f"{join_some(versions, 2)} {'is' if len(versions) == 1 else 'are'} of another version"
+    known = there if versions else possible_wheels(name)
+    return system + (f"  ({known})" if known else "")
 
 
 def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> Iterator[str]:
@@ -280,7 +283,7 @@ def resolutions_text(
     for resolution in resolutions:
         step = resolution.step
         how = f"[{describe_search(world, step)}]"
-        providers = possible_providers(step.package, step.wheels)
+        providers = possible_providers(name, step.package, step.versions)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")

@@ -59,7 +59,7 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
             lines += ["", paint(printable(title), Color.BOLD, on=style.color)]
         for node in nodes:
             name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=style.color)
-            providers = possible_providers(node.package, node.wheels)
+            providers = possible_providers(node.id, node.package, node.versions)
             if node.unreached:
                 providers = f"  (no search path leads to {join_some(node.unreached, 2)})"
             text = _dependents(dependents[node.id]) + providers

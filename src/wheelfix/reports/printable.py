@@ -75,9 +75,14 @@ def fit(text: str, *, verbose: bool) -> str:
     return "\n".join(map(_cut, text.splitlines()))
 
 
+def has_command(line: str) -> bool:
+    """Return whether a line has a command of wheelfix, or options of one."""
+    return "wheelfix " in line or "`--" in line
+
+
 def _cut(line: str) -> str:
     """Return a line of at most `LONGEST` visible characters, with all its escapes."""
-    most = _LONGEST_COMMAND if "wheelfix " in line else LONGEST
+    most = _LONGEST_COMMAND if has_command(line) else LONGEST
     pieces = _ESCAPE.split(line)
     if sum(map(len, pieces[::2])) <= most:
         return line

@@ -9,6 +9,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Provenance
 from wheelfix.loader.platform_libraries import is_dynamic_loader
 from wheelfix.reports.check_json import verdict_value
+from wheelfix.reports.explain_formats import possible_providers
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, first_of, in_units, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name
@@ -100,7 +101,7 @@ def _missing(graph: Graph) -> list[str]:
     edges = graph.edges_to()
     for node in graph.missing:
         dependents = join_some([posixpath.basename(e.source) for e in edges.get(node.id, ())], 2)
-        given = f"; the wheel of {join_some(node.wheels, 2)} has it" if node.wheels else ""
+        given = possible_providers(node.id, None, node.versions)
         if node.unreached:
             given = f"; no search path leads to {join_some(node.unreached, 2)}"
         lines.append(f"{node.id}, needed by {dependents}{given}")

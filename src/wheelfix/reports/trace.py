@@ -17,6 +17,7 @@ from wheelfix.host.trace_values import (
     whole,
 )
 from wheelfix.loader.load_values import How
+from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.text import count, first_of
 
@@ -135,8 +136,8 @@ def _missing_lines(missed: NotFound, style: Style) -> Iterator[str]:
         paint(f"  not found: {printable(missed.name)}", Color.RED, on=style.color)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
-    if missed.wheels:
-        yield f"    it is in {' or '.join(missed.wheels)}: pip install {missed.wheels[0]}"
+    if known := possible_wheels(missed.name):
+        yield f"    it is {known}"
     yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in missed.passed)
     if style.verbose:
         yield from (f"    tried {path}" for path in missed.tried)

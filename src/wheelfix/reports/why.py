@@ -11,7 +11,7 @@ from wheelfix.analysis.graph import Node
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
-from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.providers.well_known import has_one_name, well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -38,6 +38,8 @@ class Use(NamedTuple):
     """The platform tag of the wheel, after the repair if that is planned."""
     obstacle: str = ""
     """What to do first, where no repair can be planned; empty if it can, or if none was."""
+    is_brought_in: bool = False
+    """Whether a repair was planned after which it is found."""
     is_dropped: bool = False
     """Whether it is that of the wheel as it is, and no longer that of the repaired one."""
     requirement: str | None = None
@@ -116,13 +118,8 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
         elif use.requirement is not None:
             name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
             yield f"  bring in   nothing to do if {name} of METADATA brings it: `--with` shows that"
-            return
-        else:
-            where = "" if use.node.unreached else "where it is installed: "
-            yield f"  bring in   {where}{command}"
-        for provider in () if use.node.unreached else well_known_providers_of(use.name):
-            option = f"--provider {provider} --add-requires"
-            yield f"             or from another wheel: {command} {option}"
+        elif use.is_brought_in:
+            yield f"  bring in   {command}"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
@@ -135,7 +132,7 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     else:
         option = option_to_exclude(use.name)
         yield f"  keep out   repair the wheel as it was built with `{option}`"
-    for provider in well_known_providers_of(use.name):
+    for provider in well_known_providers_of(use.name) if has_one_name(use.name) else ():
         yield f"             or `--provider {provider}`: that wheel has it"
 
 

@@ -18,6 +18,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
+from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 
 _SHOWN = 8
@@ -132,8 +133,12 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
 def _kept_hint(unused: Unused) -> str:
     if not unused.forceable:
         return "nothing to do, unless the object that depends on it is linked again"
-    name = shlex.quote(escape(unused.name))
-    return f"`--drop-needed {name}` drops it, `--keep-needed {name}` silences this message"
+    pattern, wheel = escape(unused.name), ""
+    if before := remove_hash(unused.name):
+        pattern = f"{escape(before.partition('.so')[0])}*.so*"
+        wheel = " from the wheel as it was built"
+    name = shlex.quote(pattern)
+    return f"`--drop-needed {name}` drops it{wheel}, `--keep-needed {name}` silences this message"
 
 
 @rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)

@@ -7,11 +7,16 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
+from wheelfix.analysis.policy_reasons import other_release
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import names_of
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.loader.targets import GNU2_TLS
-from wheelfix.providers.well_known import provider_option, well_known_providers_of
+from wheelfix.providers.well_known import (
+    possible_wheels,
+    provider_option,
+    well_known_providers_of,
+)
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import takes_platform
@@ -281,12 +286,13 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
     """Return the hit; `providers` are the options for all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
     packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
+    other = "" if reason else other_release(library, context.providers)
     notes = [f"needed by {_chain_to(context, dependent)}" for dependent in dependents]
     if reason:
         notes.append(reason)
-    elif packages:
-        listed = " or ".join(f"`{package}`" for package in packages)
-        notes.append(f"{listed} provides it, but METADATA does not name that")
+    elif packages and not other:
+        where = possible_wheels(library).partition(": ")[0]
+        notes.append(f"{where}, which METADATA does not require")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
         hint = f"`wheelfix repair {providers} --add-requires` loads it from there"
@@ -302,8 +308,8 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
         member=dependents[0] if dependents else None,
         entry=library,
         notes=tuple(notes),
-        hint=hint,
-        fix=None if reason or packages else graft,
+        hint=other or hint,
+        fix=None if reason or packages or other else graft,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from glob import escape
 
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -9,6 +10,7 @@ from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
@@ -164,7 +166,8 @@ def common_soname(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports bundled libraries with a widespread SONAME, such as `libz.so.1` or `libssl.so.3`,
-    instead of a unique one like `libz-1a2b3c4d.so.1`.
+    instead of a unique one like `libz-1a2b3c4d.so.1`, unless `include` or `keep-names` asks for
+    the name.
 
     ## Why is this bad?
     A process loads only one library for a SONAME: the first one. If that is the copy of the system
@@ -184,9 +187,12 @@ def common_soname(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: code that opens the library by its path or name would have to change as well.
     """
+    asked = (*context.settings.keep_names, *map(escape, context.included))
     for member, elf in context.wheel.elfs.items():
         name = elf.soname or member.rpartition("/")[2]
-        if elf.dynamic and not elf.is_executable and _COMMON.fullmatch(name):
+        if not elf.dynamic or elf.is_executable or matches_any(name, asked):
+            continue
+        if _COMMON.fullmatch(name):
             dependents = context.dependents.get(name, ())
             yield Hit(
                 message=f"has the common SONAME `{name}`: the first copy loaded in the process "

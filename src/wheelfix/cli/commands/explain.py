@@ -35,7 +35,7 @@ from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_environment import read_openings, read_searches, read_site
-from wheelfix.host.neighbors import providers_of
+from wheelfix.host.neighbors import LackingRequirements, providers_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.reports.explain_formats import (
     explanation_text,
@@ -314,13 +314,14 @@ def _in_site(
     searches = read_searches(sorted(packages))
     world = replace(world, searches=searches, variables=variables)
     opened = [file for name in request.after for file in _open_before(world, "", name)]
+    lacking = LackingRequirements(directory, world.schemes[0].python).of
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     return _Process(
         world,
         opened,
-        partial(explain_installed, world, after=opened),
+        partial(explain_installed, world, lacking, after=opened),
         partial(read_openings, sorted(folders)),
-        partial(remedies, world),
+        partial(remedies, world, lacking),
     )
 
 

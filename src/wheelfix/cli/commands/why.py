@@ -12,6 +12,7 @@ import typer
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
 from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name
+from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.values import suggestion
@@ -104,22 +105,32 @@ class _Answer(NamedTuple):
 def _answer(
     path: Path, library: str, target: str | None, settings: Settings, terminal: Terminal
 ) -> _Answer:
-    wheel, providers, grafted, obstacle, read = _subject(path, settings, terminal)
-    graph = graph_of_wheel(wheel, world_of(wheel, target=target, providers=providers))
+    platforms = WheelName.parse(path.name).platforms
+    is_local = any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms)
+    subject = (_planned if is_local else _as_built)(path, settings, terminal)
+    wheel, providers, grafted, obstacle, read = subject
+    graph = _graph(subject, target)
+    nodes = nodes_of_name(graph, library)
+    is_brought_in = False
+    if not is_local and any(node.provenance is Provenance.MISSING for node in nodes):
+        repaired = _planned(path, settings, terminal)
+        obstacle = repaired.obstacle
+        after = nodes_of_name(_graph(repaired, target), library)
+        is_brought_in = all(node.provenance is not Provenance.MISSING for node in after)
     planned = {library.member: library for library in grafted}
     packages = listed_packages(wheel)
     uses = [
-        _use(wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
-        for node in nodes_of_name(graph, library)
+        _use(wheel, graph, node, planned.get(node.id), packages.get(node.id, "")) for node in nodes
     ]
     if not uses and read is not None:
-        before = graph_of_wheel(read, world_of(read, target=target, providers=providers))
+        before = _graph(_Subject(read, providers), target)
         nodes = nodes_of_name(before, library)
         uses = [_use(read, before, node, None, "")._replace(is_dropped=True) for node in nodes]
     left = left_to_requirements(wheel, settings, providers).libraries
     uses = [
         use._replace(
             obstacle=obstacle,
+            is_brought_in=is_brought_in,
             requirement=left.get(use.node.name),
             excluded=next((glob for glob in settings.exclude if matches_any(use.name, [glob])), ""),
         )
@@ -156,11 +167,13 @@ class _Subject(NamedTuple):
     """The wheel before the repair; None if that is `wheel`."""
 
 
-def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
+def _graph(subject: _Subject, target: str | None) -> Graph:
+    wheel = subject.wheel
+    return graph_of_wheel(wheel, world_of(wheel, target=target, providers=subject.providers))
+
+
+def _planned(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     require_file(path)
-    platforms = WheelName.parse(path.name).platforms
-    if not any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms):
-        return _as_built(path, settings)
     folder = current_folder()
     task = RepairTask(wheel=path, settings=settings, folder=folder)
     outputs = Outputs([path], folder)
@@ -175,7 +188,9 @@ def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     except BudgetError:
         raise
     except WheelfixError as error:
-        subject = _Subject(read.wheel, read.providers) if read else _as_built(path, settings)
+        subject = (
+            _Subject(read.wheel, read.providers) if read else _as_built(path, settings, terminal)
+        )
         refuse_other_system(subject.wheel)
         first = error.message.splitlines()[0]
         terminal.say(f"note: a repair cannot be planned: {printable(first)}")
@@ -183,7 +198,7 @@ def _subject(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     return _Subject(plan.after.wheel, plan.after.providers, plan.grafted, read=read.wheel)
 
 
-def _as_built(path: Path, settings: Settings) -> _Subject:
+def _as_built(path: Path, settings: Settings, _terminal: Terminal) -> _Subject:
     wheel = read_wheel(path)
     refuse_other_system(wheel)
     return _Subject(wheel, providers_of(settings, wheel, os.environ))
