@@ -18,7 +18,8 @@ hold them equal. They can differ in two cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import takewhile
+from functools import cache, partial
+from itertools import chain, count, takewhile
 from operator import not_
 from posixpath import basename
 from typing import NamedTuple, TypeVar
@@ -162,37 +163,66 @@ def judge(
         return None
     ladder = ladder_of(subject, policies)
     external = _external(subject, ladder)
-    private = private_symbols(subject, ladder)
-    blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
-    isa = checks_isa(wheel, settings) and any(map(isa_level, subject.tops.values()))
-    fpectl, narrow = needs_fpectl(subject), needs_narrow_unicode(subject)
-    symbols = oldest_for(versions_of(subject.elfs.values()), ladder, subject.arch)
-    overall = max(
-        symbols,
-        first_met(not names for names in external),
-        first_met(not names for names in blacklisted),
-        len(ladder) if isa or fpectl or narrow else 0,
-    )
+    blacklisted = blacklisted_symbols(subject, ladder)
+    checked = limits(subject, ladder, blacklisted, isa=checks_isa(wheel, settings))
+    overall = max(*checked, first_met(not names for names in external))
     tags = [*(f"{policy.name}_{subject.arch}" for policy in ladder), f"linux_{subject.arch}"]
     lacking = map(Shortfall, external, blacklisted)
     return Judgement(
         overall=tags[overall],
-        symbols=tags[symbols],
-        fpectl=fpectl,
-        narrow_unicode=narrow,
-        unsupported_isa=isa,
+        symbols=tags[checked.symbols],
+        fpectl=bool(checked.pyfpe),
+        narrow_unicode=bool(checked.ucs2),
+        unsupported_isa=bool(checked.machine),
         upgrades={
             tag: short for tag, short in zip(tags[:overall], lacking, strict=False) if any(short)
         },
     )
 
 
-def versions_of(elfs: Iterable[Elf]) -> frozenset[str]:
+class Limits(NamedTuple):
+    """The index of the oldest policy that each check of auditwheel allows, under its names."""
+
+    symbols: int
+    ucs2: int
+    pyfpe: int
+    blacklist: int
+    machine: int
+
+
+def limits(
+    subject: Subject,
+    ladder: Sequence[Policy],
+    blacklisted: Iterable[Mapping[str, object]],
+    grafts: Sequence[Sequence[Elf]] = (),
+    *,
+    isa: bool,
+) -> Limits:
+    """Return what the checks allow, the external libraries aside.
+
+    `grafts` are the libraries that each policy of `ladder` would have grafted; `isa` says whether
+    the instruction set is checked.
+    """
+    worst = len(ladder)
+    versions = _versions_of(subject.elfs.values())
+    oldest = cache(partial(_oldest_for, ladder=ladder, arch=subject.arch))  # most graft the same
+    with_grafts = (oldest(versions | _versions_of(some)) for some in grafts or [()] * worst)
+    checked = chain(subject.tops.values(), *grafts)
+    return Limits(
+        symbols=min(map(max, count(), with_grafts), default=0),
+        ucs2=worst * _needs_narrow_unicode(subject),
+        pyfpe=worst * _needs_fpectl(subject),
+        blacklist=first_met(not names for names in blacklisted),
+        machine=worst * (isa and any(map(isa_level, checked))),
+    )
+
+
+def _versions_of(elfs: Iterable[Elf]) -> frozenset[str]:
     """Return the symbol versions of `elfs` that auditwheel looks at."""
     return frozenset(version for elf in elfs for _, version in needed_versions(elf))
 
 
-def oldest_for(versions: frozenset[str], ladder: Iterable[Policy], arch: str) -> int:
+def _oldest_for(versions: frozenset[str], ladder: Iterable[Policy], arch: str) -> int:
     """Return the index of the oldest policy with all of the symbol versions."""
     return first_met(
         not any(lacks(policy, version, arch) for version in versions) for policy in ladder
@@ -360,7 +390,13 @@ def _musl_soname(name: str, subject: Subject) -> str:
     return musl_soname(ARCHITECTURES[subject.arch])
 
 
-def private_symbols(subject: Subject, ladder: Iterable[Policy]) -> dict[str, set[str]]:
+def blacklisted_symbols(subject: Subject, ladder: Sequence[Policy]) -> list[dict[str, list[str]]]:
+    """Return for each policy, by library, the private symbols that the dependents use."""
+    used = _private_symbols(subject, ladder)
+    return [_private_in(policy, used) for policy in ladder]
+
+
+def _private_symbols(subject: Subject, ladder: Iterable[Policy]) -> dict[str, set[str]]:
     """Return the symbols that the dependents of each library with private symbols use.
 
     Those that no policy of `ladder` lists as private are left out.
@@ -378,7 +414,7 @@ def private_symbols(subject: Subject, ladder: Iterable[Policy]) -> dict[str, set
     return found
 
 
-def blacklisted_symbols(used: Mapping[str, set[str]], policy: Policy) -> dict[str, list[str]]:
+def _private_in(policy: Policy, used: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """Return the private symbols among those that are `used`, by library."""
     found = {
         library: used[library].intersection(names)
@@ -388,7 +424,7 @@ def blacklisted_symbols(used: Mapping[str, set[str]], policy: Policy) -> dict[st
     return {library: sorted(names) for library, names in sorted(found.items()) if names}
 
 
-def needs_fpectl(subject: Subject) -> bool:
+def _needs_fpectl(subject: Subject) -> bool:
     """Return whether an extension needs a Python built with fpectl (PEP 513)."""
     return any(
         symbol.type in {STT_NOTYPE, STT_FUNC}
@@ -398,7 +434,7 @@ def needs_fpectl(subject: Subject) -> bool:
     )
 
 
-def needs_narrow_unicode(subject: Subject) -> bool:
+def _needs_narrow_unicode(subject: Subject) -> bool:
     """Return whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
     return any(
         symbol.type == STT_FUNC

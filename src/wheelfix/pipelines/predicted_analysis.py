@@ -6,13 +6,13 @@ auditwheel's wheel_abi.py for `repair`, on the wheel as it is installed; a test 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.machine_libraries import SearchPath, excluded_names, search_entries
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import checks_isa, isa_level
+from wheelfix.analysis.policy_reasons import checks_isa
 from wheelfix.analysis.policy_verdict import (
     LIBPYTHON,
     Subject,
@@ -21,14 +21,10 @@ from wheelfix.analysis.policy_verdict import (
     blacklisted_symbols,
     first_met,
     ladder_of,
+    limits,
     members_by_name,
-    needs_fpectl,
-    needs_narrow_unicode,
-    oldest_for,
     policy_verdict,
-    private_symbols,
     subject_of,
-    versions_of,
 )
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.host.library_search import HostLibraries
@@ -82,7 +78,6 @@ def predict(
     if subject is None:
         raise no_object_error(wheel, settings.plat)
     ladder = ladder_of(subject, read_policies())
-    arch = subject.arch
     search = _Search(subject, libraries, exclude)
     allowed = [frozenset(allowed_libraries(subject, policy)) for policy in ladder]
     found = {member: search.of(member, allowed) for member in subject.elfs}
@@ -91,26 +86,11 @@ def predict(
         for rung in range(len(ladder))
     ]
     grafts = [[one.elf for one in some.values() if one is not None] for some in external]
-    private = private_symbols(subject, ladder)
-    blacklisted = [blacklisted_symbols(private, policy) for policy in ladder]
-    versions = versions_of(subject.elfs.values())
-    oldest = cache(partial(oldest_for, ladder=ladder, arch=arch))  # most rungs graft the same
-    symbols = min(
-        (max(rung, oldest(versions | versions_of(some))) for rung, some in enumerate(grafts)),
-        default=0,
-    )
-    checked = (*subject.tops.values(), *(elf for some in grafts for elf in some))
-    limits = {
-        "symbols": symbols,
-        "ucs2": len(ladder) * needs_narrow_unicode(subject),
-        "pyfpe": len(ladder) * needs_fpectl(subject),
-        "blacklist": first_met(not names for names in blacklisted),
-        "machine": len(ladder)
-        * (checks_isa(wheel, settings) and any(isa_level(elf) for elf in checked)),
-    }
+    blacklisted = blacklisted_symbols(subject, ladder)
+    checked = limits(subject, ladder, blacklisted, grafts, isa=checks_isa(wheel, settings))
     most = _most_grafts(settings.plat, ladder, external)
-    limits["overall"] = max(*limits.values(), first_met(len(names) <= most for names in external))
-    tags = _tags(arch, ladder)
+    overall = max(*checked, first_met(len(names) <= most for names in external))
+    tags = _tags(subject.arch, ladder)
     return Analysis(
         policies=tuple(
             PolicyFindings(tag, aliases, _paths(names), lacking)
@@ -118,7 +98,8 @@ def predict(
                 tags[::-1], [{}, *external[::-1]], [{}, *blacklisted[::-1]], strict=True
             )
         ),
-        **{name: tags[rung][0] for name, rung in limits.items()},
+        **{name: tags[rung][0] for name, rung in checked._asdict().items()},
+        overall=tags[overall][0],
         external={
             member: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
             for member, some in found.items()
