@@ -149,9 +149,7 @@ class World:
         files = self._by_stem.get(library.partition(".so")[0], ())
         elfs = self.environment.files
         return tuple(
-            self.label(path)
-            for path in files
-            if library not in names_of(path, elfs[path].soname)
+            self.label(path) for path in files if library not in names_of(path, elfs[path].soname)
         )
 
     @cached_property
