@@ -52,14 +52,14 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
     sizes = {path: found for path in modules.modules if (found := _sizes(modules, path))}
     largest: dict[str, str] = {}
     for path in sorted(sizes, key=lambda path: -sum(sizes[path].values())):
-        if not _fits(sizes[path].values()):
+        if not fits(sizes[path].values()):
             yield Shortage(None, path, sizes[path])
         else:
             largest.setdefault(modules.distribution(path), path)
     first, *others = largest.values() or [""]
     for path in others:
         both = _joined(modules, first, path)
-        if not _fits(both.values()):
+        if not fits(both.values()):
             yield Shortage(first, path, both)
 
 
@@ -76,7 +76,7 @@ def _in_order(modules: InstalledModules) -> Iterator[Shortage]:
             continue
         new = [path for path in load.objects if path not in loaded]
         taken = {p: n for p in dependencies_first(load, new) if (n := _size(modules, p))}
-        if _fits(used.values(), taken.values()):
+        if fits(used.values(), taken.values()):
             loaded.update(new)
         else:
             yield Shortage(before, module, _descending({**used, **taken}))
@@ -98,7 +98,7 @@ def _kept(
     """
     kept: dict[str, int] = {}
     for path, size in wanted.items():
-        if not _fits(used.values(), kept.values(), [size]):
+        if not fits(used.values(), kept.values(), [size]):
             break
         kept[path] = size
     for path in reversed(tuple(kept)):
@@ -131,5 +131,6 @@ def _descending(sizes: Mapping[str, int]) -> Mapping[str, int]:
     return dict(sorted(filter(lambda item: item[1], sizes.items()), key=lambda item: -item[1]))
 
 
-def _fits(*parts: Iterable[int]) -> bool:
+def fits(*parts: Iterable[int]) -> bool:
+    """Return whether the area of glibc may have room for sizes, in bytes."""
     return sum(map(sum, parts)) < SURPLUS + _ROUNDED

@@ -10,7 +10,7 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.analysis.static_tls import SURPLUS, required_bytes
+from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
@@ -160,7 +160,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Adds up the thread-local data (PT_TLS) of all objects with DF_STATIC_TLS that one import loads,
-    and compares it with the 1,664 bytes that glibc reserves. musl reserves none, so in a musllinux
+    and compares it with the 1,664 bytes that glibc reserves, and rounds up. musl reserves none, so in a musllinux
     wheel any such data is too much. It is an error if an extension module loads them. A library
     that defines `malloc` and that no other object needs is left out: it is made for LD_PRELOAD,
     which has room for it.
@@ -186,18 +186,22 @@ def static_tls(context: Context) -> Iterator[Hit]:
     if not sizes:
         return
     musl = promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL})
-    room = 0 if musl else SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
         total = sum(sizes[member] for member in group)
-        if total <= room or group in reported or _is_preloaded(context, root):
+        has_room = not total if musl else fits([total])
+        if has_room or group in reported or _is_preloaded(context, root):
             continue
         reported.add(group)
         listed = sorted(group, key=lambda member: (-sizes[member], member))
         yield Hit(
             message=f"requires {count(total, 'byte')} of static TLS, but "
-            + ("musl has none" if musl else f"glibc has only {room:,} for all libraries together"),
+            + (
+                "musl has none"
+                if musl
+                else f"glibc has only {SURPLUS:,} for all libraries together"
+            ),
             member=listed[0],
             severity=None if elfs[root].module_hooks else Severity.WARNING,
             notes=tuple(f"`{member}`: {count(sizes[member], 'byte')}" for member in listed[:_SHOWN])
