@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.cheap_forks import use_large_pages
 from tests.support.compiled import forget_unused
 from tests.support.kept_auditwheel import keep_one
+from tests.support.kept_elf_files import keep_elf_files
 from tests.support.kept_listings import keep_listings
 from tests.support.warm import warm_up
 from wheelfix.cli import console
@@ -54,6 +55,7 @@ def pytest_collection_finish() -> None:
     In each process that a test forks, one would touch all of it, and so copy it.
     """
     keep_listings()
+    keep_elf_files()
     warm_up()
     gc.collect()
     gc.freeze()

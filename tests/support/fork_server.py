@@ -29,6 +29,7 @@ from typing import NoReturn
 from tests.support.build import executable
 from tests.support.cheap_forks import use_large_pages
 from tests.support.forked import run_as
+from tests.support.kept_elf_files import keep_elf_files
 from tests.support.kept_listings import keep_listings
 from tests.support.warm import warm_up
 
@@ -169,6 +170,7 @@ def _serve(address: str) -> None:
         if module.name not in _NEEDS_MORE:
             import_module(module.name)
     keep_listings()
+    keep_elf_files()
     warm_up()
     gc.collect()
     gc.freeze()

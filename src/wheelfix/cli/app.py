@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -97,6 +98,7 @@ def _names_of(parameter: Parameter) -> str:
     return f"{flags} (or {', '.join(variables)})" if variables else flags
 
 
+@cache
 def _import_command(name: str) -> Command:
     """Import a command, and return it with its options."""
     module = import_module(f"wheelfix.cli.commands.{name}")
