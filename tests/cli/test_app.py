@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from tests.support.build import make_wheel, shared_object
+from tests.support.fork_server import warm_program, warm_python
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import Call
 from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
@@ -365,7 +366,7 @@ def on_a_terminal(program: str, *arguments: str) -> str:
 
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm"}
-    command = [sys.executable, "-c", program, *arguments]
+    command = [*warm_python(program), *arguments]
     subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
     os.close(theirs)
     written = b""
@@ -384,7 +385,7 @@ def test_the_progress_of_a_large_wheel_is_in_bytes_and_erased(tmp_path: Path) ->
     assert any(map(stage.fullmatch, shown)), shown
     assert str(tmp_path) in shown[-1]
     assert "reading" not in on_a_terminal(program, "check", "-q", str(wheel))
-    command = [sys.executable, "-c", program, "check", str(wheel)]
+    command = [*warm_python(program), "check", str(wheel)]
     assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
@@ -724,7 +725,7 @@ def test_a_provider_of_the_environment_is_not_for_an_installed_environment(
 def test_every_option_of_auditwheel_repair_is_accepted() -> None:
     """Take the options from auditwheel's own help, so that new ones make this test fail."""
     environment = {**os.environ, "COLUMNS": "200"}
-    command = [sys.executable, "-m", "auditwheel", "repair", "--help"]
+    command = [warm_program("auditwheel"), "repair", "--help"]
     help_text = subprocess.run(
         command, capture_output=True, text=True, check=True, env=environment
     ).stdout

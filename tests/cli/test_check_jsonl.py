@@ -24,6 +24,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
+from tests.support.fork_server import warm_program
 from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.cli.app import run
 from wheelfix.pipelines.check import CheckTask, check
@@ -140,7 +141,7 @@ def test_options_that_need_all_wheels_are_refused(
 
 @pytest.mark.usefixtures("folder")
 def test_a_terminal_shows_progress_and_a_file_does_not() -> None:
-    command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-o", "records"]
+    command = [warm_program(), *STREAM, "dist", "-o", "records"]
     master, terminal = pty.openpty()
     environ = {**os.environ, "TERM": "xterm"}
     with subprocess.Popen(command, stderr=terminal, env=environ) as run:
@@ -179,7 +180,7 @@ def test_a_list_names_wheels(
 
 @pytest.mark.usefixtures("folder")
 def test_a_list_may_come_from_a_pipe() -> None:
-    command = [sys.executable, "-m", "wheelfix", *STREAM, "--from-file", "-"]
+    command = [warm_program(), *STREAM, "--from-file", "-"]
     found = subprocess.run(
         ["find", "dist/part0", "-name", "*.whl", "-print0"], stdout=subprocess.PIPE, check=True
     )

@@ -6,8 +6,7 @@ import pty
 import resource
 import signal
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from email.message import Message
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
+from tests.support.fork_server import warm_program, warm_python
 from wheelfix.cli.app import run
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT
@@ -238,7 +238,7 @@ def test_a_full_disk_costs_the_progress_line_and_not_the_check(here: Path) -> No
     """No file can grow, as on a full disk (setrlimit(2))."""
     wheel = a_bad_wheel(here)
     no_room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
-    arguments = [sys.executable, "-m", "wheelfix", "check", wheel]
+    arguments = [warm_program(), "check", wheel]
     piped = subprocess.run(arguments, preexec_fn=no_room, capture_output=True, check=False)
     assert piped.returncode == 1
     assert b"WF112" in piped.stdout
@@ -246,15 +246,17 @@ def test_a_full_disk_costs_the_progress_line_and_not_the_check(here: Path) -> No
 
 
 def on_a_terminal(
-    arguments: list[str], path: Path, confine: Callable[[], None] | None = None
+    arguments: Sequence[str | Path], path: Path, confine: Callable[[], None] | None = None
 ) -> bytes:
-    """Return what wheelfix writes to a terminal."""
+    """Return what wheelfix writes to a terminal, with `path` first on the search path."""
+    code = "import sys\nsys.path.insert(0, sys.argv.pop(1))\n"
+    code += "from wheelfix.__main__ import main\nmain()"
     master, terminal = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "wheelfix", *arguments],
+        [*warm_python(code), path, *arguments],
         stdout=terminal,
         stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(path)},
+        env={**os.environ, "TERM": "xterm"},
         preexec_fn=confine,  # noqa: PLW1509 - no other thread holds a lock here
     ):
         os.close(terminal)

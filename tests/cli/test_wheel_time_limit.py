@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.build import make_wheel
 from tests.support.forged import forged
+from tests.support.fork_server import warm_program, warm_python
 from tests.support.waiting import HANGS
 
 PROGRAM = """
@@ -52,7 +52,7 @@ def test_a_wheel_that_takes_too_long_ends_the_command(tmp_path: Path) -> None:
     for name, words in COMMANDS.items():  # all at once: they wait
         (tmp_path / name).mkdir()
         runs[name] = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *words, first, *more.get(name, [])],
+            [*warm_python(PROGRAM), *words, first, *more.get(name, [])],
             cwd=tmp_path,
             env={**os.environ, "TMPDIR": str(tmp_path / name)},
             stdout=subprocess.PIPE,
@@ -69,5 +69,5 @@ def test_a_wheel_that_takes_too_long_ends_the_command(tmp_path: Path) -> None:
 
 def test_a_limit_of_zero_is_none(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
-    command = [sys.executable, "-m", "wheelfix", "show", "--timeout", "0", str(wheel)]
+    command = [warm_program(), "show", "--timeout", "0", str(wheel)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0

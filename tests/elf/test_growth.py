@@ -285,16 +285,16 @@ def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
 
 
 def test_scattered_writes_take_time_in_proportion() -> None:
-    with memoryview(bytes(1_000_000)) as view:
+    with memoryview(bytes(334_000)) as view:
         patch = PatchDraft(view)
-        for at in range(0, 990_000, 10):
+        for at in range(0, 330_000, 10):
             patch.write(at, b"abc")
             patch.write(at + 1, b"xy")
             patch.write(at, b"z")
         started = time.process_time()
         finished = patch.finish()
         spent = time.process_time() - started
-        assert spent < 20 * slowness()  # minutes, if each were held against all others
+        assert spent < 3 * slowness()  # half a minute, if each were held against all others
         assert finished.content(view)[:12] == b"zxy\0\0\0\0\0\0\0zx"
 
 

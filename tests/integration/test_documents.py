@@ -20,7 +20,8 @@ from tests.support.build import make_wheel, shared_object
 from tests.support.documents import DOCUMENTS, ROOT, blocks, fences
 from tests.support.environment import ENVIRON
 from tests.support.example_wheels import example_wheels
-from tests.support.fork_server import warm_path
+from tests.support.fork_server import warm_path, warm_program
+from tests.support.installers import pip
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.write_settings import toml
 from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
@@ -138,9 +139,9 @@ def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
             file = tmp_path / fence.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(fence.content, encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
     site = tmp_path / "site"
-    subprocess.run([*pip, "--target", str(site), str(tmp_path / "acme")], check=True)
+    options = ["-q", "--no-deps", "--no-build-isolation", "--target", site]
+    assert pip("install", *options, tmp_path / "acme").returncode == 0
     wheel = make_wheel(tmp_path, tag="py3-none-any", files={"one.py": b""})
     done = subprocess.run(
         [sys.executable, "-m", "wheelfix", "check", str(wheel)],
@@ -257,14 +258,15 @@ def test_the_action_passes_inputs_by_environment_and_pins_actions() -> None:
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
 
 
-def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
-    """Run the action's last step with what is installed here: code, log, summary, output."""
+def run_action(folder: Path, start: str = "", **inputs: str) -> tuple[int, str, str, str]:
+    """Run the action's last step with what is installed here: code, log, summary, output.
+
+    `start` is how the shell starts wheelfix.
+    """
     runner = folder / "runner"
     program = runner / "wheelfix" / "bin" / "wheelfix"
     program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -P -m wheelfix "$@"\n', encoding="utf-8"
-    )
+    program.write_text(f'#!/bin/sh\nexec {start or warm_program()} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     python = program.with_name("python")
     python.unlink(missing_ok=True)
@@ -357,7 +359,7 @@ def test_the_action_imports_nothing_of_the_checkout(tmp_path: Path) -> None:
     python = [line for script in steps() for line in script.splitlines() if 'ython" -' in line]
     assert python
     assert all(" -I " in line for line in python)
-    code, log, _, output = run_action(tmp_path)
+    code, log, _, output = run_action(tmp_path, f"{sys.executable} -P -m wheelfix")
     assert code == 0, log
     assert "errors=0" in output
     assert not (tmp_path / "executed").exists()

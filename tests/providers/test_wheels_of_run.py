@@ -1,5 +1,8 @@
 """Which wheels of a run require which others."""
 
+import inspect
+import sys
+
 import pytest
 
 from wheelfix.providers.wheels_of_run import Part, RequiredWheel, all_requirements, required_wheels
@@ -92,8 +95,14 @@ def test_wheels_in_a_circle_are_required_by_others_and_not_by_each_other() -> No
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    chain = [part(f"n{n}-1", f"n{n + 1}") for n in range(1200)]
-    assert [len(wheels) for wheels in required_wheels(chain)] == list(range(1199, -1, -1))
+    chain = [part(f"n{n}-1", f"n{n + 1}") for n in range(400)]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 200)
+    try:
+        found = required_wheels(chain)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert [len(wheels) for wheels in found] == list(range(399, -1, -1))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
+from tests.support.fork_server import warm_python
 from tests.support.values import elf, wheel
 from wheelfix import WheelView, rule
 from wheelfix.errors import RuleError
@@ -36,19 +37,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def run(
-    installed: Path, *arguments: str | Path, folder: Path = EXAMPLE
-) -> subprocess.CompletedProcess[str]:
+PROGRAM = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from wheelfix.__main__ import main
+from wheelfix.rules.plugins import load_rules
+load_rules.cache_clear()
+main()
+"""
+
+
+def started(installed: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "wheelfix", *arguments]
     return subprocess.run(
-        command, env=environ, cwd=folder, capture_output=True, text=True, check=False
+        command, env=environ, cwd=EXAMPLE, capture_output=True, text=True, check=False
     )
+
+
+def run(installed: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run what `started` starts, where wheelfix is imported already."""
+    command = [*warm_python(PROGRAM), str(installed), *arguments]
+    return subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, check=False)
 
 
 def test_an_installed_plugin_takes_part(installed: Path, tmp_path: Path) -> None:
     built = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
-    done = run(installed, "check", built)
+    done = started(installed, "check", built)
     assert "warning[ACME101] acme-license-file: has no license file" in done.stdout
     assert done.returncode == 0
     assert run(installed, "check", "--strict", built).returncode == 1

@@ -19,9 +19,9 @@ from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
-SMALL, LARGE = 120, 960
-MOST = 8 * 3
-"""Times longer that the large wheel may take: n log n is 12, and quadratic 64."""
+SMALL, LARGE = 40, 640
+MOST = 16 * 3
+"""Times longer that the large wheel may take: n log n is 28, and quadratic 256."""
 
 
 def opened_by_path(count: int) -> Files:

@@ -118,6 +118,7 @@ _MAIN = {
     "wheelfix": "wheelfix.__main__",
     "auditwheel": "auditwheel.main",
     "tests.oracles.fuzzing.fuzz": "tests.oracles.fuzzing.fuzz",
+    "tests.support.warm_python": "tests.support.warm_python",
 }
 """The programs, by what `python -m` calls them, and the modules with their `main`."""
 _NEEDS_MORE = ("wheelfix.cli.dask_workers", "wheelfix.host.verify_probe")
@@ -132,6 +133,11 @@ def warm_path(path: str) -> str:
 def warm_program(name: str = "wheelfix") -> str:
     """Return the path of one of the programs."""
     return str(_started() / name)
+
+
+def warm_python(code: str) -> list[str]:
+    """Return the command that runs `code` as `python -c` does; its arguments follow."""
+    return [warm_program("tests.support.warm_python"), code]
 
 
 @cache
