@@ -140,7 +140,7 @@ def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(fence.content, encoding="utf-8")
     site = tmp_path / "site"
-    options = ["-q", "--no-deps", "--no-build-isolation", "--target", site]
+    options: list[str | Path] = ["-q", "--no-deps", "--no-build-isolation", "--target", site]
     assert pip("install", *options, tmp_path / "acme").returncode == 0
     wheel = make_wheel(tmp_path, tag="py3-none-any", files={"one.py": b""})
     done = subprocess.run(

@@ -349,7 +349,7 @@ def test_two_repairs_into_one_directory_do_not_disturb_each_other(
     package: Path, fixed: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / fixed.name
-    argv = [warm_program(), "repair", "-q", "-w", tmp_path, package]
+    argv: list[str | Path] = [warm_program(), "repair", "-q", "-w", tmp_path, package]
     running = [
         subprocess.Popen(argv, env=ENVIRON, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]

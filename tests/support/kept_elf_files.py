@@ -15,18 +15,12 @@ _READER: Any = ELFFile
 _LARGE = 8 << 20
 
 
-class _Kept(_READER):
-    """A file whose headers are parsed once."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        super().__init__(stream)
-        self.get_section = cache(super().get_section)
-        self.get_segment = cache(super().get_segment)
-
-
 @lru_cache(maxsize=128)
 def _kept(content: bytes) -> Any:
-    return _Kept(BytesIO(content))
+    """Read a file whose headers are parsed once."""
+    file = _READER(BytesIO(content))
+    file.get_section, file.get_segment = cache(file.get_section), cache(file.get_segment)
+    return file
 
 
 def _read(file: BinaryIO) -> Any:
