@@ -417,7 +417,38 @@ def test_a_module_that_was_built_for_another_version(
     site.install(tmp_path, "flash", **files)
     (finding,) = site.says(capsys, 1)
     assert f"`flash/_core{SUFFIX}` refers to `gone`" in finding["message"]
+    assert finding["hint"] == "install releases that were built for each other"
     assert site.imports("flash").endswith("undefined symbol: gone")
+
+
+@pytest.mark.parametrize(
+    ("source", "loads"),
+    [
+        ("", False),
+        ("import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libfoo.so.1')", True),
+    ],
+)
+def test_a_package_that_is_imported_opens_its_libraries_only_if_its_code_opens_any(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    *,
+    loads: bool,
+) -> None:
+    library = lib(tmp_path, "one")
+    core: dict[str, Path | bytes] = {
+        "core____init__.py": source.encode(),
+        "core__libfoo.so.1": library,
+    }
+    site.install(tmp_path, "core", **core)
+    imports = "import core\nfrom . import _core"
+    files = package(tmp_path, "alpha", library, "one", imports=imports)
+    del files["alpha__libfoo.so.1"]
+    site.install(tmp_path, "alpha", **files)
+    found = site.says(capsys, 0 if loads else 1)
+    assert [finding["code"] for finding in found] == ([] if loads else ["WF952"])
+    assert ("cannot open shared object" in site.imports("alpha")) == (not loads)
 
 
 def test_a_symbol_without_a_relocation_does_not_fail(

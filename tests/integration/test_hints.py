@@ -411,7 +411,7 @@ CALLS: dict[Message, Call] = {
     ("wheel/grafted_name.py", "--exclude {}"): Call(
         make=lost,
         first="repair WHEEL --library-path lib --graft none",
-        then="repair WHEEL --library-path lib --graft none --exclude 'libone.so*'",
+        then="repair WHEEL --library-path lib --graft none --exclude '*libone.so*'",
     ),
     (
         "rules/opened_and_missing.py",
@@ -624,6 +624,33 @@ def test_the_reason_why_no_repair_is_possible_is_said_whatever_its_length(
     assert "--trust-files corrects RECORD" in said
     assert "wheelfix rule" not in said
     assert run(["repair", "--trust-files", wheel, *words]) == 0
+
+
+def test_a_library_whose_file_has_another_name_is_kept_out_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheel, library = str(lost(tmp_path)), tmp_path / "lib/libone.so.1"
+    library.rename(library.with_name("libother-r0.3.so"))
+    library.symlink_to("libother-r0.3.so")
+    words = ("--library-path", "lib", "--graft", "none")
+    assert run(["repair", wheel, *words]) == 1
+    option = re.findall("`(--exclude [^`]*)`", capsys.readouterr().err)[0]
+    assert run(["repair", wheel, *words, *shlex.split(option)]) == 0
+
+
+def test_a_wheel_in_the_folder_for_repaired_ones_is_repaired_into_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("wheelfix.toml").write_text(FAST)
+    wheel = searching("/nowhere/lib")(tmp_path)
+    name = wheel.name.replace("linux_", "manylinux_2_17_")
+    Path("wheelhouse").mkdir()
+    (hint,) = said_of(wheel.rename(tmp_path / "wheelhouse" / name), "WF111", capsys)
+    command = hint.split("`")[1]
+    assert run(shlex.split(command)[1:]) == 0
+    assert [path.name for path in Path("repaired").iterdir()] == [name]
 
 
 def with_constructors(folder: Path) -> Path:

@@ -251,6 +251,9 @@ class WrittenContents(NamedTuple):
     def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
         return words & {"FOO_PATH"} if path.endswith("/reader.so") else ()
 
+    def may_open(self, library: str, packages: frozenset[str]) -> bool:
+        return library in packages
+
     def sure_imports(self, name: str, line: int | None = None) -> Sequence[str]:
         top = name.partition(".")[0]
         return (top, f"{top}._core") if line is None else (top,)

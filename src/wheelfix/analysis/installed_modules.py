@@ -189,13 +189,13 @@ class InstalledModules:
         """Yield each module that loads in no order of imports, and what it lacks.
 
         A library that it does not find may be loaded by another import; a symbol may be defined by
-        a file that another import opens for all. Where one of the environment has the SONAME, or
-        defines the symbol, nothing is yielded.
+        a file that another import opens for all. Where one of the environment that may be loaded
+        has the SONAME, or any defines the symbol, nothing is yielded.
         """
         for path in self.modules:
             load = self._with_others(path)
-            carriers = self.world.carriers
-            lost = [request for request in load.missing if not carriers.get(request.name)]
+            requests = (*self.world.load(path).missing, *load.missing)
+            lost = [one for one in requests if not self._may_be_loaded(one.name, path)]
             if lost:
                 yield path, Lack(lost[0].requester or path, lost[0].name, None)
             elif not load.missing:
@@ -203,6 +203,16 @@ class InstalledModules:
                 lack = versions or self._refused_stack(load) or self._defined_nowhere(load)
                 if lack is not None:
                     yield path, lack
+
+    def _may_be_loaded(self, library: str, module: str) -> bool:
+        """Return whether another module loads `library`, or code may open it before `module`."""
+        carriers = self.world.carriers.get(library, ())
+        if not carriers or any(path in self.loaded for path in carriers):
+            return bool(carriers)
+        there = (self.world.label(path).partition("/")[0] for path in (*carriers, module))
+        imported = self.symbols.contents.sure_imports(self.modules[module])
+        before = (name.partition(".")[0] for name in imported)
+        return self.symbols.contents.may_open(library, frozenset((*there, *before)))
 
     def _refused_stack(self, load: Load) -> Lack | None:
         """Return the first object of a load that needs an executable stack which glibc refuses."""

@@ -93,6 +93,13 @@ class Contents(Protocol):
         """Return which of some texts a file has."""
         ...
 
+    def may_open(self, library: str, packages: frozenset[str]) -> bool:
+        """Return whether a source or object of top-level `packages` may open libraries.
+
+        Or a source of another one that has the name of `library`.
+        """
+        ...
+
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.
 

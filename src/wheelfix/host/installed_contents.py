@@ -25,7 +25,8 @@ from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.host.site_sources import SiteSources, read_sources, read_variables
+from wheelfix.host.site_sources import SiteSources, read_sources, read_variables, telling_sources
+from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.sure_imports import Imported, read_imports, sure_imports
 
@@ -133,6 +134,21 @@ class InstalledContents:
     @cached_property
     def _sources(self) -> SiteSources:
         return read_sources(self._world, self._objects)
+
+    def may_open(self, library: str, packages: frozenset[str]) -> bool:
+        """Return whether a source or object of top-level `packages` may open libraries.
+
+        Or a source of another one that has the name of `library`.
+        """
+        stem = library.partition(".so")[0].encode()
+        for folder in self._folders:
+            for path, source in telling_sources(folder, "", b"opens", may_open, self._objects):
+                if path.partition("/")[0].removesuffix(".py") in packages or stem in source:
+                    return True
+        names = frozenset({"dlopen"})
+        members = self._world.members.items()
+        objects = (path for path, member in members if member.partition("/")[0] in packages)
+        return any(self.mentions(path, names) for path in objects)
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.

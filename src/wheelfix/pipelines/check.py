@@ -25,6 +25,7 @@ from wheelfix.pipelines.check_plan import (
     without_repair,
 )
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.output_claims import words_for_another_folder
 from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
@@ -125,7 +126,8 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
                 beside=beside,
             )
             counting = keep_planned_fixes(counting, context, call, found)
-            words = (*task.words, *wheels_beside(task.beside, task.folder))
+            apart = words_for_another_folder(task.wheel, call.settings.wheel_dir, task.folder)
+            words = (*task.words, *apart, *wheels_beside(task.beside, task.folder))
             counting = tuple(name_command(finding, words) for finding in counting)
         else:
             counting = tuple(map(without_repair, counting))

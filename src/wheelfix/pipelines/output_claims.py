@@ -7,6 +7,22 @@ from pathlib import Path
 from wheelfix.errors import OutputError
 
 
+def other_folder(folder: Path) -> str:
+    """Return the name of a folder for repaired wheels that is not `folder`."""
+    return "repaired" if folder.name == "wheelhouse" else "wheelhouse"
+
+
+def words_for_another_folder(wheel: Path, wheel_dir: Path, folder: Path) -> tuple[str, ...]:
+    """Return the option with which a repair of `wheel` does not overwrite it; none if it does not.
+
+    Relative paths start in `folder`. The name of the output may be another one: then the option is
+    not needed, and does no harm.
+    """
+    output = os.path.realpath(folder / wheel_dir / wheel.name)
+    is_same = output == os.path.realpath(folder / wheel)
+    return ("-w", other_folder(wheel_dir)) if is_same else ()
+
+
 class Outputs:
     """The wheels of a run, which stay as they are, and those it has written. Mutable."""
 

@@ -35,7 +35,7 @@ from wheelfix.pipelines.debug_files import publish_debug_files
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.graft_notes import requirement_notes
-from wheelfix.pipelines.output_claims import Outputs
+from wheelfix.pipelines.output_claims import Outputs, other_folder
 from wheelfix.pipelines.repair_notes import (
     debug_file_notes,
     effect_notes,
@@ -258,7 +258,7 @@ def _is_in_place(job: Job, planned: Outcome, name: WheelName) -> bool:
 
 
 def _replaces_itself(job: Job) -> OutputError:
-    other = "repaired" if job.settings.wheel_dir.name == "wheelhouse" else "wheelhouse"
+    other = other_folder(job.settings.wheel_dir)
     return OutputError(
         f"the output would overwrite the input `{job.path.name}` in `{job.settings.wheel_dir}`",
         hint=f"choose another directory for the output: -w {other} (an input is never replaced)",

@@ -135,7 +135,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                     if other in modules.world.of_variables
                 ),
             ),
-            hint=f"`wheelfix explain --site {where} {module}` shows what it loads",
+            hint=f"`wheelfix explain --site {where} {module}` shows what it loads"
+            if lack.library
+            else "install releases that were built for each other",
             prediction=Prediction(
                 (module,),
                 (*lack.words, *(one.name for one in modules.world.load(path).missing)),

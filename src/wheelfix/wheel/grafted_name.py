@@ -43,9 +43,12 @@ def short_names(name: str) -> set[str]:
 
 
 def option_to_exclude(name: str) -> str:
-    """Return the option of `repair` that keeps out a library of any version, quoted for a shell."""
+    """Return the option of `repair` that keeps out a library of any version, quoted for a shell.
+
+    The pattern matches its path, too: `libblas.so.3` may be a link to the file of that name.
+    """
     stem = escape(name.partition(".so")[0])
-    return f"--exclude {shlex.quote(f'{stem}.so*')}"
+    return f"--exclude {shlex.quote(f'*{stem}.so*')}"
 
 
 def original_name(name: str) -> str:
