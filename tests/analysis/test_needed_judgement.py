@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import pytest
 
 from tests.support.values import elf, wheel
+from wheelfix.analysis.graft_candidates import NO_PATH, SearchPath
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
-from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
 from wheelfix.analysis.needed_judgement import Pruning, Unused, judge_needed
 from wheelfix.analysis.world import Installed
 from wheelfix.elf.constants import STT_FUNC
@@ -14,8 +14,8 @@ from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
+from wheelfix.wheel.names_in_code import CodeNames
 
 MODULE = "p/a.so"
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from wheelfix.host.library_search import GivenLibraries
-from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
+from wheelfix.wheel.names_in_code import CodeNames
 
 
 class NoNames(CodeNames):

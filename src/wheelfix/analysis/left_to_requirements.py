@@ -17,9 +17,9 @@ from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Provided, requires_dist_of
+from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
-from wheelfix.providers.wheels_of_run import Part, all_requirements
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.imported_modules import imported_modules, loads_libraries_of

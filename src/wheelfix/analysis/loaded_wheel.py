@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wheelfix.analysis.machine_libraries import Host, MachineLibraries
+from wheelfix.analysis.graft_candidates import Host, MachineLibraries
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
@@ -21,9 +21,9 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.providers.model import Provided
-from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 
 _Result = TypeVar("_Result")
 

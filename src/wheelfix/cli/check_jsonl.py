@@ -17,8 +17,8 @@ from wheelfix.pipelines.check import CheckTask
 from wheelfix.pipelines.check_digest import digest_of
 from wheelfix.pipelines.check_many import check_many
 from wheelfix.reports.check_content import RenderOptions, lowest_failing, shown_path
-from wheelfix.reports.jsonl_records import Record, record_of
 from wheelfix.reports.printable import Style
+from wheelfix.reports.resumable_records import Record, record_of
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules

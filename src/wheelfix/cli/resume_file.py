@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import OutputError, SettingsError
-from wheelfix.reports.jsonl_records import Record, parse_record
+from wheelfix.reports.resumable_records import Record, parse_record
 from wheelfix.system.tempfiles import PendingFile
 
 

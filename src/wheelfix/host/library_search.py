@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from weakref import finalize
 
-from wheelfix.analysis.machine_libraries import NO_PATH, SearchPath
+from wheelfix.analysis.graft_candidates import NO_PATH, SearchPath
 from wheelfix.elf.exports import (
     SymbolTables,
     lazy_exports,
@@ -30,8 +30,8 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
-from wheelfix.wheel.code_names import CodeNames
 from wheelfix.wheel.edits import Edit, sources_of
+from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.zip_reader import ZipReader
 

@@ -1,4 +1,7 @@
-"""Dynamic loaders of this machine: paths, default directories, `$LIB`, ld.so.conf, ld.so.cache."""
+"""Dynamic loaders of this machine: paths, default directories, `$LIB`, and their files.
+
+These are ld.so.conf and ld.so.cache of glibc, and ld-musl-ARCH.path of musl.
+"""
 
 import itertools
 import os

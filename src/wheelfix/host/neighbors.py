@@ -26,7 +26,11 @@ from wheelfix.host.provider_lookup import (
 from wheelfix.host.required_wheels import fetch
 from wheelfix.loader.install_schemes import python_version
 from wheelfix.providers.model import Provided, requires_dist_of
-from wheelfix.providers.wheels_of_run import Part, all_requirements, applicable_requirements
+from wheelfix.providers.requirements_between_wheels import (
+    Part,
+    all_requirements,
+    applicable_requirements,
+)
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, read_requirement

@@ -25,9 +25,9 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, split
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Folder, Provided
+from wheelfix.providers.requirements_between_wheels import Part, RequiredWheel
 from wheelfix.providers.use import below_site, provider_of, site_folders
 from wheelfix.providers.well_known import well_known_folders
-from wheelfix.providers.wheels_of_run import Part, RequiredWheel
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash

@@ -44,7 +44,7 @@ from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, 
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import init_functions
-from wheelfix.providers.wheels_of_run import Part, applicable_requirements
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel

@@ -11,7 +11,7 @@ from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
-from wheelfix.providers.wheels_of_run import Part, applicable_requirements
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel

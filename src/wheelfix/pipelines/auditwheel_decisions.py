@@ -32,7 +32,7 @@ from wheelfix.pipelines.graft import (
     tags_of,
 )
 from wheelfix.providers.model import Provided
-from wheelfix.providers.wheels_of_run import Part, applicable_requirements
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.model import Wheel

@@ -27,7 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.analysis.machine_libraries import C_LIBRARIES, excluded_names, search_entries
+from wheelfix.analysis.graft_candidates import C_LIBRARIES, excluded_names, search_entries
 from wheelfix.analysis.policies import (
     Policy,
     blacklisted_libraries,

@@ -12,7 +12,7 @@ from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check
 from wheelfix.pipelines.check_result import Report
-from wheelfix.providers.wheels_of_run import required_wheels
+from wheelfix.providers.requirements_between_wheels import required_wheels
 from wheelfix.rules.baseline import Baseline
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError

@@ -15,7 +15,7 @@ from wheelfix.host.neighbors import find_neighbors
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided, requires_dist_of
-from wheelfix.providers.wheels_of_run import Part, all_requirements
+from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.rules.release_changes import (
     Brought,
     ChangeKind,

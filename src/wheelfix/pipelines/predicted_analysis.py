@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.analysis.machine_libraries import SearchPath, excluded_names, search_entries
+from wheelfix.analysis.graft_candidates import SearchPath, excluded_names, search_entries
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import checks_isa
 from wheelfix.analysis.policy_verdict import (

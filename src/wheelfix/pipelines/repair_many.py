@@ -21,7 +21,7 @@ from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_plan import Progress, silent
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.providers.wheels_of_run import RequiredWheel, required_wheels
+from wheelfix.providers.requirements_between_wheels import RequiredWheel, required_wheels
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.required_file import require_file
 

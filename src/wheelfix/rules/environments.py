@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator
 
-from wheelfix.analysis.environment_variables import directed, displaced
+from wheelfix.analysis.effects_of_variables import directed, displaced
 from wheelfix.analysis.installed_bindings import Preemption, preemptions
 from wheelfix.analysis.installed_modules import (
     EXECUTABLE_STACK,

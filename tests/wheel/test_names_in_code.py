@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
-from wheelfix.wheel.code_names import CodeNames
+from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.reader import open_wheel
 
 

@@ -5,7 +5,12 @@ import sys
 
 import pytest
 
-from wheelfix.providers.wheels_of_run import Part, RequiredWheel, all_requirements, required_wheels
+from wheelfix.providers.requirements_between_wheels import (
+    Part,
+    RequiredWheel,
+    all_requirements,
+    required_wheels,
+)
 from wheelfix.wheel.model import WheelName
 
 
