@@ -277,7 +277,7 @@ REPAIRS: dict[Message, Repair] = {
     ("rules/size.py", "`wheelfix repair --strip{}` removes them"): Repair(
         code="WF702", make=with_symbols
     ),
-    ("rules/platform_tag.py", "`wheelfix repair {} --add-requires` loads it from there"): Repair(
+    ("rules/platform_tag.py", "`wheelfix repair {}` loads it from there"): Repair(
         code="WF805", make=of_a_known_provider, settings=""
     ),
     (
@@ -651,6 +651,51 @@ def test_a_wheel_in_the_folder_for_repaired_ones_is_repaired_into_another(
     command = hint.split("`")[1]
     assert run(shlex.split(command)[1:]) == 0
     assert [path.name for path in Path("repaired").iterdir()] == [name]
+
+
+def needing(folder: Path, *names: str) -> Path:
+    """A wheel with a module that needs some libraries which are nowhere."""
+    sources = (f"int f{number}(void) {{ return 1; }}" for number, _ in enumerate(names))
+    libraries = [linked(folder, *both) for both in zip(names, sources, strict=True)]
+    calls = [f"f{number}" for number, _ in enumerate(names)]
+    module = extension(folder / "_core.abi3.so", "_core", needed=libraries, calls=calls)
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
+    for library in libraries:
+        library.unlink()
+    return make_wheel(folder / "dist", tag=f"cp311-abi3-manylinux_2_39_{MACHINE}", files=files)
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "options"),
+    [
+        (
+            ["libcublas.so.12", "libnowhere.so.1"],
+            "a repair with `--provider nvidia-cublas-cu12 --add-requires` loads it from there",
+            "--provider nvidia-cublas-cu12 --add-requires --exclude libnowhere.so.1",
+        ),
+        (
+            ["libnccl.so.2"],
+            "repair it with the one for which it was built, such as `--provider nvidia-nccl-cu11",
+            "--provider nvidia-nccl-cu11 --add-requires",
+        ),
+    ],
+)
+def test_where_one_provider_is_not_all_there_is_no_whole_command(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    names: list[str],
+    said: str,
+    options: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheel = str(needing(tmp_path, *names))
+    run(["check", "-v", "--select", "WF805", "--exit-zero", wheel])
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert f"`{options}`" in shown
+    assert "wheelfix repair --provider" not in shown
+    assert run(["repair", *shlex.split(options), wheel]) == 0
 
 
 def with_constructors(folder: Path) -> Path:
@@ -1165,6 +1210,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--all-pythons is about this machine",
     ),
     "a piece of a command, which other cases follow": (
+        "--add-requires",
+        "`--provider {} --add-requires`",
         "--config",
         "--env=",
         "--target",

@@ -68,7 +68,7 @@ def publish_debug_files(files: Iterable[DebugFile], directory: Path) -> Generato
     chosen: dict[str, DebugFile] = {}
     for file in files:
         other = chosen.setdefault(file.place, file)
-        if _supersedes(file, other.path, other.member):
+        if _supersedes(file, other.path, other.member, _LINK):
             chosen[file.place] = file
     with ExitStack() as stack:
         if chosen:
@@ -76,7 +76,7 @@ def publish_debug_files(files: Iterable[DebugFile], directory: Path) -> Generato
         targets = {file: directory / place for place, file in chosen.items()}
         replaced = {f: t for f, t in targets.items() if t.exists()}
         with output_errors(directory):
-            kept = {f for f, t in replaced.items() if not _supersedes(f, t, str(t))}
+            kept = {f for f, t in replaced.items() if not _supersedes(f, t, str(t), _ELSEWHERE)}
         ready = {
             f: stack.enter_context(_copy(f.path, t)) for f, t in targets.items() if f not in kept
         }
@@ -128,7 +128,11 @@ def _copy(source: Path, target: Path) -> PendingFile:
     return pending
 
 
-def _supersedes(new: DebugFile, old: Path, origin: str) -> bool:
+_LINK = "link with `--build-id=sha1`, which differs for each object"
+_ELSEWHERE = f"{_LINK}; or choose another directory for `debug-symbols`"
+
+
+def _supersedes(new: DebugFile, old: Path, origin: str, hint: str) -> bool:
     """Return whether a debug file replaces that at `old`, which is of the object `origin`.
 
     Raises `OutputError` if they are of different objects.
@@ -141,8 +145,7 @@ def _supersedes(new: DebugFile, old: Path, origin: str) -> bool:
                 f"`{new.member}` is another object with the same build-id as `{origin}`"
                 if new.has_build_id
                 else f"`{new.member}` is another object than that of `{origin}`",
-                hint="link with `--build-id=sha1`, which differs for each object; or choose another"
-                " directory for `debug-symbols`",
+                hint=hint,
             )
         return _rank(data) > _rank(present)
 

@@ -15,7 +15,6 @@ from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.install_schemes import split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary, library_edits
-from wheelfix.providers.well_known import provider_option
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, RenameNeeded
 from wheelfix.wheel.model import LookupPlace, Wheel
@@ -51,11 +50,9 @@ def _find(text: str, wheel: Wheel, definitions: Definitions) -> Path:
         library = definitions.host(text, dependent)
         if library is not None and Path(library.path).is_file():
             return Path(library.path).resolve()
-    option = provider_option(text, wheel)
     raise ToolError(
         f"`include`: `{text}` is not among this machine's libraries",
-        hint=(f"leave it to the wheel that has it: `{option}`; or " if option else "")
-        + "name its folder with `--library-path`, or give its path",
+        hint="name its folder with `--library-path`, or give its path",
     )
 
 

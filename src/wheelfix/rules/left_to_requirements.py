@@ -58,6 +58,8 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
         where = f", and no search path leads to {join_some(left.unreached, 2)}"
         severity, hint = Severity.WARNING, f"`wheelfix repair {options}` adds the search path"
+        if context.verdict is not None and context.verdict.external:
+            hint = f"a repair with `{options}` adds the search path"
     yield Hit(
         message=f"whether {join_some(likely, FEW) if likely else 'a requirement'} "
         f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)} is not known{where}",

@@ -268,22 +268,28 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
         return
     owned = [library for library in verdict.external if reason_not_to_bundle(library) is None]
-    options = (provider_option(library, context.wheel) for library in owned)
-    providers = " ".join(dict.fromkeys(filter(None, options)))
+    options = [provider_option(library, context.wheel) for library in owned]
+    words = " ".join((*dict.fromkeys(filter(None, options)), "--add-requires"))
+    loads = f"a repair with `{words}` loads it from there"
+    if all(options):
+        loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
         if is_libpython(library) and library in context.shipped:
             continue  # auditwheel allows it nowhere; WF205 reports it
-        hit = _unprovided_hit(context, library, providers)
+        hit = _unprovided_hit(context, library, loads)
         yield hit if hit.severity else replace(hit, targets=tuple(without.get(library, ())))
+
+
+_OF_SEVERAL = "repair it with the one for which it was built, such as"
 
 
 def _has_policy(tag: str) -> bool:
     return parse_platform_tag(tag).family not in {Family.LINUX, Family.OTHER}
 
 
-def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
-    """Return the hit; `providers` are the options for all libraries of well-known packages."""
+def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
+    """Return the hit; `loads` is the repair that loads all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
     packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
     other = "" if reason else other_release(library, context.providers)
@@ -295,7 +301,8 @@ def _unprovided_hit(context: Context, library: str, providers: str) -> Hit:
         notes.append(f"{where}, which METADATA does not require")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
-        hint = f"`wheelfix repair {providers} --add-requires` loads it from there"
+        one = f"`--provider {packages[0]} --add-requires`"
+        hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {one}"
     is_seen = not context.members_in_use.isdisjoint(dependents)
     if not is_seen:
         notes.append("nothing in the wheel is seen to load what needs it")
