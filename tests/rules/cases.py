@@ -216,7 +216,11 @@ class WrittenContents(NamedTuple):
         return {"u": sized(unique)} if unique else {}
 
     def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
-        return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(16))
+        size = 16 if path.endswith("/for_all.so") else 8
+        return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(size))
+
+    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
+        return {name: one.size for name, one in self.sizes(path, names).items()}
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - as `Contents` has it
         return ""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols, Variable
 from wheelfix.analysis.products import known_products
+from wheelfix.analysis.world import PlantedLibraries
 from wheelfix.elf.exports import among
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -47,14 +48,15 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
     glibc searches it before DT_RUNPATH and after DT_RPATH. Of each file and library the first
     module is yielded.
     """
-    here = modules.world.environment.library_path
+    here, contents = modules.world.environment.library_path, modules.symbols.contents
     if here:
-        yield from _between(_with_path(modules, ()), modules, None)
-    settings = modules.symbols.contents.variables()
-    for variable in (one for one in settings if one.name == LIBRARY_PATH):
+        without = _with_path(modules, (), PlantedLibraries())
+        yield from _between(without, modules, contents.planted(here).names, None)
+    for variable in (one for one in contents.variables() if one.name == LIBRARY_PATH):
         if not set(variable.directories) <= set(here):
-            path = (*variable.directories, *here)
-            yield from _between(modules, _with_path(modules, path), variable)
+            path, planted = (*variable.directories, *here), contents.planted(variable.directories)
+            there = _with_path(modules, path, planted)
+            yield from _between(modules, there, planted.names, variable)
 
 
 def directed(modules: InstalledModules) -> Iterator[Directed]:
@@ -111,10 +113,11 @@ def _markers(modules: InstalledModules, path: str) -> Iterator[str]:
     return (one.name for one in known_products() if among(definitions, one.markers))
 
 
-def _with_path(modules: InstalledModules, path: tuple[str, ...]) -> InstalledModules:
-    """Return the environment in a process with another LD_LIBRARY_PATH."""
-    world, contents = modules.world, modules.symbols.contents
-    environment, planted = world.environment, contents.planted(path)
+def _with_path(
+    modules: InstalledModules, path: tuple[str, ...], planted: PlantedLibraries
+) -> InstalledModules:
+    """Return the environment in a process with another LD_LIBRARY_PATH, where `planted` are."""
+    world, environment = modules.world, modules.world.environment
     files = {**planted.files, **environment.files}
     changed = replace(
         environment,
@@ -125,18 +128,27 @@ def _with_path(modules: InstalledModules, path: tuple[str, ...]) -> InstalledMod
         directories=environment.directories | planted.directories,
     )
     there = replace(world, environment=changed)
-    return replace(modules, symbols=InstalledSymbols(world=there, contents=contents))
+    return replace(
+        modules, symbols=InstalledSymbols(world=there, contents=modules.symbols.contents)
+    )
 
 
 def _between(
-    without: InstalledModules, there: InstalledModules, variable: Variable | None
+    without: InstalledModules,
+    there: InstalledModules,
+    offered: frozenset[str],
+    variable: Variable | None,
 ) -> Iterator[Displaced]:
-    """Yield what gets another file `there` than `without` the variable, of other content."""
+    """Yield what gets another file `there` than `without` the variable, of other content.
+
+    The names `offered` are those of files in its directories.
+    """
     known: set[tuple[str, str]] = set()
     for module in without.modules:
-        before = {
-            (one.requester, one.name): one.result for one in without.world.load(module).requests
-        }
+        requests = without.world.load(module).requests
+        if offered.isdisjoint(one.name for one in requests):
+            continue
+        before = {(one.requester, one.name): one.result for one in requests}
         load = there.world.load(module)
         for request in load.requests:
             user, name, other = request.requester or "", request.name, request.result

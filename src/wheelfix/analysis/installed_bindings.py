@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
-from wheelfix.elf.constants import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
-from wheelfix.elf.exports import OF_LINKER, SizedDefinition, among, idle
+from wheelfix.elf.exports import CODE, OF_LINKER, SizedDefinition, among, idle
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
@@ -21,8 +20,6 @@ from wheelfix.loader.process_bindings import (
     is_defined_unique,
 )
 from wheelfix.loader.symbol_lookup import SymbolIndex
-
-_CODE = {STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE}
 
 
 class Opened(NamedTuple):
@@ -42,7 +39,6 @@ class Preemption(NamedTuple):
     usual: str
     """The object whose definitions it gets otherwise, maybe itself."""
     provider: str
-    symbols: Sequence[str]
     data: Mapping[str, tuple[int, int]]
     """Data of other sizes: symbol -> its bytes in `usual`, and in `provider`."""
     code: Mapping[str, tuple[int, int]]
@@ -72,45 +68,54 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     Only symbols that they get from another file otherwise; musl and environments of an unknown
     program are not judged.
     """
-    symbols, world = modules.symbols, modules.world
+    symbols, world, contents = modules.symbols, modules.world, modules.symbols.contents
     if world.environment.libc is Libc.MUSL or not symbols.start:
         return
-    loads = {one: world.process(one.path)[-1] for one in symbols.contents.promotions()}
+    loads = {one: world.process(one.path)[-1] for one in contents.promotions()}
     promoted = {one: load for one, load in loads.items() if not load.missing}
-    looked_up = _looked_up(modules, promoted.values())
-    wanted = frozenset[str]().union(*looked_up.values())
-    paths = {path for module in modules.modules for path in world.load(module).objects}
-    paths.update(path for load in promoted.values() for path in load.objects)
-    model = _Model(symbols, wanted, paths)
-    for promotion, load in promoted.items():
+    of_promoted = {path for load in promoted.values() for path in load.objects}
+    wanted = _differing_names(modules, of_promoted)
+    looked_up = {
+        path: {*(symbols.libraries[path].names & wanted), *contents.own_lookups(path, wanted)}
+        for path in modules.loaded.keys() & world.members.keys() & symbols.libraries.keys()
+    }
+    model = _Model(symbols, wanted, modules.loaded.keys() | of_promoted)
+    for promotion, load in promoted.items() if wanted else ():
         yield from _preempted(modules, promotion, load, looked_up, model)
 
 
-def _looked_up(
-    modules: InstalledModules, promoted: Iterable[Load]
-) -> Mapping[str, Collection[str]]:
-    """Return what each object of the environment looks up that a promoted one defines.
+def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> frozenset[str]:
+    """Return the names that one of `promoted` and another object define as something else.
 
-    What is promoted together with the object does not count: it is there in any case.
+    Most symbols that objects have in common are inline functions, of which each has a copy.
     """
     symbols, contents = modules.symbols, modules.symbols.contents
-    loads = [
-        (frozenset(load.objects), frozenset(load.objects) - {*symbols.start}) for load in promoted
-    ]
-    names_of = cache(contents.names)
-    others = values_by_key(
-        (frozenset[str]().union(*(new for all_, new in loads if path not in all_)), path)
-        for path in modules.loaded
-        if path in modules.world.members and path in symbols.libraries
+    theirs = [path for path in promoted if path in symbols.libraries and path not in symbols.start]
+    offered = frozenset[str]().union(*map(contents.names, theirs)) - OF_LINKER
+    known: dict[str, set[int]] = {}
+    for path in modules.loaded if offered else ():
+        if path in symbols.libraries and path not in symbols.start:
+            for name, size in contents.own_sizes(path, offered).items():
+                known.setdefault(name, set()).add(size)
+    common = frozenset(known)
+    return frozenset(
+        name
+        for path in theirs
+        for name, (definition, size) in contents.sizes(path, common).items()
+        if size and definition.version is None and not known[name] <= {size}
     )
-    found: dict[str, Collection[str]] = {}
-    for new, paths in others.items():  # a set of names is encoded once for all of its objects
-        offered = frozenset[str]().union(*map(names_of, new & symbols.libraries.keys())) - OF_LINKER
-        for path in paths if offered else ():
-            own = contents.own_lookups(path, offered).keys()
-            if names := (symbols.libraries[path].names & offered) | own:
-                found[path] = names
-    return found
+
+
+def _differs(usual: SizedDefinition, other: SizedDefinition) -> bool:
+    """Return whether a definition is not what another one of the name is, by its size.
+
+    A library that gives its symbols versions promises that they stay what they are, and all
+    objects have the same copies of inline functions.
+    """
+    (one, size), (there, other_size) = usual, other
+    has_version = one.version is not None or there.version is not None
+    is_copy = one.type in CODE and one.weak
+    return size != other_size and bool(size and other_size) and not (has_version or is_copy)
 
 
 def _preempted(
@@ -129,7 +134,7 @@ def _preempted(
     affected = values_by_key(
         (module, user)
         for user, module in users.items()
-        if user in looked_up and not defined.isdisjoint(looked_up[user])
+        if not defined.isdisjoint(looked_up.get(user, ()))
     )
     is_independent = independent_of(promoted, environment)
     for module in sorted(affected):
@@ -152,7 +157,7 @@ def _preempted(
         for (user, before, provider), names in sorted(moved.items()):
             if modules.are_different(user, provider) and modules.are_different(before, provider):
                 data, code = model.differing(user, before, provider, sorted(names))
-                yield Preemption(promotion, module, user, before, provider, names, data, code)
+                yield Preemption(promotion, module, user, before, provider, data, code)
 
 
 def _users(
@@ -203,23 +208,15 @@ class _Model:
     def differing(
         self, user: str, usual: str, provider: str, names: Iterable[str]
     ) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]]:
-        """Return the data and the code that differ in size between two objects.
-
-        A library that gives its symbols versions promises that they stay what they are.
-        """
+        """Return the data and the code that differ in size between two objects."""
         ours = self._own(user) if usual == user else self._sizes(usual)
         theirs = self._sizes(provider)
         data: dict[str, tuple[int, int]] = {}
         code: dict[str, tuple[int, int]] = {}
         for name in names:
-            if name in ours and name in theirs:
-                (one, size), (other, other_size) = ours[name], theirs[name]
-                has_version = one.version is not None or other.version is not None
-                if size != other_size and size and other_size and not has_version:
-                    if one.type not in _CODE:
-                        data[name] = size, other_size
-                    elif not one.weak:
-                        code[name] = size, other_size
+            if name in ours and name in theirs and _differs(ours[name], theirs[name]):
+                kind = code if ours[name].definition.type in CODE else data
+                kind[name] = ours[name].size, theirs[name].size
         return data, code
 
     def _read_sizes(self, path: str) -> Mapping[str, SizedDefinition]:

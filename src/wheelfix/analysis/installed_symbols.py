@@ -65,6 +65,10 @@ class Contents(Protocol):
         """Return the definitions of some names in an object."""
         ...
 
+    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
+        """Return the bytes of those definitions of `names` that others have no copies of."""
+        ...
+
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
         """Return the first group of the first match in a file; empty without one."""
         ...

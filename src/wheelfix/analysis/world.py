@@ -304,6 +304,12 @@ class PlantedLibraries:
     links: Mapping[str, str] = field(default_factory=dict[str, str])
     directories: frozenset[str] = frozenset()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which a search in the directories may find them."""
+        paths = (*self.files, *self.broken, *self.links)
+        return frozenset(path.rpartition("/")[2] for path in paths)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbor:

@@ -38,8 +38,12 @@ from wheelfix.elf.image import STRUCTS, Buffer, Image, Structs
 from wheelfix.elf.model import Definition, Exports, Undefined
 from wheelfix.errors import BadElfError
 
+CODE = frozenset({STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE})
+"""The types of functions."""
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
+_COPIES = frozenset(STB_WEAK << 4 | kind for kind in CODE)
+"""The `st_info` of inline functions, of which each object has a copy."""
 _DEFINITION_SIZE = 200
 """Bytes in memory of a definition besides its name."""
 _NUMBER_SIZE = 64
@@ -146,6 +150,19 @@ class SymbolTables(NamedTuple):
         entries = self._definitions(self._named(names, self._all()))
         return self._sized(entry for entry in entries if not _is_hidden(entry.version))
 
+    def own_sizes(self, names: Names) -> dict[str, int]:
+        """Return the bytes of those definitions of `names` that other objects have no copies of.
+
+        Copies are those of inline functions (weak code). Definitions with a version are left out.
+        """
+        infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
+        numbers = [n for n in self._all() if infos[n] not in _COPIES]
+        found: dict[str, int] = {}
+        for raw, _, _, size, version in self._definitions(self._named(names, numbers)):
+            if size and (version is None or self.versions.get(version & VERSYM_INDEX) is None):
+                found[raw.decode("utf-8", "surrogateescape")] = size
+        return found
+
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
 
@@ -210,12 +227,14 @@ class SymbolTables(NamedTuple):
                 yield entry
 
     def _sized(self, entries: Iterable[_Entry]) -> dict[str, SizedDefinition]:
-        return {
-            raw.decode("utf-8", "surrogateescape"): SizedDefinition(
-                definition_of(info, version, self.versions), size
-            )
-            for raw, info, _, size, version in entries
-        }
+        shared: dict[tuple[int, int | None], Definition] = {}
+        found: dict[str, SizedDefinition] = {}
+        for raw, info, _, size, version in entries:
+            definition = shared.get((info, version))
+            if definition is None:
+                definition = shared[info, version] = definition_of(info, version, self.versions)
+            found[raw.decode("utf-8", "surrogateescape")] = SizedDefinition(definition, size)
+        return found
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)

@@ -81,6 +81,12 @@ class InstalledContents:
             return self._tables(path).sizes(names)
         return {}
 
+    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
+        """Return the bytes of those definitions of `names` that others have no copies of."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).own_sizes(names)
+        return {}
+
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
         """Return the first group of the first match in a file; empty without one."""
         facts, question = self._objects.facts(path), b"version " + pattern.pattern

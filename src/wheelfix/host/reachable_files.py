@@ -100,8 +100,8 @@ class Disk:
         """Directories that may be searched, but not listed."""
         self._listings: dict[str, frozenset[str]] = {}
         self._resolved: dict[str, str | None] = {}
-        self._plain: set[str] = set()
-        """Canonical directories, which no link leads to."""
+        self._plain: dict[str, str] = {}
+        """Directories that no link leads to, with their canonical paths."""
 
     def environment(self, base: Environment, main: str | None) -> Environment:
         """Return `base` with all that was read, and with the program `main`."""
@@ -240,15 +240,15 @@ class Disk:
             rest += target.split("/")[::-1]
         if not os.path.lexists(current or "/"):
             return None
-        if self._is_directory(current or "/") and current == path:
-            self._plain.add(path)
+        if not links and self._is_directory(current or "/"):
+            self._plain[path] = current
         return current or "/"
 
     def _beginning(self, path: str) -> tuple[str, list[str]]:
         """Return the directory at which to begin with `path`, and the parts after it, reversed."""
         directory, _, name = path.rpartition("/")
         if directory in self._plain and name not in {"", ".", ".."}:
-            return directory, [name]
+            return self._plain[directory], [name]
         return "", path.split("/")[::-1]
 
     def _is_directory(self, path: str) -> bool:

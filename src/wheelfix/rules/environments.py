@@ -287,13 +287,12 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
         met, symbol = judged[0]
         source, _, line = met.promotion.source.rpartition(":")
         module = modules.modules[met.module]
-        number = sum(len(one.symbols) for one in found if one.provider in modules.world.members)
         opener = module_name(source)
         always = opener in modules.names_before(met.module)
         yield Hit(
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
-            f"all, `import {module}` uses {count(number, 'symbol')} of {promoter} instead of its "
-            f"own: {_difference(met, symbol, len(judged))}",
+            f"all, `import {module}` uses {count(len(judged), 'symbol')} of {promoter} instead of "
+            f"its own: {_difference(met, symbol)}",
             severity=Severity.ERROR if data else Severity.WARNING if code else Severity.NOTE,
             member=label(met.user),
             entry=f"{label(met.provider)} {symbol}",
@@ -574,12 +573,11 @@ def _judged(found: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
     return data, code, of_c
 
 
-def _difference(met: Preemption, symbol: str, number: int) -> str:
-    more = f", and {number - 1:,} more differ" if number > 1 else ""
+def _difference(met: Preemption, symbol: str) -> str:
     if symbol in met.data:
         usual, here = met.data[symbol]
-        return f"`{demangle(symbol)}` has {here:,} instead of {count(usual, 'byte')}{more}"
-    return f"`{demangle(symbol)}` is other code there{more}"
+        return f"`{demangle(symbol)}` has {here:,} instead of {count(usual, 'byte')}"
+    return f"`{demangle(symbol)}` is other code there"
 
 
 def _preemption_text(modules: InstalledModules, met: Preemption, user: str) -> str:
