@@ -70,6 +70,28 @@ def test_what_names_a_temporary_folder_is_not_kept(
     assert not cache.exists()
 
 
+@pytest.mark.parametrize("flags", [[], ["-g"]])
+def test_what_names_the_folder_of_a_test_names_that_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+    def built(run: str) -> list[bytes]:
+        base = tmp_path / "pytest-of-me" / run / "popen-gw0"
+        one, other = base / "test_a0", base / "test_a10"
+        one.mkdir(parents=True)
+        monkeypatch.chdir(one)
+        library = shared_object(one / "liba.so", soname="liba.so", rpath=f"{one}:{other}")
+        user = shared_object(
+            other / "x.so", needed=[library], runpath=f"{other}:/x:{one}/lib", flags=flags
+        )
+        return [library.read_bytes(), user.read_bytes()]
+
+    first = built("pytest-1")
+    monkeypatch.setattr(compiled, "_compile", None)
+    assert built("pytest-2") == [content.replace(b"pytest-1", b"pytest-2") for content in first]
+
+
 def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path: Path, cache: Path) -> None:
     cache.write_text("in the way")
     assert shared_object(tmp_path / "x.so").exists()
