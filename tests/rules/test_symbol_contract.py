@@ -106,10 +106,10 @@ def test_what_several_missing_libraries_may_define_is_not_claimed(wheel: Path) -
 
 
 def test_a_pattern_of_a_contract_has_its_price(wheel: Path) -> None:
-    names = [f"f{number}" for number in range(60_000)]
+    names = [f"f{number}" for number in range(15_000)]
     cheap = {"objects": ["demo/*"], "exports": [*names, *(f"{name}_*" for name in names)]}
     found = said(wheel, cheap)
-    assert len([code for code, _ in found if code == "WF306"]) == 120_000
+    assert len([code for code, _ in found if code == "WF306"]) == 30_000
     many = {"objects": ["*"], "exports": [f"{name}?x*" for name in names]}
     settings = settings_from({"symbols": [many]}, Settings(), "test")
     error = wheelfix.check(wheel, settings).error
