@@ -86,7 +86,8 @@ def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
     for folder in folders:
         with suppress(OSError):
             for path in sorted(folder.iterdir()):
-                if names.match(path.name) and os.access(path, os.X_OK):
+                is_known = os.path.realpath(path) in found
+                if not is_known and names.match(path.name) and os.access(path, os.X_OK):
                     with suppress(ToolError, ValueError, KeyError):
                         known = interpreter(str(path), environ)
                         found.setdefault(os.path.realpath(known.path), known.path)
