@@ -1056,6 +1056,6 @@ def test_a_wheel_with_nothing_wrong_is_verified_in_its_place(
 @pytest.mark.slow
 def test_kills_at_random_moments() -> None:
     """A few of those of `scripts/killed_repairs.py`."""
-    command = [sys.executable, str(SCRIPTS / "killed_repairs.py"), "-n", "3", "--seed", "7"]
+    command = [sys.executable, str(SCRIPTS / "killed_repairs.py"), "-n", "2", "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.fork_server import warm_program
+from tests.support.installers import pip
 from tests.support.matrices import some
 from wheelfix.cli.app import run
 
@@ -36,25 +37,16 @@ EACH_RUN = frozenset(
 def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     platform = str(request.param)
     folder = tmp_path_factory.mktemp("foreign")
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        folder,
-    ]
-    command += ["--only-binary=:all:", "--python-version", "3.11", "--platform", platform]
-    subprocess.run([*command, WHEELS[platform]], check=True)
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--python-version", "3.11"]
+    done = pip("download", *options, "--platform", platform, "--dest", folder, WHEELS[platform])
+    assert done.returncode == 0, done.stderr
     [found] = folder.glob("*.whl")
     return found
 
 
 def checked(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Check a wheel with an empty environment: no PATH, no HOME."""
-    command = [sys.executable, "-m", "wheelfix", "check", *arguments, str(wheel)]
+    command = [warm_program(), "check", *arguments, str(wheel)]
     return subprocess.run(
         command, env={"PATH": ""}, cwd=wheel.parent, capture_output=True, text=True, check=False
     )

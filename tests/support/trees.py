@@ -4,6 +4,7 @@ They judge what wheelfix believes of install schemes, so nothing here asks wheel
 """
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -23,7 +24,24 @@ BASE_PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 DEBIAN_PYTHON = Path("/usr/bin/python3")
 
 _HERE = sysconfig.get_python_version()
-_LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(open('/proc/self/maps').read())"
+_LOAD_EACH = """
+import ctypes, json, os, sys
+found = []
+for path in sys.argv[1:]:
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(theirs, 1)
+        os.dup2(theirs, 2)
+        ctypes.CDLL(path)
+        print(open("/proc/self/maps").read())
+        sys.exit()
+    os.close(theirs)
+    with open(ours, errors="replace") as stream:
+        text = stream.read()
+    found.append([os.waitpid(pid, 0)[1] == 0, text])
+print(json.dumps(found))
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +52,11 @@ class Outcome:
     said: str
     """The last line."""
     output: str = ""
+
+
+def _outcome(ok: bool, output: str) -> Outcome:  # noqa: FBT001 - as the program says it
+    lines = output.strip().splitlines()
+    return Outcome(ok=ok, said=lines[-1] if lines else "", output=output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +93,16 @@ class Tree:
 
         What one file has loaded cannot help the next.
         """
-        return {
-            path: self.load(path) if ".so" in path.name else self.run([path])
-            for path in self.elf_files()
-        }
+        files = self.elf_files()
+        loaded = self._load_each([path for path in files if ".so" in path.name])
+        return {path: loaded[path] if path in loaded else self.run([path]) for path in files}
 
-    def load(self, path: Path) -> Outcome:
-        """Load one shared object with every symbol bound, as `dlopen` finds its libraries."""
-        return self.run([BASE_PYTHON, "-I", "-S", "-c", _LOAD, path])
+    def _load_each(self, paths: Sequence[Path]) -> dict[Path, Outcome]:
+        """Load shared objects with every symbol bound, as `dlopen` finds their libraries."""
+        done = self.run([BASE_PYTHON, "-I", "-S", "-c", _LOAD_EACH, *paths])
+        assert done.ok, done.output
+        each = zip(paths, json.loads(done.output), strict=True)
+        return {path: _outcome(ok, text) for path, (ok, text) in each}
 
     def own_files(self, output: str) -> frozenset[str]:
         """Return the files of the tree that a listing names, relative to its root."""
@@ -107,9 +132,7 @@ class Tree:
             text=True,
             check=False,
         )
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        said = lines[-1] if lines else ""
-        return Outcome(ok=done.returncode == 0, said=said, output=done.stdout + done.stderr)
+        return _outcome(done.returncode == 0, done.stdout + done.stderr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
