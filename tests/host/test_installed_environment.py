@@ -280,6 +280,7 @@ def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
     (site / "demo/gone.so").symlink_to("nowhere")
     world = read_site(site)
     assert explain(world, find_subject(world, "demo._core")[0]).ok
+    assert find_subject(world, "demo/_core") == find_subject(world, "demo._core")
     assert f"{site}/demo/cut.so" in world.environment.broken
 
 

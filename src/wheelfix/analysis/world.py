@@ -485,6 +485,7 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
     if ending:
         return tuple(path for path in ending if path in files)
     objects = [(path, member) for path, member in names if path in files]
-    return tuple(path for path, m in objects if f".{module_name(m)}".endswith(f".{text}")) or tuple(
+    dotted = f".{text.replace('/', '.')}"
+    return tuple(path for path, m in objects if f".{module_name(m)}".endswith(dotted)) or tuple(
         path for path, _ in objects if files[path].soname == text
     )
