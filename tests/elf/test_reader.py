@@ -18,12 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.oracles.installations import objects
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
 from tests.support.compiled import require_linking
 from tests.support.effort import cpu_time, spends_at_most
 from tests.support.exports import read_exports
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
+from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Segment, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf, read_object
 from wheelfix.errors import BadElfError
 
@@ -226,6 +228,20 @@ def test_what_has_no_bytes_need_not_be_a_debug_companion(
     debug = tmp_path / "lib.so.debug"
     subprocess.run(["objcopy", "--only-keep-debug", library, debug], check=True)
     assert [read(path).dynamic for path in (library, debug)] == [True, False]
+
+
+def test_relocations_say_on_arm64_that_thread_data_is_static() -> None:
+    """Linkers set no DF_STATIC_TLS there: the wheels' copies of libgomp have none."""
+    segment = Segment(Pt.TLS, flags=4, offset=0, vaddr=0, paddr=0, filesz=0, memsz=120, align=8)
+    library = objects.LIBRARY._replace(machine=Machine.AARCH64, segments=(segment,))
+    data = objects.shared_object(library)
+    offset_of_x86, descriptor, offset_of_arm64 = (
+        struct.pack("<Qq", kind, 0) for kind in (objects.TPOFF64, 1031, 1030)
+    )
+    assert data.count(offset_of_x86) == 1
+    for kind, flag in ((descriptor, 0), (offset_of_arm64, DF_STATIC_TLS)):
+        elf = read_elf(data.replace(offset_of_x86, kind), "lib.so")
+        assert elf.dt_flags & DF_STATIC_TLS == flag
 
 
 def test_the_companion_of_a_static_program_is_not_dynamic(tmp_path: Path) -> None:

@@ -197,3 +197,5 @@ R_COPY: dict[int, int] = {
     Machine.LOONGARCH: 4,
 }
 """R_*_COPY of each processor supplement."""
+R_AARCH64_TLS_TPREL = 1030
+"""The offset of thread data from the thread pointer."""

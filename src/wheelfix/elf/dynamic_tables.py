@@ -304,14 +304,25 @@ class Relocations(NamedTuple):
     @property
     def symbols(self) -> frozenset[int]:
         """The numbers of the entries of .dynsym to which it refers."""
+        shift = 32 if self._is_wide else 8
+        return frozenset([info >> shift for info in self._infos])
+
+    def symbols_of(self, kind: int) -> frozenset[int]:
+        """Return the numbers of the entries to which relocations of one type refer, 0 for none."""
+        mask, shift = (0xFFFFFFFF, 32) if self._is_wide else (0xFF, 8)
+        return frozenset([info >> shift for info in self._infos if info & mask == kind])
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.struct.size in {16, 24}
+
+    @property
+    def _infos(self) -> set[int]:
         # Two words an entry, or three with an addend; r_info is the second (gABI, "Relocation").
-        wide = self.struct.size in {16, 24}
-        words = array("Q" if wide else "I", self.raw)
+        words = array("Q" if self._is_wide else "I", self.raw)
         if self.struct.format[0] != ("<" if byteorder == "little" else ">"):
             words.byteswap()
-        width = self.struct.size // words.itemsize
-        shift = 32 if wide else 8
-        return frozenset([info >> shift for info in set(words[1::width])])
+        return set(words[1 :: self.struct.size // words.itemsize])
 
 
 @dataclass(frozen=True, kw_only=True)

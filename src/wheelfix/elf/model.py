@@ -187,7 +187,10 @@ class Elf(NamedTuple):
     dlopen_notes: tuple[str, ...] = ()
     """Libraries that it opens with dlopen, as JSON (`.note.dlopen`, uapi-group.org)."""
     dt_flags: int = 0
-    """DT_FLAGS, with DT_SYMBOLIC, DT_TEXTREL and DT_BIND_NOW folded in, as glibc does."""
+    """DT_FLAGS, with DT_SYMBOLIC, DT_TEXTREL and DT_BIND_NOW folded in, as glibc does.
+
+    On ARM64 also with DF_STATIC_TLS, where relocations have its effect.
+    """
     dt_flags_1: int = 0
     has_init: bool = False
     """Whether it has a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
     DF_BIND_NOW,
+    DF_STATIC_TLS,
     DF_SYMBOLIC,
     DF_TEXTREL,
     MODULE_HOOKS,
@@ -20,6 +22,7 @@ from wheelfix.elf.constants import (
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
     PF_X,
+    R_AARCH64_TLS_TPREL,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -34,7 +37,7 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import SymbolTables, first_definition, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
-from wheelfix.elf.model import Elf, ElfType, Filtee, Undefined, VersionNeed
+from wheelfix.elf.model import Elf, ElfType, Filtee, Machine, Undefined, VersionNeed
 from wheelfix.elf.stack_trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
@@ -254,7 +257,25 @@ def _flags(dynamic: Dynamic) -> int:
     for tag, bit in _FLAG_TAGS.items():
         if tag in dynamic.tags:
             flags |= bit
-    return flags
+    return flags | (DF_STATIC_TLS if _has_static_tls(dynamic) else 0)
+
+
+def _has_static_tls(dynamic: Dynamic) -> bool:
+    """Return whether relocations want its thread data beside the program's, on ARM64.
+
+    Linkers leave out DF_STATIC_TLS there, and glibc looks at the relocations alone.
+    """
+    image = dynamic.image
+    if image.header.machine != Machine.AARCH64 or image.segment(Pt.TLS) is None:
+        return False
+    with suppress(BadElfError):  # where they cannot be read, nothing is known
+        numbers = (table.symbols_of(R_AARCH64_TLS_TPREL) for table in dynamic.relocations())
+        return any(
+            number == 0 or section != 0
+            for number in chain.from_iterable(numbers)
+            for _, _, _, section, *_ in dynamic.symbols(number, number + 1)
+        )
+    return False
 
 
 def _undefined_symbols(
