@@ -231,7 +231,7 @@ def test_what_has_no_bytes_need_not_be_a_debug_companion(
 
 
 def test_relocations_say_on_arm64_that_thread_data_is_static() -> None:
-    """Linkers set no DF_STATIC_TLS there: the wheels' copies of libgomp have none."""
+    """GNU ld sets no DF_STATIC_TLS there: the wheels' copies of libgomp have none."""
     segment = Segment(Pt.TLS, flags=4, offset=0, vaddr=0, paddr=0, filesz=0, memsz=120, align=8)
     library = objects.LIBRARY._replace(machine=Machine.AARCH64, segments=(segment,))
     data = objects.shared_object(library)

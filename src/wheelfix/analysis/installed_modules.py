@@ -293,16 +293,17 @@ class InstalledModules:
     def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
         """Yield two modules, a request of the second, and the file that the first loads for it.
 
-        Each request and file is yielded once.
+        Each request and file is yielded once, for modules of packages if there are such.
         """
+        paths = sorted(self.modules, key=lambda path: not self.is_of_package(path))
         importers: dict[str, dict[str, str]] = {}
         """File -> distributions with modules that load it, each with the first of them."""
-        for path in self.modules:
+        for path in paths:
             for result in self.world.load(path).objects:
                 if self.world.environment.files[result].soname in self.symbols.contested:
                     importers.setdefault(result, {}).setdefault(self.distribution(path), path)
         asked: set[tuple[str | None, str, str]] = set()
-        for path in self.modules:
+        for path in paths:
             load, own = self.world.load(path), self.distribution(path)
             for request in () if load.missing else load.requests[1:]:
                 for other in self.symbols.contested.get(request.name, ()):

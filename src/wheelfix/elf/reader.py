@@ -263,7 +263,7 @@ def _flags(dynamic: Dynamic) -> int:
 def _has_static_tls(dynamic: Dynamic) -> bool:
     """Return whether relocations want its thread data beside the program's, on ARM64.
 
-    Linkers leave out DF_STATIC_TLS there, and glibc looks at the relocations alone.
+    GNU ld leaves out DF_STATIC_TLS there, and glibc looks at the relocations alone.
     """
     image = dynamic.image
     if image.header.machine != Machine.AARCH64 or image.segment(Pt.TLS) is None:

@@ -159,7 +159,8 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     needs one of them, and each of these files, it loads a module of another distribution that
     loads the file, and then the module with the object. Reports those that need a symbol
     version or a symbol which that file does not define. What the `__init__.py` of packages always
-    import comes before. It is an error if both orders fail.
+    import comes before. It is an error if both orders fail, and a note for modules in a top-level
+    folder without `__init__.py`, which may be there to be copied.
 
     ## Why is this bad?
     The loader searches for a SONAME once in a process: the first file serves all that ask for the
@@ -181,10 +182,11 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     for met in modules.meetings():
         first, second = modules.modules[met.first], modules.modules[met.second]
         both = met.fails_in_both_orders
+        is_sure = modules.is_of_package(met.first) and modules.is_of_package(met.second)
         yield Hit(
             message=f"after `import {first}`, `import {second}` fails: "
             f"{_lack_text(modules, met.lack)}",
-            severity=Severity.ERROR if both else None,
+            severity=Severity.NOTE if not is_sure else Severity.ERROR if both else None,
             member=label(met.second),
             entry=f"{first} {met.lack.library or met.lack.symbols[0]}",
             notes=(_meeting_text(modules, met),),

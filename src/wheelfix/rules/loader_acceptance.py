@@ -162,7 +162,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     Adds up the thread-local data (PT_TLS) of all objects with DF_STATIC_TLS that one import loads,
     and compares it with the 1,664 bytes that glibc reserves and rounds up. musl reserves none, so
     in a musllinux wheel any such data is too much. It is an error if an extension module loads
-    them. On ARM64, where linkers do not set the flag, relocations tell. A library that defines
+    them. On ARM64, where GNU ld does not set the flag, relocations tell. A library that defines
     `malloc` and that no other object needs is left out: it is made for LD_PRELOAD, which has room
     for it.
 
