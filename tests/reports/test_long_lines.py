@@ -76,6 +76,15 @@ def test_a_hint_that_is_too_long_is_replaced_by_one_that_works() -> None:
     assert shorten_finding(finding).hint == "-v shows the command"
 
 
+def test_a_long_hint_ends_behind_its_command() -> None:
+    options = "`libone` is there: `--library-path /opt/lib`"
+    hint = f"`wheelfix repair` fixes it: graft {'`libfoo.so.1`, ' * 20}\n{options}: {'x ' * 100}"
+    finding = Finding(
+        code="WF101", name="x", severity=Severity.ERROR, message="m", member=None, hint=hint
+    )
+    assert shorten_finding(finding).hint == f"`wheelfix repair` fixes it\n{options}"
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A wheel that is not valid, whose METADATA has lines of 50,000 characters."""

@@ -84,20 +84,17 @@ class LackingRequirements:
         self._site = site
         version = python_version(python).replace(".", "")
         tag = f"cp{version}" if version[1:] else "py3"
-        self._tags = f"{tag}-none-linux_{os.uname().machine}"
+        # Of the wheels that were installed, the names of directories need not be valid.
+        self._wheel = WheelName.parse(f"any-0-{tag}-none-linux_{os.uname().machine}.whl")
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return what the distribution of a file requires, directly or not, without markers."""
-        found: list[str] = []
-        for owner in self._owners.get(path, ()):
-            name, _, version = owner.distribution.partition(" ")
-            wheel = WheelName.parse(f"{name}-{version}-{self._tags}.whl")
-            part = Part(wheel, self._requires_dist.get(canonicalize_name(name), ()))
-            required = all_requirements(part, self._requires_dist)
-            lacking = required.keys() - self._requires_dist.keys()
-            texts = (required[each].requirement for each in required if each in lacking)
-            found += [f"{one.name}{one.specifier}" for one in texts]
-        return tuple(dict.fromkeys(found))
+        names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
+        texts = (self._requires_dist.get(canonicalize_name(name), ()) for name in names)
+        part = Part(self._wheel, tuple(text for some in texts for text in some))
+        required = all_requirements(part, self._requires_dist).items()
+        lacking = (one.requirement for name, one in required if name not in self._requires_dist)
+        return tuple(f"{one.name}{one.specifier}" for one in lacking)
 
     @cached_property
     def _owners(self) -> Mapping[str, Sequence[Owner]]:

@@ -217,7 +217,7 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
         done = f"`{_command(fix)}` fixes it: {fix.title}"
-        return replace(finding, fix=fix, hint="; ".join(filter(None, (done, finding.hint))))
+        return replace(finding, fix=fix, hint="\n".join(filter(None, (done, finding.hint))))
     return finding
 
 

@@ -38,17 +38,12 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
     )
 
 
-def has_one_name(library: str) -> bool:
-    """Return whether well-known wheels have `library` in each release, not in one of them."""
-    names = well_known_providers_of(library)
-    return any(library in f.libraries for name in names for f in well_known_folders()[name])
-
-
 def possible_wheels(library: str) -> str:
     """Return which well-known wheels have `library`, and how to install one; empty if none has."""
     names = well_known_providers_of(library)
     listed = " or ".join(names)
-    if has_one_name(library):
+    folders = (folder for name in names for folder in well_known_folders()[name])
+    if any(library in folder.libraries for folder in folders):  # not of one release alone
         return f"in {listed}: pip install {names[0]}"
     return listed and f"perhaps in a release of {listed}"
 

@@ -301,7 +301,7 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
 def shorten_finding(finding: Finding) -> Finding:
     """Return a finding whose texts are short; of its hint, no command is cut."""
     lines = (finding.hint or "").splitlines()
-    short = [line if has_command(line) else shorten(line) for line in lines]
+    short = [_up_to_command(line) if has_command(line) else shorten(line) for line in lines]
     fitting = [line for line in short if len(line) <= LONGEST]
     hint = "\n".join((*fitting, *(["-v shows the command"] if len(fitting) < len(lines) else [])))
     return replace(
@@ -312,6 +312,15 @@ def shorten_finding(finding: Finding) -> Finding:
         member=finding.member and shorten(finding.member),
         entry=finding.entry and shorten(finding.entry),
     )
+
+
+def _up_to_command(line: str) -> str:
+    """Return a hint that, if it is too long, ends behind its first command or options."""
+    match = _COMMAND.match(line) if len(line) > LONGEST else None
+    return match[0] if match else line
+
+
+_COMMAND = re.compile(r"(?:[^`]*`(?!wheelfix |--)[^`]*`)*[^`]*`(?:wheelfix |--)[^`]*`[^`:;,.]*")
 
 
 def heading(finding: Finding) -> str:

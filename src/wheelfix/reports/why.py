@@ -11,7 +11,6 @@ from wheelfix.analysis.graph import Node
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
-from wheelfix.providers.well_known import has_one_name, well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -132,8 +131,6 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     else:
         option = option_to_exclude(use.name)
         yield f"  keep out   repair the wheel as it was built with `{option}`"
-    for provider in well_known_providers_of(use.name) if has_one_name(use.name) else ():
-        yield f"             or `--provider {provider}`: that wheel has it"
 
 
 def _short(name: str) -> str:

@@ -316,7 +316,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         entry=library,
         notes=tuple(notes),
         hint=other or hint,
-        fix=None if reason or packages or other else graft,
+        fix=None if reason or packages else graft,
     )
 
 
