@@ -2,12 +2,14 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from wheelfix.errors import ToolError
-from wheelfix.host.pythons import interpreter
+from wheelfix.host import pythons
+from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 
 
 def _python(path: Path, code: str) -> str:
@@ -22,6 +24,22 @@ def _python(path: Path, code: str) -> str:
 def test_a_python_describes_itself() -> None:
     found = interpreter(sys.executable, os.environ)
     assert found.name == f"python{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def test_a_python_of_several_names_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(path: str, environ: Mapping[str, str]) -> Interpreter:
+        asked.append(path)
+        return interpreter(path, environ)
+
+    for name in ("python3", "python3.99"):
+        (tmp_path / name).symlink_to(interpreter(sys.executable, os.environ).path)
+    monkeypatch.setattr(pythons, "interpreter", ask)
+    assert all_pythons({"PATH": str(tmp_path)})[0] == asked[0] == str(tmp_path / "python3")
+    assert [path for path in asked if Path(path).parent == tmp_path] == asked[:1]
 
 
 def test_a_python_without_ctypes_is_an_error_of_one_sentence(tmp_path: Path) -> None:
