@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from tests.support.build import (
     ONE_FUNCTION,
@@ -219,8 +220,15 @@ class WrittenContents(NamedTuple):
         size = 16 if path.endswith("/for_all.so") else 8
         return dict.fromkeys(names & {*self.defined.get(path, ())}, sized(size))
 
-    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
+    def hashes(self, path: str) -> Sequence[int]:
+        return [crc32(name.encode()) for name in self.defined.get(path, ())]
+
+    def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
+        names = {name for name in self.defined.get(path, ()) if crc32(name.encode()) in hashes}
         return {name: one.size for name, one in self.sizes(path, names).items()}
+
+    def has_source(self, top: str) -> bool:
+        return bool(top)
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:  # noqa: ARG002 - as `Contents` has it
         return ""

@@ -70,7 +70,7 @@ def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModule
         top, *others = name.split(".")
         is_name = all(part.isidentifier() for part in (top, *others))
         if not is_name or (
-            top not in modules.imports and not modules.symbols.contents.sure_imports(top)
+            top not in modules.imports and not modules.symbols.contents.has_source(top)
         ):
             raise SettingsError(
                 f"nothing in `{modules.world.where}` is imported as `{name}`",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion
-from wheelfix.elf.exports import CODE, OF_LINKER, SizedDefinition, among, idle
+from wheelfix.elf.exports import CODE, SizedDefinition, among, idle
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
@@ -91,7 +91,7 @@ def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> fr
     """
     symbols, contents = modules.symbols, modules.symbols.contents
     theirs = [path for path in promoted if path in symbols.libraries and path not in symbols.start]
-    offered = frozenset[str]().union(*map(contents.names, theirs)) - OF_LINKER
+    offered = frozenset[int]().union(*map(contents.hashes, theirs))
     known: dict[str, set[int]] = {}
     for path in modules.loaded if offered else ():
         if path in symbols.libraries and path not in symbols.start:

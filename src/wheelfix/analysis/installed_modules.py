@@ -150,7 +150,7 @@ class InstalledModules:
     def is_of_package(self, path: str) -> bool:
         """Return whether the module at `path` is top-level, or its top folder has `__init__.py`."""
         top, dot, _ = self.modules[path].partition(".")
-        return not dot or bool(self.symbols.contents.sure_imports(top))
+        return not dot or self.symbols.contents.has_source(top)
 
     def names_before(self, path: str) -> Sequence[str]:
         """Return what the import of the module at `path` surely imports before it."""

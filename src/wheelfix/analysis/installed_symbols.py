@@ -65,8 +65,16 @@ class Contents(Protocol):
         """Return the definitions of some names in an object."""
         ...
 
-    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
-        """Return the bytes of those definitions of `names` that others have no copies of."""
+    def hashes(self, path: str) -> Collection[int]:
+        """Return hashes of the names of what an object defines."""
+        ...
+
+    def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
+        """Return the bytes of definitions that others have no copies of, by hashes of names."""
+        ...
+
+    def has_source(self, top: str) -> bool:
+        """Return whether a top-level name is a package with `__init__.py`, or a source."""
         ...
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:

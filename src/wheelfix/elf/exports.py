@@ -150,15 +150,18 @@ class SymbolTables(NamedTuple):
         entries = self._definitions(self._named(names, self._all()))
         return self._sized(entry for entry in entries if not _is_hidden(entry.version))
 
-    def own_sizes(self, names: Names) -> dict[str, int]:
-        """Return the bytes of those definitions of `names` that other objects have no copies of.
+    def own_sizes(self, hashes: AbstractSet[int]) -> dict[str, int]:
+        """Return the bytes of the definitions that other objects have no copies of, by name.
 
-        Copies are those of inline functions (weak code). Definitions with a version are left out.
+        Those whose names have one of `hashes` (`name_hashes`). Copies are those of inline functions
+        (weak code). Definitions with a version are left out.
         """
         infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
-        numbers = [n for n in self._all() if infos[n] not in _COPIES]
+        own = self.hashes or array("I", self.name_hashes())
+        numbers = [n for n, one in enumerate(own) if one in hashes and infos[n] not in _COPIES]
+        self._spend(len(own))
         found: dict[str, int] = {}
-        for raw, _, _, size, version in self._definitions(self._named(names, numbers)):
+        for raw, _, _, size, version in self._definitions(numbers):
             if size and (version is None or self.versions.get(version & VERSYM_INDEX) is None):
                 found[raw.decode("utf-8", "surrogateescape")] = size
         return found

@@ -1,5 +1,6 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -81,11 +82,22 @@ class InstalledContents:
             return self._tables(path).sizes(names)
         return {}
 
-    def own_sizes(self, path: str, names: Names) -> Mapping[str, int]:
-        """Return the bytes of those definitions of `names` that others have no copies of."""
+    def hashes(self, path: str) -> Collection[int]:
+        """Return hashes of the names of what an object defines."""
         with suppress(OSError, BadElfError):
-            return self._tables(path).own_sizes(names)
+            return self._tables(path).hashes or ()
+        return ()
+
+    def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
+        """Return the bytes of definitions that others have no copies of, by hashes of names."""
+        with suppress(OSError, BadElfError):
+            return self._tables(path).own_sizes(hashes)
         return {}
+
+    def has_source(self, top: str) -> bool:
+        """Return whether a top-level name is a package with `__init__.py`, or a source."""
+        paths = (f"{folder}{top}{ending}" for folder in self._folders for ending in _MODULES)
+        return any(map(os.path.isfile, paths))
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
         """Return the first group of the first match in a file; empty without one."""
