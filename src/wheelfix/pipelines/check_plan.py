@@ -46,6 +46,8 @@ class _Planned:
 
     obstacle: str = ""
     """Why the repair writes nothing; empty if it does."""
+    errors: frozenset[str] = frozenset()
+    """The codes of the findings that are the obstacle; none if there is no plan."""
     advice: str = ""
     """What to do about the obstacle."""
     spoiled: str = ""
@@ -167,6 +169,7 @@ def _remaining(
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
+        errors=frozenset(finding.code for finding in errors),
         advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
         remaining=frozenset((f.code, f.member, f.entry) for f in found),
@@ -202,7 +205,10 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     """Return `finding` with its fix if the plan removes it, and otherwise with the reason."""
     fix = finding.fix
     if fix is None:
-        return finding
+        stopped = [
+            p for p in plans.values() if p.obstacle and p.errors != frozenset({finding.code})
+        ]
+        return _as_options(finding) if stopped else finding
     planned = plans[fix.safety]
     if planned.obstacle:
         why = f"`{_command(fix)}` cannot write this wheel here:"
@@ -219,6 +225,12 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         done = f"`{_command(fix)}` fixes it: {fix.title}"
         return replace(finding, fix=fix, hint="\n".join(filter(None, (done, finding.hint))))
     return finding
+
+
+def _as_options(finding: Finding) -> Finding:
+    """Return `finding` with the options of its command: that would meet other obstacles."""
+    hint = (finding.hint or "").replace("`wheelfix repair --", "a repair with `--")
+    return replace(finding, hint=hint or None)
 
 
 def _graft_title(finding: Finding, planned: _Planned) -> str:

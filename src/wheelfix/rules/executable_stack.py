@@ -53,12 +53,17 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     the stack (x86-64, AArch64, 32-bit ARM, s390x), on other machines, where these are not
     recognized, and without a PT_GNU_STACK header, which has no place to be added.
     """
-    for member, elf in context.wheel.elfs.items():
-        if not any(s.type == Pt.LOAD for s in elf.segments) or not requires_executable_stack(elf):
-            continue
+    found = {
+        member: (elf, _needs_stack(elf))
+        for member, elf in context.wheel.elfs.items()
+        if any(s.type == Pt.LOAD for s in elf.segments) and requires_executable_stack(elf)
+    }
+    bases = (original_name(basename(member)) for member, (_, reason) in found.items() if not reason)
+    names = dict.fromkeys(shlex.quote(escape(base)) for base in bases)
+    clearing = " ".join(f"--clear-execstack {name}" for name in names)
+    for member, (elf, reason) in found.items():
         stack = stack_flags(elf)
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
-        reason = _needs_stack(elf)
         is_asked = _is_asked(member, elf, context.settings)
         yield Hit(
             message=f"requires an executable stack: {why}, and glibc {REFUSING_GLIBC} and later "
@@ -66,7 +71,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
             member=member,
             severity=_stack_severity(context, elf),
             notes=(f"`clear-execstack` is refused: {reason}",) if is_asked and reason else (),
-            hint=_stack_hint(member, elf, reason),
+            hint=_stack_hint(elf, reason, clearing),
             fix=Fix(title="clear the flag", edits=(ClearExecstack(member=member),))
             if is_asked and not reason
             else None,
@@ -90,7 +95,8 @@ def _is_asked(member: str, elf: Elf, settings: Settings) -> bool:
     return any(matches_any(known, settings.clear_execstack) for known in names)
 
 
-def _stack_hint(member: str, elf: Elf, reason: str) -> str:
+def _stack_hint(elf: Elf, reason: str, clearing: str) -> str:
+    """Return the hint; `clearing` are the options for all objects whose flag can be cleared."""
     if elf.trampolines:
         return (
             "avoid nested functions, or compile with `-ftrampoline-impl=heap` (GCC 14): the code "
@@ -99,8 +105,7 @@ def _stack_hint(member: str, elf: Elf, reason: str) -> str:
         )
     link = "link it with `-Wl,-z,noexecstack`"
     if not reason:
-        name = shlex.quote(escape(original_name(basename(member))))
-        return f"{link}; a third-party object: `wheelfix repair --clear-execstack {name}`"
+        return f"{link}; third-party objects: `wheelfix repair {clearing}`"
     if elf.trampolines is None:
         return f"{link}; a third-party object: `patchelf --clear-execstack`, and try it"
     return link
