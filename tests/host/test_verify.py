@@ -207,8 +207,7 @@ def test_a_module_without_the_entry_point_of_its_name_is_imported_and_fails(
     }
     command = ["repair", "--ignore", "WF311", "-w", str(tmp_path / "out"), str(wheel)]
     assert run([*command, "--verify"]) == 1
-    assert "hint: `--no-verify` writes the wheel without trying it" in capsys.readouterr().err
-    assert run([*command, "--verify", "--no-verify"]) == 0
+    assert "--no-verify" not in capsys.readouterr().err  # it would write what fails
 
 
 def test_a_failed_import_is_reported_with_object_output_and_explanation(
@@ -607,8 +606,8 @@ def test_a_library_that_loads_only_with_its_dependents_is_reported(
     wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", **files})
     assert run(["verify", "--strict", str(wheel)]) == 0
     out = capsys.readouterr().out
-    assert "load   3 objects: 2 ok, 1 loaded only with its dependents" in out
-    assert "libsecond.so: loaded only with its dependents: alone: " in out
+    assert "load   3 objects: 2 ok, 1 loaded only with dependents" in out
+    assert "libsecond.so: loaded only with dependents: alone: " in out
     assert "undefined symbol: one" in out
 
 

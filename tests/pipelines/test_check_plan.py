@@ -51,7 +51,7 @@ def test_a_graft_is_promised_with_the_folder_that_has_the_library(
     wheel = written(tmp_path, _core=user(tmp_path, vendor, runpath=str(vendor.parent)))
     tag = found(wheelfix.check(wheel), "WF804")
     assert tag.fix is not None
-    assert f"`libdeep.so.1 from {vendor.parent}`" in tag.fix.title
+    assert f"`libdeep.so.1` from {vendor.parent}" in tag.fix.title
     outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
     assert [library.original for library in outcome.grafted] == ["libdeep.so.1"]
     assert not outcome.error

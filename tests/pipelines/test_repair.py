@@ -29,6 +29,7 @@ from tests.support.fakes import use_fake_auditwheel
 from tests.support.fork_server import warm_program
 from tests.support.matrices import some
 from tests.support.repairing import repair
+from wheelfix import check
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
@@ -888,11 +889,23 @@ def test_an_instruction_set_above_the_baseline_must_be_allowed(sdk: Sdk, tmp_pat
         flags=["-Xlinker", "-z", "-Xlinker", "x86-64-v3"],
     )
     wheel = make_wheel(tmp_path / "in", tag=LINUX, files={"demo/libuser.so": user})
-    for tool in ("auditwheel", "wheelfix"):
+    for tool, hint in (("auditwheel", ""), ("wheelfix", "`isa-ext-check = false`")):
         refused = called(tool, "-w", tmp_path / "refused", wheel)
         assert refused.returncode != 0
         assert "libuser.so" in refused.stderr
+        assert hint in refused.stderr
     compare(wheel, ["--disable-isa-ext-check"], tmp_path)
+    made = written(repaired(wheel, tmp_path / "allowed", isa_ext_check=False))
+    found = check(made, Settings(isa_ext_check=False)).findings
+    assert not [finding for finding in found if finding.severity is Severity.ERROR]
+
+
+def test_a_pointer_in_the_place_of_the_only_object_is_named(tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    wheel = make_wheel(tmp_path, tag=LINUX, files={"demo/_core.so": pointer})
+    (error,) = [repaired(wheel, tmp_path / "out", allow_pure_python_wheel=True).error]
+    assert error is not None
+    assert "Git LFS" in (error.hint or "")
 
 
 # --- What cannot be done is explained -------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.build import make_wheel
 from tests.support.installers import PURE, found, pip
-from tests.support.values import findings, wheel
+from tests.support.values import elf, findings, wheel
 from wheelfix.rules import leftovers
 from wheelfix.rules.findings import Safety, Severity
 from wheelfix.wheel.edits import RemoveMember
@@ -78,6 +78,13 @@ def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
     assert pip("--python", python, "install", "--no-index", *wheels).returncode == 0
     assert pip("--python", python, "uninstall", "-y", "one").returncode == 0
     assert not list((tmp_path / "v").glob("lib/*/site-packages/tests/__init__.py"))
+
+
+def test_libraries_of_a_common_folder_belong_into_a_package() -> None:
+    subject = wheel({"lib/libx.so": elf()})
+    (common,) = findings(leftovers.common_top_level, subject)
+    assert common.hint == "put its libraries into the folder of a package"
+    assert not findings(leftovers.common_top_level, wheel({"demo/lib/libx.so": elf()}))
 
 
 def test_a_distribution_may_have_its_own_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.compiled import require_linking
-from tests.support.values import elf, wheel
+from tests.support.values import elf, findings, wheel
 from tests.support.waiting import HANGS
 from wheelfix import check
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
@@ -271,6 +271,14 @@ def test_a_segment_that_lies_off_its_page_is_an_error(tmp_path: Path) -> None:
     path = rewritten(linked(tmp_path), moved)
     assert said(read(path)) == {"WF604": Severity.ERROR}
     assert "ELF load command address/offset not page-aligned" in opened(path)
+
+
+def test_an_object_for_pages_of_1_kib_is_linked_anew(tmp_path: Path) -> None:
+    path = linked(tmp_path, "-Wl,-z,max-page-size=1024")
+    (found,) = findings(loadability.misaligned_segment, wheel({"demo/m.so": read(path)}))
+    assert found.hint == "link it without `-z max-page-size`"
+    assert "ELF load command" in opened(path)
+    assert said(read(linked(tmp_path))) == {}
 
 
 def test_what_only_an_old_glibc_minds_depends_on_the_tag(tmp_path: Path) -> None:

@@ -267,7 +267,14 @@ def _isa_reasons(wheel: Wheel) -> Iterator[str]:
     for member, elf in wheel.elfs.items():
         level = isa_level(elf)
         if level is not None:
-            yield f"`{member}` needs {level}, more than the baseline instruction set"
+            yield f"`{member}` needs {level}, {MORE_THAN_BASELINE}"
+
+
+MORE_THAN_BASELINE = "more than the baseline instruction set"
+TO_ALLOW_ISA = (
+    "build for the baseline, without `-march`; or allow more, for `check` too, with "
+    "`isa-ext-check = false` in [tool.wheelfix]"
+)
 
 
 def checks_isa(wheel: Wheel, settings: Settings) -> bool:
@@ -446,7 +453,7 @@ def unattainable_tag_error(
             why = list(_isa_reasons(wheel)) or [
                 "a library that is to be grafted needs more than the baseline"
             ]
-            hint = "build for the baseline, or allow it with --disable-isa-ext-check"
+            hint = TO_ALLOW_ISA
         case Obstacle.UCS2:
             why = ["a narrow Python 2"]
             hint = "build the wheel with a Python of wide Unicode"

@@ -21,6 +21,7 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.installers import find_uv, pip_for
 from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pythons import Interpreter
+from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
@@ -200,7 +201,7 @@ def _install_error(
             hint=hint,
         )
     if dependencies:
-        return ToolError(error.message, hint="`--with FILE` takes a wheel that no index has")
+        return ToolError(error.message, hint=WITHOUT_INDEX)
     return error
 
 

@@ -90,7 +90,8 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
                 f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
                 "wheelfix does not know it",
                 hint="give its wheel: `--provider FILE.whl`; fetch it: `--with NAME`; or state "
-                "`libraries` and `directory` in [[tool.wheelfix.provider]]",
+                "`libraries` and `directory` in [[tool.wheelfix.provider]] (in wheelfix.toml, "
+                "[[provider]])",
             )
     return (replace(provider, setting=setting) for provider in versions)
 

@@ -28,6 +28,7 @@ from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 
+WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
 _TIMEOUT = 3600
 """Seconds: the wheels of CUDA are gigabytes."""
 _NEWEST_GLIBC = 41
@@ -69,7 +70,7 @@ def fetch(
         raise ToolError(
             f"{join_some(requirements, FEW)} cannot be fetched for `{dependent}`: "
             f"{_reason(error.message)}",
-            hint="`--with FILE` takes a wheel that no index has",
+            hint=WITHOUT_INDEX,
         ) from error
     except OSError as error:
         raise OutputError(

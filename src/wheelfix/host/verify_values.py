@@ -23,7 +23,7 @@ class CheckStatus(StrEnum):
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
     """A program started and failed; it may not know the arguments."""
-    DEPENDENT = "loaded only with its dependents"
+    DEPENDENT = "loaded only with dependents"
     """A library that does not load alone; another object, or an import, has loaded it."""
     PRELOAD = "for LD_PRELOAD"
     """A library, not an extension module, whose static TLS must be reserved at the start."""

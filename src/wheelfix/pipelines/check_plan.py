@@ -32,7 +32,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
-from wheelfix.text import first_of, join_some, operand
+from wheelfix.text import first_of, join_plain, operand
 from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
@@ -239,8 +239,8 @@ def _graft_title(finding: Finding, planned: _Planned) -> str:
     if not own and finding.entry in planned.dropped:
         return f"drop `{finding.entry}`, which is unused"
     libraries = [
-        f"{library.original} from {library.host.source.parent}"
+        f"`{library.original}` from {library.host.source.parent}"
         for library in own or planned.grafted
     ]
     tag = f"write {'.'.join(planned.tags)}"
-    return f"graft {join_some(libraries)}, and {tag}" if libraries else tag
+    return f"graft {join_plain(libraries, 5)}, and {tag}" if libraries else tag

@@ -52,7 +52,9 @@ def _find(text: str, wheel: Wheel, definitions: Definitions) -> Path:
             return Path(library.path).resolve()
     raise ToolError(
         f"`include`: `{text}` is not among this machine's libraries",
-        hint="name its folder with `--library-path`, or give its path",
+        hint="correct the path"
+        if "/" in text
+        else "name its folder with `--library-path`, or give its path",
     )
 
 

@@ -13,7 +13,7 @@ from wheelfix.errors import (
 from wheelfix.grouping import grouped
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
-from wheelfix.text import FEW, count, first_of, join_some
+from wheelfix.text import FEW, count, first_of, join_plain, join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, other_system, parse_platform_tag
@@ -122,9 +122,11 @@ def refuse_pure(wheel: Wheel, settings: Settings) -> None:
     """
     is_allowed = settings.allow_pure_python_wheel and "any" in wheel.name.platforms
     if wheel.is_pure and not is_allowed:
-        raise NonPlatformWheelError(
-            NO_OBJECT, hint="--allow-pure-python-wheel accepts wheels with the platform tag `any`"
-        )
+        listed = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
+        hint = "--allow-pure-python-wheel accepts wheels with the platform tag `any`"
+        if "any" not in wheel.name.platforms:
+            hint = join_plain(listed, FEW) or "build it with the platform tag `any`"
+        raise NonPlatformWheelError(NO_OBJECT, hint=hint)
 
 
 def refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
@@ -133,6 +135,6 @@ def refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
     if edits:
         members = join_some(list(dict.fromkeys(edit.member for edit in edits)))
         raise ToolError(
-            f"the patcher `none` cannot edit {members}, which needs {count(len(edits), 'edit')}",
+            f"the patcher `none` cannot edit {members}: {count(len(edits), 'edit')}",
             hint="--patcher auto (the default) makes them, --dry-run then lists them",
         )

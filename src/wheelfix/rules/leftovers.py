@@ -201,5 +201,7 @@ def common_top_level(context: Context) -> Iterator[Hit]:
                 message=f"installs the generic top-level name `{top}` into site-packages",
                 member=members[0],
                 entry=top,
-                hint="list the packages to ship explicitly, without it",
+                hint="put its libraries into the folder of a package"
+                if any(member in wheel.elfs for member in members)
+                else "list the packages to ship explicitly, without it",
             )

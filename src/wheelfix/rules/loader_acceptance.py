@@ -384,7 +384,9 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
                     message=f"the segment for address {load.vaddr:#x} is at offset"
                     f" {load.offset:#x}, aligned to {load.align:#x}: `{words}`",
                     member=member,
-                    hint="build the object again; strip before patchelf, and use patchelf 0.19 or "
+                    hint="link it without `-z max-page-size`"
+                    if load.align < SMALLEST_PAGE
+                    else "build the object again; strip before patchelf, and use patchelf 0.19 or "
                     "newer",
                 )
                 break

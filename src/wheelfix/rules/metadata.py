@@ -452,7 +452,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
             f"{wheel.metadata.requires_python}` excludes that",
             member=wheel.dist_info.metadata,
             entry="Requires-Python",
-            hint="drop this Python from the build matrix",
+            hint="correct `requires-python`, or drop this Python from the build matrix",
         )
 
 

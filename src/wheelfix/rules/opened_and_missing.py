@@ -188,7 +188,7 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
             member=source,
             entry=name,
             notes=(f"needed by {join_some(context.dependents[name], 3)}",),
-            hint="import one of them first, or open the library by its path",
+            hint="import that first, or open the library by its path",
             severity=Severity.NOTE,
         )
         return

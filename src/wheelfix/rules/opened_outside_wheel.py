@@ -83,7 +83,8 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
                 message=f"{how} opens a library that the wheel does not contain",
                 member=member,
                 entry=name,
-                hint=f'to graft it, add `include = ["{name}"]` to [tool.wheelfix]',
+                hint=f'to graft it, add `include = ["{name}"]` to [tool.wheelfix]'
+                ", and its folder to `library-path` if the system has it elsewhere",
                 severity=severity,
             )
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
-from wheelfix.analysis.policy_reasons import other_release
+from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA, other_release
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import names_of
 from wheelfix.loader.python_api import is_libpython
@@ -90,6 +90,8 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 def _other_tag(verdict: Verdict) -> str:
     if any(GNU2_TLS in reason for reason in verdict.reasons):
         return "compile with `-mtls-dialect=gnu`"
+    if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
+        return TO_ALLOW_ISA
     build = "build in the container of that tag"
     if verdict.external or parse_platform_tag(verdict.overall).family is Family.LINUX:
         return build

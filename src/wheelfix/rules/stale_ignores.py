@@ -59,6 +59,6 @@ def stale_ignore(context: SetContext) -> Iterator[Hit]:
         yield Hit(
             message=f"unused ignore: `{selector}` {where} matches no finding",
             entry=selector,
-            hint="remove it, or put it into `[[tool.wheelfix.overrides]]` for the wheels that "
-            "need it",
+            hint="remove it, or put it into `[[tool.wheelfix.overrides]]` (in wheelfix.toml, "
+            "`[[overrides]]`) for the wheels that need it",
         )

@@ -317,7 +317,7 @@ def contract_without_effect(context: Context) -> Iterator[Hit]:
                 message=f"`{entry}` of `{key}` in [[tool.wheelfix.symbols]] matches nothing",
                 entry=entry,
                 hint="correct or remove it; what is for some wheels only belongs into "
-                "[[tool.wheelfix.overrides]]",
+                "[[tool.wheelfix.overrides]] (in wheelfix.toml, [[overrides]])",
             )
 
 

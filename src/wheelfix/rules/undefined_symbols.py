@@ -312,9 +312,10 @@ def _judge(
     answers = {python: python_api.exports(python, name) for python in pythons}
     lacking = [python for python, answer in answers.items() if answer is False]
     if lacking and (strict or not any(answer is True for answer in answers.values())):
-        several = f" to {lacking[-1]}" if len(lacking) > 1 else ""
+        many = len(lacking) > 1
+        them = f"{lacking[0]} to {lacking[-1]} do" if many else f"{lacking[0]} does"
         yield Hit(
-            message=f"uses `{name}` of the Python C API, which {lacking[0]}{several} does not have",
+            message=f"uses `{name}` of the Python C API, which {them} not have",
             member=member,
             entry=name,
             notes=_first_version_note(name),
