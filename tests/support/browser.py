@@ -76,7 +76,7 @@ class _Browser:
     def __init__(self, commands: BinaryIO, answers: BinaryIO) -> None:
         self.seen: list[dict[str, Any]] = []
         """Events that nobody has asked for yet."""
-        self._commands = commands
+        self._commands, self._answers = commands, answers
         self._messages = _messages(answers)
         self._numbers = count(1)
 
@@ -92,6 +92,12 @@ class _Browser:
         assert "error" not in message, message
         result: dict[str, Any] = message["result"]
         return result
+
+    def close(self) -> None:
+        """End the browser."""
+        self.call("Browser.close")
+        self._commands.close()
+        self._answers.close()
 
     def events(self, until: str) -> Iterator[dict[str, Any]]:
         """Yield the events until one of that name, which may have come already."""
@@ -134,7 +140,7 @@ def _started() -> _Browser:
 
     @atexit.register
     def _() -> None:
-        browser.call("Browser.close")
+        browser.close()
         process.wait(HANGS)
         shutil.rmtree(profile, ignore_errors=True)
 
