@@ -58,6 +58,16 @@ def test_a_graft_is_promised_with_the_folder_that_has_the_library(
     assert "WF804" not in {finding.code for finding in outcome.remaining}
 
 
+def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path) -> None:
+    nameless = shared_object(tmp_path / "vendor" / "libdeep.so", DEEP)
+    wheel = written(tmp_path, _core=user(tmp_path, nameless))
+    path = found(wheelfix.check(wheel), "WF206")
+    assert (path.entry, path.fix is not None) == (str(nameless), True)
+    outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
+    assert not outcome.error
+    assert "WF206" not in {finding.code for finding in outcome.remaining}
+
+
 def test_a_library_in_the_search_path_of_another_module_has_its_option(
     tmp_path: Path, vendor: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

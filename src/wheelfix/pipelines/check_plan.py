@@ -204,6 +204,9 @@ def _refuse_missing(planner: Planner, unused: Sequence[DropNeeded]) -> None:
 def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     """Return `finding` with its fix if the plan removes it, and otherwise with the reason."""
     fix = finding.fix
+    safe = plans.get(Safety.SAFE)
+    if safe is not None and (fix is None or fix.edits) and _is_grafted(finding, safe):
+        fix, finding = Fix(title="", edits=(), safety=Safety.SAFE), replace(finding, hint=None)
     if fix is None:
         stopped = [
             p for p in plans.values() if p.obstacle and p.errors != frozenset({finding.code})
@@ -217,14 +220,25 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint="\n".join(lines))
     if planned.spoiled:
         return replace(finding, fix=None, hint=f"`{_command(fix)}` leads to {planned.spoiled}")
-    member = planned.moved.get(finding.member or "", finding.member)
-    if (finding.code, member, finding.entry) in planned.remaining:
+    if not _ends_without(finding, planned):
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
         done = f"`{_command(fix)}` fixes it: {fix.title}"
         return replace(finding, fix=fix, hint="\n".join(filter(None, (done, finding.hint))))
     return finding
+
+
+def _is_grafted(finding: Finding, planned: _Planned) -> bool:
+    """Return whether a finding is about a library that the graft brings, and ends with that."""
+    brought = {library.original for library in planned.grafted}
+    return finding.entry in brought and _ends_without(finding, planned)
+
+
+def _ends_without(finding: Finding, planned: _Planned) -> bool:
+    member = planned.moved.get(finding.member or "", finding.member)
+    is_left = (finding.code, member, finding.entry) in planned.remaining
+    return not (planned.obstacle or planned.spoiled or is_left)
 
 
 def _as_options(finding: Finding) -> Finding:
