@@ -60,7 +60,8 @@ def test_a_graft_is_promised_with_the_folder_that_has_the_library(
 
 def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path) -> None:
     nameless = shared_object(tmp_path / "vendor" / "libdeep.so", DEEP)
-    wheel = written(tmp_path, _core=user(tmp_path, nameless))
+    module = extension(tmp_path / "_core.so", "_core", calls=["deep"], flags=[f"-Wl,{nameless}"])
+    wheel = written(tmp_path, _core=module)
     path = found(wheelfix.check(wheel), "WF206")
     assert (path.entry, path.fix is not None) == (str(nameless), True)
     outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
