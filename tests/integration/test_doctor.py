@@ -535,6 +535,21 @@ def test_a_symbol_that_a_package_opens_for_all_is_not_judged(
     assert site.imports("user") == ""
 
 
+def test_a_symbol_that_only_a_library_which_nothing_opens_defines(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "import ctypes\n# unlike libfoo.so.1\nctypes.CDLL('libc.so.6')\n"
+    site.install(tmp_path, "other", **{"other____init__.py": other.encode()})
+    files = package(tmp_path, "user", lib(tmp_path, "one"))
+    files[f"user___core{SUFFIX}"] = extension(tmp_path / "_core.so", "_core", calls=["one"])
+    site.install(tmp_path, "user", **files)
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    said = "refers to `one`, which only `user/libfoo.so.1` defines, not loaded for it"
+    assert finding["message"].endswith(said)
+    assert site.imports("user").endswith("undefined symbol: one")
+
+
 def with_unique_data(
     folder: Path, name: str, size: int, symbol: str = "shared_data", flags: tuple[str, ...] = ()
 ) -> Path:

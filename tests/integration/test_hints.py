@@ -653,6 +653,30 @@ def test_a_wheel_in_the_folder_for_repaired_ones_is_repaired_into_another(
     assert [path.name for path in Path("repaired").iterdir()] == [name]
 
 
+@pytest.mark.parametrize("code", ["WF603", "lock"])
+def test_the_command_of_a_repair_has_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    library = linked(tmp_path / "lib", "libgone.so.3", ONE_FUNCTION)
+    module = extension(
+        tmp_path / "_core.abi3.so",
+        "_core",
+        needed=[library],
+        calls=["f"],
+        flags=["-Wl,-z,execstack"] * (code == "WF603"),
+    )
+    files: dict[str, Path | str] = {"demo/_core.abi3.so": module}
+    wheel = make_wheel(tmp_path / "dist", tag=f"cp311-abi3-linux_{MACHINE}", files=files)
+    options = ["--library-path", "lib", "--locked"] if code == "lock" else ["--exclude", "libgone*"]
+    run(["repair", *options, "-w", "out", str(wheel)])
+    assert not list(Path().glob("out/*.whl"))
+    said = " ".join(capsys.readouterr().err.split())
+    (command,) = re.findall("`(wheelfix repair [^`]*)`", said)
+    assert run(shlex.split(command)[1:]) == 0
+    assert len(list(Path("out").iterdir())) == 1
+
+
 def needing(folder: Path, *names: str) -> Path:
     """A wheel with a module that needs some libraries which are nowhere."""
     sources = (f"int f{number}(void) {{ return 1; }}" for number, _ in enumerate(names))
@@ -1080,6 +1104,34 @@ def test_a_wheel_without_the_driver_that_it_bundled_is_repaired(
     assert run(["check", "--select", "WF825", "--fail-on", "note", "out"]) == 0
 
 
+def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As shapely without shapely.libs, which requires numpy."""
+    monkeypatch.chdir(tmp_path)
+    module, tag = "demo/_core.abi3.so", f"cp311-abi3-linux_{MACHINE}"
+    library = linked(tmp_path, "libdemo.so.1", ONE_FUNCTION)
+    files: dict[str, Path | str] = {
+        module: extension(tmp_path / "_core.abi3.so", "_core", needed=[library], calls=["f"])
+    }
+    built = make_wheel(tmp_path / "dist", tag=tag, files=files, metadata="Requires-Dist: numpy\n")
+    assert run(["repair", "--library-path", ".", str(built)]) == 0
+    (whole,) = Path("wheelhouse").iterdir()
+    with zipfile.ZipFile(whole) as archive:
+        files[module] = Path(archive.extract(module, "unzipped"))
+    metadata = "Requires-Dist: numpy\n"
+    lost = make_wheel(tmp_path / "lost", tag=tag, files=files, metadata=metadata)
+    lost.rename(lost.with_name(whole.name))
+    capsys.readouterr()
+    assert run(["check", "lost"]) == 1
+    assert (
+        "the name of a copy that a repair grafted: repair the wheel as it was built"
+        in capsys.readouterr().out
+    )
+    assert run(["repair", "lost", "-w", "again"]) != 0
+    assert run(["check", str(whole)]) == 0
+
+
 # --- The others -----------------------------------------------------------------------------------
 
 HELD: dict[Message, str] = {
@@ -1193,7 +1245,7 @@ HELD: dict[Message, str] = {
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
     (
         "pipelines/graft_lock.py",
-        "to lock what is grafted now: {} --no-locked {}",
+        "wheelfix repair --write-lock --no-locked",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
 }
 """Messages that a test elsewhere follows."""

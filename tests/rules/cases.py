@@ -266,6 +266,8 @@ class WrittenContents(NamedTuple):
     def may_open(self, library: str, packages: frozenset[str]) -> bool:
         return library in packages
 
+    may_open_for_all = may_open
+
     def sure_imports(self, name: str, line: int | None = None) -> Sequence[str]:
         top = name.partition(".")[0]
         return (top, f"{top}._core") if line is None else (top,)

@@ -49,6 +49,7 @@ def demo(folder: Path, tag: str, module: Path, metadata: str, source: str = "") 
         ("libQt6Gui.so.6", "$ORIGIN/Qt6/lib", ["PyQt6-sip", "PyQt6"], "PyQt6"),
         ("libonedal.so.2", "$ORIGIN/../../..", ["numpy", "daal==2"], "daal"),
         ("libpyvex.so", None, ["pyvex"], "pyvex"),
+        ("libpyvex-1e72bdae.so", "$ORIGIN/../pyvex.libs", ["pyvex"], "pyvex"),
         ("libtorch.so", None, ["numpy", "torch>=2"], "torch"),
         ("libeigenpy.so", "$ORIGIN/../../..", ["cmeel", "libpinocchio==1.0"], "cmeel"),
         ("libeigboost.so", "$ORIGIN/../../..", ["cmeel", "cmeel-eigboost"], "cmeel-eigboost"),
@@ -116,10 +117,14 @@ def test_what_the_loaded_library_of_a_requirement_brings_is_not_known() -> None:
         ("libany.so", "/opt/lib", ["one"]),
         ("libm.so.6", "$ORIGIN/../far/lib", ["one"]),
         ("libcuda.so.1", "$ORIGIN/../far/lib", ["one"]),
+        ("libany-1e72bdae.so.1", "$ORIGIN/../demo.libs", ["one"]),
+        ("libany-1e72bdae.so.1", "$ORIGIN/../demo.libs", ["demo-core==1.0"]),
+        ("libany-1e72bdae.so.1", "$ORIGIN/../far/lib", ["any"]),
+        ("libany-1e72bdae.so.1", None, ["any"]),
     ],
 )
 def test_nothing_is_left_to_requirements_that_cannot_bring_it(
-    library: str, runpath: str, requires: list[str]
+    library: str, runpath: str | None, requires: list[str]
 ) -> None:
     subject = wheel({CORE: elf(library, runpath=runpath)}, metadata=asked(*requires))
     assert not findings(left_to_requirements, subject)

@@ -1,5 +1,6 @@
 """An installed environment: whose each file is, which modules load, and what an order changes."""
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -43,6 +44,8 @@ class Lack(NamedTuple):
     """The file that was loaded for `library`; None if none was found."""
     versions: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
+    definers: tuple[str, ...] = ()
+    """The files that define `symbols`, and are not loaded for the object."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -190,7 +193,7 @@ class InstalledModules:
 
         A library that it does not find may be loaded by another import; a symbol may be defined by
         a file that another import opens for all. Where one of the environment that may be loaded
-        has the SONAME, or any defines the symbol, nothing is yielded.
+        has the SONAME, or one that may be opened so defines the symbol, nothing is yielded.
         """
         for path in self.modules:
             load = self._with_others(path)
@@ -200,7 +203,7 @@ class InstalledModules:
                 yield path, Lack(lost[0].requester or path, lost[0].name, None)
             elif not load.missing:
                 versions = next(self._lacking_versions(load), None)
-                lack = versions or self._refused_stack(load) or self._defined_nowhere(load)
+                lack = versions or self._refused_stack(load) or self._undefined(load)
                 if lack is not None:
                     yield path, lack
 
@@ -222,15 +225,36 @@ class InstalledModules:
                 return Lack(path, EXECUTABLE_STACK, path)
         return None
 
-    def _defined_nowhere(self, load: Load) -> Lack | None:
-        """Return the references of one object of a load that nothing in the environment defines.
+    def _undefined(self, load: Load) -> Lack | None:
+        """Return the references of one object of a load that nothing defines for it.
 
         None without a main program: what it defines is not known then.
         """
-        for path in load.objects if self.world.environment.main else ():
-            if names := self.symbols.defined_nowhere(path):
-                return Lack(path, "", None, symbols=names)
+        if self.world.environment.main:
+            for path, definers, names in self.symbols.unbound_groups(load):
+                if not definers or not self._may_serve(definers, load):
+                    return Lack(path, "", None, symbols=names, definers=definers)
         return None
+
+    def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
+        """Return whether code may open one of `paths` for all others, before `load` or in it.
+
+        Or another file took the place of one in `load`.
+        """
+        files, module = self.world.environment.files, load.root
+        names = {one.name for one in load.requests}
+        if not self._global.isdisjoint(paths) or any(files[path].soname in names for path in paths):
+            return True
+        tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
+        tops |= {name.partition(".")[0] for name in self.names_before(module)}
+        may_open = self.symbols.contents.may_open_for_all
+        return any(may_open(posixpath.basename(path), frozenset(tops)) for path in paths)
+
+    @cached_property
+    def _global(self) -> frozenset[str]:
+        """The objects that a Python source opens for all, with all that these load."""
+        opened = {promotion.path for promotion in self.symbols.contents.promotions()}
+        return frozenset(path for root in opened for path in self.world.load(root).objects)
 
     def _with_others(self, path: str) -> Load:
         """Return the load of a module, after what another import must have loaded for it."""

@@ -112,6 +112,10 @@ class Contents(Protocol):
         """
         ...
 
+    def may_open_for_all(self, library: str, packages: frozenset[str]) -> bool:
+        """Return the same, where a source of another package must name RTLD_GLOBAL, too."""
+        ...
+
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.
 
@@ -149,18 +153,19 @@ class InstalledSymbols:
 
     def unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
         """Return object -> the names that it refers to, and nothing in its scope defines."""
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
         unbound: dict[str, tuple[str, ...]] = {}
-        for path in load.objects:
-            groups = self._providers.get(path, {}).items()
-            left = (name for paths, some in groups if not scope.first(paths) for name in some)
-            if names := self.looked_up(path, left):
-                unbound[path] = names
+        for path, _, names in self.unbound_groups(load):
+            unbound[path] = (*unbound.get(path, ()), *names)
         return unbound
 
-    def defined_nowhere(self, path: str) -> tuple[str, ...]:
-        """Return the names that an object refers to, and nothing there defines."""
-        return self.looked_up(path, self._providers.get(path, {}).get((), ()))
+    def unbound_groups(self, load: Load) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        """Yield an object, files that are not in its scope, and what only these define for it."""
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
+        for path in load.objects:
+            for definers, some in self._providers.get(path, {}).items():
+                names = () if scope.first(definers) else self.looked_up(path, some)
+                if names:
+                    yield path, definers, names
 
     def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
         """Yield what an object of `load` refers to, with the file that defines it there.

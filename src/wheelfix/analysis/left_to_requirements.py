@@ -22,6 +22,7 @@ from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.global_imports import opens_for_all
+from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.wheel.model import Wheel
 
@@ -67,6 +68,7 @@ def left_to_requirements(
     missing = list(_missing(wheel, settings, providers)) if unknown else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
+    grafts = settings.graft_folder(wheel.name.distribution)
     names = [requirement.name for requirement in unknown[:_MOST]]
     shown = [one.name for one in required if canonicalize_name(one.name) in known]
     loading = next(_loading(wheel, names), "") if missing else ""
@@ -85,6 +87,8 @@ def left_to_requirements(
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
         alike = _most_alike(names, [library, *outward.values()], shown)
         sure = sure or (_most_alike(names, outward.values(), shown) and alike)
+        if remove_hash(library) and (not sure or grafts in outward.values()):
+            continue  # a repair of this wheel made the name: no other wheel has it
         likely = sure or libraries.get(library) or _most_alike(names, [library], shown) or loading
         if likely or outward:
             libraries[library] = likely

@@ -25,6 +25,7 @@ from wheelfix.providers.use import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, count, first_of, join_some
+from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
 from wheelfix.wheel.requirements import requirements_on
@@ -390,6 +391,9 @@ def _where_to_look(
         given = {one.name for one in providers if one.setting is not None}
         options = dict.fromkeys(_leave_options(left, wheel, given))
         them = "it" if len(left) == 1 else "them"
+        if grafts := [name for name in left if remove_hash(name)]:
+            named = "the name of a copy" if len(grafts) == 1 else "names of copies"
+            yield f"{named} that a repair grafted: repair the wheel as it was built; or,"
         yield f"name the folder that has {them} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
 

@@ -28,6 +28,7 @@ from wheelfix.host.machine_files import map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_sources, read_variables, telling_sources
 from wheelfix.wheel.content_scan import may_open
+from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.sure_imports import Imported, read_imports, sure_imports
 
@@ -159,14 +160,30 @@ class InstalledContents:
         Or a source of another one that has the name of `library`.
         """
         stem = library.partition(".so")[0].encode()
-        for folder in self._folders:
-            for path, source in telling_sources(folder, "", b"opens", may_open, self._objects):
-                if path.partition("/")[0].removesuffix(".py") in packages or stem in source:
-                    return True
+        return self._open_any(packages) or any(stem in source for _, source in self._opening)
+
+    def may_open_for_all(self, library: str, packages: frozenset[str]) -> bool:
+        """Return the same, where a source of another package must name RTLD_GLOBAL, too."""
+        stem = library.partition(".so")[0].encode()
+        return self._open_any(packages) or any(
+            stem in source and opens_for_all(source) for _, source in self._opening
+        )
+
+    def _open_any(self, packages: frozenset[str]) -> bool:
+        tops = (path.partition("/")[0].removesuffix(".py") for path, _ in self._opening)
         names = frozenset({"dlopen"})
         members = self._world.members.items()
         objects = (path for path, member in members if member.partition("/")[0] in packages)
-        return any(self.mentions(path, names) for path in objects)
+        return not packages.isdisjoint(tops) or any(self.mentions(path, names) for path in objects)
+
+    @cached_property
+    def _opening(self) -> Sequence[tuple[str, bytes]]:
+        """The sources that may open libraries, below site-packages."""
+        return [
+            found
+            for folder in self._folders
+            for found in telling_sources(folder, "", b"opens", may_open, self._objects)
+        ]
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.

@@ -35,6 +35,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
+from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -199,7 +200,7 @@ def _locate(
             sorted(missing), wheel, analysis.searched, analysis.untrusted, places, providers
         )
         unknown = _unknown_requirements(wheel, settings)
-        if unknown and not analysis.untrusted:
+        if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
             what = f"for what {join_some(unknown, FEW)} may bring"
             looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"
             error = ToolError(error.message, hint=f"{looking}\n{error.hint}")

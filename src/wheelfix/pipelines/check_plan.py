@@ -3,8 +3,7 @@
 A finding keeps its fix only if the plan of that repair ends without it.
 """
 
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
+from wheelfix.pipelines.repair_command import command_of
 from wheelfix.pipelines.repair_plan import (
     Plan,
     Planner,
@@ -32,7 +32,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
-from wheelfix.text import first_of, join_plain, operand
+from wheelfix.text import first_of, join_plain
 from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
@@ -95,33 +95,6 @@ def without_repair(finding: Finding) -> Finding:
     parts = (finding.hint or "").split("; ")
     hint = "; ".join(part for part in parts if "`wheelfix repair" not in part)
     return replace(finding, fix=None, hint=hint or None)
-
-
-def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
-    """Yield the words that name the other wheels of the run, relative to `folder` where below it.
-
-    A wheel of this build is repaired, too; a published one is only read.
-    """
-    for wheel in filter(None, (provided.wheel for provided in beside)):
-        if "-linux_" not in Path(wheel).name:
-            yield "--with"
-        is_below = Path(wheel).is_relative_to(folder)
-        yield operand(Path(wheel).relative_to(folder)) if is_below else wheel
-
-
-def name_command(finding: Finding, words: Sequence[str]) -> Finding:
-    """Return `finding` with a hint whose `wheelfix repair` has `words`, to be planned alike."""
-    hint, fix = finding.hint, finding.fix
-    if not words:
-        return finding
-    if hint is None and fix is not None:
-        hint = f"`{_command(fix)}` fixes it: {fix.title}"
-    call = shlex.join(("wheelfix", "repair", *words))
-    return replace(finding, hint=hint and hint.replace("`wheelfix repair", f"`{call}"))
-
-
-def _command(fix: Fix) -> str:
-    return "wheelfix repair" + " --unsafe-fixes" * (fix.safety is Safety.UNSAFE)
 
 
 def _plan(
@@ -214,17 +187,17 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return _as_options(finding) if stopped else finding
     planned = plans[fix.safety]
     if planned.obstacle:
-        why = f"`{_command(fix)}` cannot write this wheel here:"
+        why = f"`{command_of(fix)}` cannot write this wheel here:"
         advice = planned.advice if not fix.edits else ""
         lines = filter(None, (why, planned.obstacle, advice))
         return replace(finding, fix=None, hint="\n".join(lines))
     if planned.spoiled:
-        return replace(finding, fix=None, hint=f"`{_command(fix)}` leads to {planned.spoiled}")
+        return replace(finding, fix=None, hint=f"`{command_of(fix)}` leads to {planned.spoiled}")
     if not _ends_without(finding, planned):
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        done = f"`{_command(fix)}` fixes it: {fix.title}"
+        done = f"`{command_of(fix)}` fixes it: {fix.title}"
         return replace(finding, fix=fix, hint="\n".join(filter(None, (done, finding.hint))))
     return finding
 

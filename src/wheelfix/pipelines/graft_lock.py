@@ -20,9 +20,9 @@ from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import WheelName
 
 LOCK_FILE = "wheelfix.lock"
-WRITE_LOCK = "wheelfix repair --write-lock"
-_HEADER = f"""\
-# What `repair` grafts; `repair --locked` grafts nothing else. Written by `{WRITE_LOCK}`.
+WRITE_LOCK = "wheelfix repair --write-lock --no-locked"
+_HEADER = """\
+# What `repair` grafts; `repair --locked` grafts nothing else. `repair --write-lock` writes it.
 # A key that is removed is not compared.
 """
 _KEY = ("wheel", "platform", "name")
@@ -31,7 +31,7 @@ _KINDS: Mapping[str, type] = {
     "size": int,
     "needed-by": list,
 }
-_ANEW = f"delete it, and write it anew: {WRITE_LOCK}"
+_ANEW = f"delete it, and write it anew: `{WRITE_LOCK}`"
 Table = Mapping[str, Any]
 """A table `[[graft]]`."""
 
@@ -131,8 +131,7 @@ def refuse_other_grafts(
     if found:
         raise LockError(
             "\n".join([f"the grafts of `{name}` differ from `{LOCK_FILE}`", *found]),
-            hint=f"to lock what is grafted now: {WRITE_LOCK} --no-locked "
-            f"{shlex.quote(operand(wheel))}",
+            hint=f"to lock what is grafted now: `{WRITE_LOCK} {shlex.quote(operand(wheel))}`",
         )
 
 

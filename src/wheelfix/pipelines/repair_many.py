@@ -19,6 +19,7 @@ from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
+from wheelfix.pipelines.repair_command import name_commands
 from wheelfix.pipelines.repair_plan import Progress, silent
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.providers.requirements_between_wheels import RequiredWheel, required_wheels
@@ -32,6 +33,7 @@ def repair_many(  # noqa: PLR0913 - the options of the command, not settings of 
     environ: Mapping[str, str],
     folder: Path,
     *,
+    words: Sequence[str] = (),
     jobs: int = 1,
     publish: bool = True,
     progress: Callable[[Path], Progress] = lambda _: silent,
@@ -40,9 +42,10 @@ def repair_many(  # noqa: PLR0913 - the options of the command, not settings of 
     """Return the outcome of each wheel, in their order; `jobs` of them are repaired at a time.
 
     Wheels that others require are repaired first. Relative paths of `wheels`, and of library paths
-    in `environ`, start at `folder`. Without `publish` nothing is written but required wheels, to a
-    temporary folder, so that the plans of the others are true. `progress` makes, for a wheel, the
-    function that gets the steps of its repair; `limit` limits the time of each.
+    in `environ`, start at `folder`. `words` are the flags of the run, which the commands in hints
+    repeat. Without `publish` nothing is written but required wheels, to a temporary folder, so that
+    the plans of the others are true. `progress` makes, for a wheel, the function that gets the
+    steps of its repair; `limit` limits the time of each.
 
     What goes wrong with a wheel is in its outcome. Raises `SettingsError` for wheels that do not
     exist or have one name, before any is repaired.
@@ -61,6 +64,7 @@ def repair_many(  # noqa: PLR0913 - the options of the command, not settings of 
                 settings_for=settings_for,
                 required=required_wheels(parts_in([folder / wheel for wheel in wheels])),
                 folder=folder,
+                words=words,
                 auditwheel=auditwheel,
                 outputs=Outputs(wheels, folder),
                 progress=progress,
@@ -98,6 +102,7 @@ class _Run(NamedTuple):
     settings_for: SettingsFor
     required: Sequence[Sequence[RequiredWheel]]
     folder: Path
+    words: Sequence[str]
     auditwheel: Auditwheel
     outputs: Outputs
     progress: Callable[[Path], Progress]
@@ -154,6 +159,7 @@ class _Run(NamedTuple):
                 self.progress(wheel),
                 publish=self.scratch is None or is_required,
             )
+        outcome = name_commands(outcome, self.words)
         return _Repaired(
             outcome=outcome if self.scratch is None else _as_dry_run(outcome),
             file=self.folder / (outcome.output or outcome.source),

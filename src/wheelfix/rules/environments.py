@@ -90,7 +90,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Loads each extension module of an installed environment as the dynamic loader would. Reports
     those that need a library which is not found, and no other file of the environment has the
     SONAME; those that need a symbol version which the library found does not define; those
-    that refer to a symbol which nothing in the environment defines; and, with glibc 2.41 or later,
+    that refer to a symbol which nothing in the environment defines, or only a file that neither the
+    module loads nor any code may open for all others (RTLD_GLOBAL); and, with glibc 2.41 or later,
     those with an object that needs an executable stack (WF603). Where the package itself is not
     seen to import the module, a library that is not found is a note, as some packages try modules
     and do without. What does not fit together is a warning then, or a note in a top-level folder
@@ -137,6 +138,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             ),
             hint=f"`wheelfix explain --site {where} {module}` shows what it loads"
             if lack.library
+            else "its wheel must link with the library that defines it"
+            if lack.definers
             else "install releases that were built for each other",
             prediction=Prediction(
                 (module,),
@@ -601,7 +604,9 @@ def _meeting_text(modules: InstalledModules, met: Meeting) -> str:
 def _lack_text(modules: InstalledModules, lack: Lack) -> str:
     label = modules.world.label
     if lack.symbols:
-        return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, not defined"
+        only = join_some(list(map(label, lack.definers)), 2)
+        where = f"which only {only} defines, not loaded for it" if only else "not defined"
+        return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, {where}"
     if lack.library == EXECUTABLE_STACK:
         return f"`{label(lack.requester)}` needs an executable stack, which glibc 2.41 refuses"
     if lack.result is None:

@@ -75,6 +75,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
         configuration.settings_for,
         os.environ,
         options.current_folder(),
+        words=options.words_for_repair(call, configuration),
         jobs=configuration.settings.jobs,
         publish=not request.dry_run,
         progress=terminal.progress,
