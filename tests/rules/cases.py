@@ -266,7 +266,8 @@ class WrittenContents(NamedTuple):
     def may_open(self, library: str, packages: frozenset[str]) -> bool:
         return library in packages
 
-    may_open_for_all = may_open
+    def may_open_for_all(self, library: str, packages: frozenset[str]) -> bool:
+        return library in packages
 
     def sure_imports(self, name: str, line: int | None = None) -> Sequence[str]:
         top = name.partition(".")[0]
