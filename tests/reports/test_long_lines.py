@@ -73,7 +73,7 @@ def test_a_hint_that_is_too_long_is_replaced_by_one_that_works() -> None:
     finding = Finding(
         code="WF101", name="x", severity=Severity.ERROR, message="m", member=None, hint=hint
     )
-    assert shorten_finding(finding).hint == "-v shows the command"
+    assert shorten_finding(finding).hint == "-v shows the rest"
 
 
 def test_a_long_hint_ends_behind_its_command() -> None:

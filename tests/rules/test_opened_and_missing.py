@@ -80,6 +80,42 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
         assert bool(done.returncode) == bool(expected)
 
 
+OPENS = "ctypes.CDLL('libwford.so')\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        (f"import ctypes\n{OPENS}from . import _core\n", Severity.ERROR),
+        (f"import ctypes\nfrom . import _core\n{OPENS}", Severity.NOTE),
+        (f"import ctypes\nfrom demo import _core\n{OPENS}", Severity.NOTE),
+        (f"import ctypes\ntry:\n    import demo._core\nfinally:\n    {OPENS}", Severity.NOTE),
+        (
+            f"import ctypes, importlib as i\ni.import_module('._core', 'demo')\n{OPENS}",
+            Severity.NOTE,
+        ),
+        (f"import ctypes\ndef f():\n    {OPENS}from . import _core\nf()\n", Severity.NOTE),
+    ],
+)
+def test_a_bare_name_before_the_import_that_loads_the_library(
+    tmp_path: Path, source: str, severity: Severity
+) -> None:
+    library = shared_object(
+        tmp_path / "libwford.so", "int f(void) { return 1; }", soname="libwford.so"
+    )
+    core = extension(
+        tmp_path / "_core.so", "_core", needed=[library], calls=["f"], runpath="$ORIGIN"
+    )
+    path = make_wheel(
+        tmp_path / "dist",
+        tag="py3-none-linux_x86_64",
+        files={"demo/_core.so": core, "demo/libwford.so": library, "demo/__init__.py": source},
+    )
+    assert severities(opened_and_missing.opened_library_missing, read(path)) == [severity]
+    done = run(installed(path, tmp_path / "site"), "import demo")
+    assert bool(done.returncode) == (severity is Severity.ERROR)
+
+
 def test_a_renaming_graft_is_reported_before_and_after() -> None:
     user = {"pkg/m.so": elf("libfoo.so.1")}
     before = opening_wheel(opening("libfoo.so.1"), objects=user)

@@ -53,7 +53,8 @@ def test_a_provider_of_an_extra_stays_optional() -> None:
     ("required", "known", "version", "loose"),
     [
         ("p", "p>=1", "", True),
-        ("p", "p", "", True),
+        ("p", "p", "", False),
+        ("p", "p", "1.5", True),
         ("p>=1", "p", "", False),
         ("p>=1", "p>=1", "", False),
         ("p>=1.2", "p>=1", "", False),

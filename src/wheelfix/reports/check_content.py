@@ -303,7 +303,7 @@ def shorten_finding(finding: Finding) -> Finding:
     lines = (finding.hint or "").splitlines()
     short = [_up_to_command(line) if has_command(line) else shorten(line) for line in lines]
     fitting = [line for line in short if len(line) <= LONGEST]
-    hint = "\n".join((*fitting, *(["-v shows the command"] if len(fitting) < len(lines) else [])))
+    hint = "\n".join((*fitting, *(["-v shows the rest"] if len(fitting) < len(lines) else [])))
     return replace(
         finding,
         message=shorten(finding.message),

@@ -12,7 +12,7 @@ from wheelfix.analysis.opened_libraries import (
     present,
 )
 from wheelfix.analysis.preload_plan import shim_libraries
-from wheelfix.loader.install_schemes import Scheme, describe, installed_path, split
+from wheelfix.loader.install_schemes import Scheme, describe, installed_path, site_path, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -24,7 +24,9 @@ from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.imported_modules import imported_modules
 from wheelfix.wheel.model import LookupPlace, PythonOpening
+from wheelfix.wheel.python_parsing import parse_source
 
 
 def _severity_of(opening: PythonOpening) -> Severity:
@@ -59,7 +61,8 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     ## Example
     `CDLL(os.path.join(os.path.dirname(__file__), "libx.so"))`, and the wheel has `pkg/lib/libx.so`.
     `CDLL("libx.so")` finds only libraries of the system and those already loaded, never a file next
-    to the source.
+    to the source. It fails in the `__init__.py` of a top-level package that has imported nothing of
+    the wheel before.
 
     ## Common causes
     - The build installs the library elsewhere. **Solution**: use the same path in the build and the
@@ -181,6 +184,18 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         return
     if any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
+    if name in context.dependents and _is_first(context, source, opening):
+        yield Hit(
+            message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: no import "
+            "before this line loads what needs it",
+            member=source,
+            entry=name,
+            notes=(f"needed by {join_some(context.dependents[name], 3)}",),
+            hint="import what needs it before this line, or open the library by its path, made "
+            "from `__file__`",
+            severity=_severity_of(opening),
+        )
+        return
     if name in context.dependents:
         yield Hit(
             message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
@@ -201,6 +216,29 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         hint="open the library by its path, made from `__file__`",
         severity=_severity_of(opening),
     )
+
+
+def _is_first(context: Context, source: str, opening: PythonOpening) -> bool:
+    """Return whether a top-level package surely opens a library before it loads any of the wheel.
+
+    Only for a statement of the module itself; what stands before it is known if it can be parsed.
+    """
+    wheel = context.wheel
+    top = (site_path(source, wheel) or "").removesuffix("/__init__.py")
+    lines = wheel.sources.get(source, b"").splitlines(keepends=True)
+    before = b"".join(lines[: opening.line - 1])
+    opens = any(
+        one == source and other.line < opening.line and other.where is not LookupPlace.SEARCH
+        for one, other in openings(wheel)
+    )
+    line = b"".join(lines[opening.line - 1 : opening.line])
+    is_own = opening.on_import and line != b"" and not line[:1].isspace()
+    if "/" in top or top.endswith(".py") or opens or not is_own or parse_source(before) is None:
+        return False
+    own = {(site_path(m, wheel) or "").partition("/")[0] for m in (*wheel.sources, *wheel.elfs)}
+    modules = {"", *(name.partition(".")[0] for name in own)}
+    names = (name.partition(".")[0] for name in imported_modules(before, top))
+    return modules.isdisjoint(names)
 
 
 def _not_findable(
@@ -244,7 +282,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     ## Common causes
     - A package both links with a library and opens it by name. **Solution**: `keep-names =
       ["libfoo.so.*"]` grafts it under its own name; once the extension module is imported, the
-      loader finds it by that name. Other copies in the process then have the same name (WF315).
+      loader finds it by that name: the import must stand before the call (WF317). Other copies in
+      the process then have the same name (WF315).
 
     ## Fix safety
     Not fixed: the project must choose between `keep-names` and a change of its code.
@@ -277,7 +316,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
             member=source,
             entry=name,
             notes=(f"needed by {join_some(context.dependents.get(file, ()), 3)}",),
-            hint=f'`keep-names = ["{name}"]` grafts it under its own name',
+            hint=f'`keep-names = ["{name}"]` grafts it under its own name'
+            + "; import what needs it before this line" * _is_first(context, source, opening),
             severity=severity,
         )
 

@@ -127,7 +127,8 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares the specifier of `Requires-Dist` with that of the `provider`, and with the available
-    version. Without either, it reports a missing specifier.
+    version. Without either, no bound is known, and nothing is reported: a wheel of the provider,
+    `--provider FILE.whl`, has a version.
 
     ## Why is this bad?
     The installer may choose any version that METADATA allows. A version with another SONAME, or
@@ -218,7 +219,7 @@ def _looseness(provider: Provided, required: Requirement) -> str | None:
         known = read_requirement(provider.requirement).specifier
     except ValueError:
         return f"the provider's `{provider.requirement}` is not a valid requirement"
-    if not str(specifier):
+    if not str(specifier) and read_requirement(provider.to_require).specifier:
         return "that allows any version, but SONAMEs and symbols differ between versions"
     for version in _probes(str(clause.version) for clause in (*specifier, *known)):
         if specifier.contains(version, prereleases=True) and not known.contains(
