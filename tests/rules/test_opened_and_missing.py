@@ -80,21 +80,21 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
         assert bool(done.returncode) == bool(expected)
 
 
-OPENS = "ctypes.CDLL('libwford.so')\n"
+BY_NAME = "ctypes.CDLL('libwford.so')\n"
 
 
 @pytest.mark.parametrize(
     ("source", "severity"),
     [
-        (f"import ctypes\n{OPENS}from . import _core\n", Severity.ERROR),
-        (f"import ctypes\nfrom . import _core\n{OPENS}", Severity.NOTE),
-        (f"import ctypes\nfrom demo import _core\n{OPENS}", Severity.NOTE),
-        (f"import ctypes\ntry:\n    import demo._core\nfinally:\n    {OPENS}", Severity.NOTE),
+        (f"import ctypes\n{BY_NAME}from . import _core\n", Severity.ERROR),
+        (f"import ctypes\nfrom . import _core\n{BY_NAME}", Severity.NOTE),
+        (f"import ctypes\nfrom demo import _core\n{BY_NAME}", Severity.NOTE),
+        (f"import ctypes\ntry:\n    import demo._core\nfinally:\n    {BY_NAME}", Severity.NOTE),
         (
-            f"import ctypes, importlib as i\ni.import_module('._core', 'demo')\n{OPENS}",
+            f"import ctypes, importlib as i\ni.import_module('._core', 'demo')\n{BY_NAME}",
             Severity.NOTE,
         ),
-        (f"import ctypes\ndef f():\n    {OPENS}from . import _core\nf()\n", Severity.NOTE),
+        (f"import ctypes\ndef f():\n    {BY_NAME}from . import _core\nf()\n", Severity.NOTE),
     ],
 )
 def test_a_bare_name_before_the_import_that_loads_the_library(
