@@ -27,6 +27,7 @@ from tests.support.installers import pip
 from tests.support.schemas import errors
 from wheelfix.cli.app import run
 from wheelfix.elf import exports
+from wheelfix.elf.model import Machine
 from wheelfix.host import installed_contents
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -627,6 +628,28 @@ def test_the_same_content_twice_is_a_note(
         site.install(tmp_path, name, **{f"shared___core{SUFFIX}": core})
     (finding,) = site.says(capsys, 0)
     assert finding["severity"] == "note"
+
+
+def test_an_environment_for_another_machine_is_judged_on_a_described_one(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, function in (("alpha", "dladdr"), ("beta", "no_such_function")):
+        path = tmp_path / name / "_core.so"
+        core = extension(path, "_core", calls=[function], flags=["-nostdlib"])
+        foreign = bytearray(core.read_bytes())
+        foreign[18:20] = Machine.AARCH64.to_bytes(2, "little")
+        files: dict[str, Any] = {f"{name}____init__.py": IMPORTS}
+        site.install(tmp_path, name, **files, **{f"{name}___core{SUFFIX}": bytes(foreign)})
+    folder = shutil.copytree(site.site, tmp_path / "site")
+    assert run(["doctor", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "is for aarch64: this machine has no C library for that" in said
+    assert "--target debian:12" in said
+    assert run(["doctor", str(folder), "--target", "glibc:2.36"]) == 1
+    said = capsys.readouterr().out
+    assert "refers to `no_such_function`, not defined" in said
+    assert "dladdr" not in said
+    assert run(["doctor", str(folder), "--target", "debian:12", "--prove"]) == 2
 
 
 def test_the_active_environment_is_the_default(

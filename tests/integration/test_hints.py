@@ -1233,6 +1233,10 @@ HELD: dict[Message, str] = {
     ): "integration/test_doctor.py::test_orders_of_imports",
     (
         "cli/commands/doctor.py",
+        "describe the machine that it is for: --target debian:12",
+    ): "integration/test_doctor.py::test_an_environment_for_another_machine_is_judged_on_a_described_one",
+    (
+        "cli/commands/doctor.py",
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
@@ -1318,6 +1322,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--python names a Python that the image has",
         "name the platform, such as --plat",
         "leave out `--patcher`",
+        "leave out --target, or --prove and --against",
         "it is in the lief-tools",
         "fix that, and continue with the same command and --resume",
         "name the file that the earlier run wrote",

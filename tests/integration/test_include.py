@@ -304,7 +304,8 @@ def test_the_hint_of_what_is_outside_can_be_pasted(tmp_path: Path, sdk: Path) ->
     outcome = repaired(path, tmp_path / "out", sdk)
     hints = {f.entry or "": f.hint for f in outcome.remaining if f.code == "WF321"}
     assert hints == {
-        name: f'to graft it, add `include = ["{name}"]` to [tool.wheelfix]'
+        name: f'to graft it, add `include = ["{name}"]` to [tool.wheelfix], and its folder to '
+        "`library-path` if the system has it elsewhere"
         for name in (NAME, "libwfdep.so.2")
     }
     including = repaired(path, tmp_path / "out", sdk, *hints)

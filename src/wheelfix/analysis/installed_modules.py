@@ -14,6 +14,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.loader.targets import newer
 from wheelfix.wheel.imported_modules import module_name
 
@@ -232,8 +233,11 @@ class InstalledModules:
         """
         if self.world.environment.main:
             for path, definers, names in self.symbols.unbound_groups(load):
-                if not definers or not self._may_serve(definers, load):
-                    return Lack(path, "", None, symbols=names, definers=definers)
+                if definers and self._may_serve(definers, load):
+                    continue
+                left = tuple(name for name in names if not self._may_be_defined(name, load))
+                if left:
+                    return Lack(path, "", None, symbols=left, definers=definers)
         return None
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
@@ -255,6 +259,16 @@ class InstalledModules:
         """The objects that a Python source opens for all, with all that these load."""
         opened = {promotion.path for promotion in self.symbols.contents.promotions()}
         return frozenset(path for root in opened for path in self.world.load(root).objects)
+
+    def _may_be_defined(self, name: str, load: Load) -> bool:
+        """Return whether a library of a machine that is only described may define a symbol."""
+        known = {*self.world.members, self.world.environment.main}
+        described = (
+            symbols_of(posixpath.basename(path))
+            for path in (*self.symbols.start, *load.objects)
+            if path not in known and not self.symbols.contents.names(path)
+        )
+        return any(names is None or name in names for names in described)
 
     def _with_others(self, path: str) -> Load:
         """Return the load of a module, after what another import must have loaded for it."""

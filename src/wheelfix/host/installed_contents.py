@@ -41,9 +41,15 @@ _KEPT = 64
 class InstalledContents:
     """The `Contents` of an environment. Mutable: what was read is kept."""
 
-    def __init__(self, world: World, objects: EnvironmentCache) -> None:
-        """Read the files of `world`, but for what `objects` knows."""
+    def __init__(
+        self, world: World, objects: EnvironmentCache, described: Collection[str] = ()
+    ) -> None:
+        """Read the files of `world`, but for what `objects` knows.
+
+        Those `described` are of another machine: what is at their paths here is not read.
+        """
         self._world = world
+        self._described = described
         self._objects = objects
         self._tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
@@ -217,6 +223,8 @@ class InstalledContents:
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""
+        if path in self._described:
+            raise FileNotFoundError(path)
         facts = self._objects.facts(path)
         with map_regular(path) as data:
             if b"symbols" not in facts:

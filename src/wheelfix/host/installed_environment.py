@@ -100,16 +100,24 @@ def site_of(directory: Path) -> Path:
 
 
 def read_modules(
-    directory: Path, library_path: tuple[str, ...] = (), cache: Path | None = None
+    directory: Path,
+    library_path: tuple[str, ...] = (),
+    cache: Path | None = None,
+    target: Target | None = None,
 ) -> InstalledModules:
     """Read the environment at `directory`, with the owners of its files.
+
+    It is on this machine, unless `target` describes another one.
 
     What was read before is in the folder `cache`, and what is read can be kept there
     (`Contents.save`). Raises `SettingsError` as `read_site` does.
     """
     objects = EnvironmentCache(cache, os.path.realpath(directory))
-    world = read_site(directory, library_path=library_path, cache=objects)
-    symbols = InstalledSymbols(world=world, contents=InstalledContents(world, objects))
+    world = read_site(directory, target=target, library_path=library_path, cache=objects)
+    here = {*world.members, *world.others, *world.of_variables}
+    described = world.environment.files.keys() - here if target is not None else ()
+    contents = InstalledContents(world, objects, described)
+    symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
 
 

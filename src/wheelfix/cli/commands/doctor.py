@@ -16,7 +16,7 @@ from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference, first_difference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
-from wheelfix.cli.installation_options import parse_library_path
+from wheelfix.cli.installation_options import TARGET, parse_library_path, target_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
@@ -32,6 +32,7 @@ from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Group, Option, Settings
+from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 _SECONDS = 300
 """The time for the imports of one order: torch takes ten seconds under the loader's log."""
@@ -78,6 +79,7 @@ class _Options:
         group=Group.MACHINES,
         metavar="LD_LIBRARY_PATH=DIRS",
     ).default([])
+    target: str | None = TARGET.default(None)
     output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
 
 
@@ -98,6 +100,13 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     library_path = parse_library_path(env)
     settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
+    if request.target is not None and (
+        request.prove or request.against or subject.suffix == ".whl"
+    ):
+        raise SettingsError(
+            "--target describes the machine of one environment",
+            hint="leave out --target, or --prove and --against, and name an environment",
+        )
     if request.order is not None and request.every_order:
         raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")
     others = settings.neighbors if subject.suffix == ".whl" else ()
@@ -148,7 +157,9 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
     with _installed(asked) as folder:
         with time_limit(settings.timeout, str(asked.subject)):
             cache = None if asked.is_wheel else _cache(os.environ)
-            modules = read_modules(site_of(folder), asked.library_path, cache)
+            target = None if request.target is None else target_of(request.target, None)
+            modules = read_modules(site_of(folder), asked.library_path, cache, target)
+            _refuse_another_machine(modules, asked.subject)
             judged = settings
             if names or request.every_order:  # what fails in an order that is asked for is an error
                 judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
@@ -171,6 +182,18 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
     )
+
+
+def _refuse_another_machine(modules: InstalledModules, subject: Path) -> None:
+    """Raise `SettingsError` for objects of which this machine does not even have a C library."""
+    world = modules.world
+    files = world.environment.files.items()
+    archs = [arch for arch, abi in ARCHITECTURES.items() if abi == world.abi]
+    if archs and not any(elf.abi == world.abi for path, elf in files if path not in world.members):
+        raise SettingsError(
+            f"`{subject}` is for {' or '.join(archs)}: this machine has no C library for that",
+            hint="describe the machine that it is for: --target debian:12",
+        )
 
 
 def _without_place(finding: Finding, folder: str) -> Finding:
