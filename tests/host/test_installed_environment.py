@@ -281,6 +281,7 @@ def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
     world = read_site(site)
     assert explain(world, find_subject(world, "demo._core")[0]).ok
     assert find_subject(world, "demo/_core") == find_subject(world, "demo._core")
+    assert find_subject(world, "libouter") == ()
     assert f"{site}/demo/cut.so" in world.environment.broken
 
 

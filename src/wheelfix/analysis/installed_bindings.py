@@ -87,7 +87,7 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
 def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> frozenset[str]:
     """Return the names that one of `promoted` and another object define as something else.
 
-    Most symbols that objects have in common are inline functions, of which each has a copy.
+    Objects share mostly the names of inline functions, and each has its own copy of these.
     """
     symbols, contents = modules.symbols, modules.symbols.contents
     theirs = [path for path in promoted if path in symbols.libraries and path not in symbols.start]

@@ -486,6 +486,7 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
         return tuple(path for path in ending if path in files)
     objects = [(path, member) for path, member in names if path in files]
     dotted = f".{text.replace('/', '.')}"
-    return tuple(path for path, m in objects if f".{module_name(m)}".endswith(dotted)) or tuple(
+    modules = [(path, f".{module_name(m)}") for path, m in objects if m.endswith(".so")]
+    return tuple(path for path, name in modules if name.endswith(dotted)) or tuple(
         path for path, _ in objects if files[path].soname == text
     )

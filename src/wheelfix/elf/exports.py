@@ -43,7 +43,7 @@ CODE = frozenset({STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE})
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
 _COPIES = frozenset(STB_WEAK << 4 | kind for kind in CODE)
-"""The `st_info` of inline functions, of which each object has a copy."""
+"""The `st_info` of inline functions: each object has its own copy."""
 _DEFINITION_SIZE = 200
 """Bytes in memory of a definition besides its name."""
 _NUMBER_SIZE = 64

@@ -447,24 +447,22 @@ def describe(among: Iterable[Scheme]) -> str:
     by_name = grouped(among, lambda scheme: scheme.name)
     versions = {name: tuple(s.python for s in found) for name, found in by_name.items()}
     return "; ".join(
-        f"{', '.join(names)} ({_runs(pythons)})"
+        f"{', '.join(names)} ({', '.join(_runs(pythons))})"
         for pythons, names in grouped(versions, versions.__getitem__).items()
     )
 
 
-@lru_cache(maxsize=64)
-def _runs(pythons: tuple[str, ...]) -> str:
-    """Return `python3.8 to 3.15` for consecutive versions, and the other versions."""
+def _runs(pythons: Iterable[str]) -> Iterator[str]:
+    """Yield `python3.8 to 3.15` for consecutive versions, and the other versions."""
     runs: list[list[str]] = []
     for python in sorted(pythons, key=lambda python: (is_free_threaded(python), _age(python))):
         if runs and _follows(runs[-1][-1], python):
             runs[-1].append(python)
         else:
             runs.append([python])
-    return ", ".join(
-        run[0] if len(run) == 1 else f"{run[0]} to {re.sub('[a-z]+', '', run[-1], count=1)}"
-        for run in runs
-    )
+    for run in runs:
+        last = run[-1].removeprefix("python").removeprefix("pypy")
+        yield run[0] if len(run) == 1 else f"{run[0]} to {last}"
 
 
 def _follows(earlier: str, later: str) -> bool:

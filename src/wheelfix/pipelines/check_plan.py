@@ -47,7 +47,7 @@ class _Planned:
     obstacle: str = ""
     """Why the repair writes nothing; empty if it does."""
     errors: frozenset[str] = frozenset()
-    """The codes of the findings that are the obstacle; none if there is no plan."""
+    """Codes of the errors that stop the repair; empty if no plan was made."""
     advice: str = ""
     """What to do about the obstacle."""
     spoiled: str = ""

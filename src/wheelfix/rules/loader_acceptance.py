@@ -385,7 +385,7 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
                     f" {load.offset:#x}, aligned to {load.align:#x}: `{words}`",
                     member=member,
                     hint="link it without `-z max-page-size`"
-                    if load.align < SMALLEST_PAGE
+                    if 1 < load.align < SMALLEST_PAGE
                     else "build the object again; strip before patchelf, and use patchelf 0.19 or "
                     "newer",
                 )

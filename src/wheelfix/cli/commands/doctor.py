@@ -185,7 +185,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
 
 
 def _refuse_another_machine(modules: InstalledModules, subject: Path) -> None:
-    """Raise `SettingsError` for objects of which this machine does not even have a C library."""
+    """Raise `SettingsError` if this machine has no C library for the objects."""
     world = modules.world
     files = world.environment.files.items()
     archs = [arch for arch, abi in ARCHITECTURES.items() if abi == world.abi]

@@ -107,7 +107,7 @@ def _answer(
 ) -> _Answer:
     platforms = WheelName.parse(path.name).platforms
     is_local = any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms)
-    subject = (_planned if is_local else _as_built)(path, settings, terminal)
+    subject = _planned(path, settings, terminal) if is_local else _as_built(path, settings)
     wheel, providers, grafted, obstacle, read = subject
     graph = _graph(subject, target)
     nodes = nodes_of_name(graph, library)
@@ -188,9 +188,7 @@ def _planned(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     except BudgetError:
         raise
     except WheelfixError as error:
-        subject = (
-            _Subject(read.wheel, read.providers) if read else _as_built(path, settings, terminal)
-        )
+        subject = _Subject(read.wheel, read.providers) if read else _as_built(path, settings)
         refuse_other_system(subject.wheel)
         first = error.message.splitlines()[0]
         terminal.say(f"note: a repair cannot be planned: {printable(first)}")
@@ -198,7 +196,7 @@ def _planned(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     return _Subject(plan.after.wheel, plan.after.providers, plan.grafted, read=read.wheel)
 
 
-def _as_built(path: Path, settings: Settings, _terminal: Terminal) -> _Subject:
+def _as_built(path: Path, settings: Settings) -> _Subject:
     wheel = read_wheel(path)
     refuse_other_system(wheel)
     return _Subject(wheel, providers_of(settings, wheel, os.environ))
