@@ -1,19 +1,31 @@
-"""Thread-local data that must lie beside that of the program, in an area of fixed size."""
+"""Thread-local data that must lie beside that of the program, in an area of fixed size.
 
-from collections.abc import Iterable, Iterator, Mapping
+Objects whose code finds their data by descriptors (all of ARM64) take room in it, too, while some
+is left, and do without it otherwise (`_dl_try_allocate_static_tls` in elf/dl-reloc.c).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
-from wheelfix.elf.model import Elf, Libc, Machine, Segment
+from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
+from wheelfix.loader.targets import newer
 
 SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 OPTIONAL = 512
-"""Those of them that the tunable `glibc.rtld.optional_static_tls` stands for, by default."""
+"""Those of them that descriptors may take since glibc 2.32: `glibc.rtld.optional_static_tls`."""
+LAST_WITHOUT_LIMIT = "2.31"
+_PATCHED = "2.28"
+"""That of RHEL 8 has the limit; those of Debian and Ubuntu are as they were released."""
 _ROUNDED = 64
-"""The area is rounded up to a multiple of it (TCB_ALIGNMENT)."""
+"""The area is rounded up to a multiple of it at most (TCB_ALIGNMENT)."""
+_SURE_ALIGNMENT = 16
+"""Every area has it; whether it has more depends on the program."""
 _BELOW_POINTER = {Machine.I386, Machine.S390, Machine.X86_64}
 """Machines where thread data lies below the thread pointer (TLS_TCB_AT_TP)."""
 
@@ -21,21 +33,63 @@ _BELOW_POINTER = {Machine.I386, Machine.S390, Machine.X86_64}
 class Shortage(NamedTuple):
     """Modules that cannot be imported into one process: the last one finds no room."""
 
-    before: str | None
-    """The module that is imported first; None if the other does not even fit alone."""
+    before: tuple[str, ...]
+    """The modules that have taken room before, in turn; none if it does not even fit alone."""
     module: str
+    path: str
+    """The object of `module` that finds no room."""
     sizes: Mapping[str, int]
-    """Object -> the bytes of static TLS that it requires, the largest first."""
+    """Object -> the bytes that it has or requires, the largest first."""
+    wanted: int
+    """Bytes with which nothing does without room."""
+    sure: bool
+    """Whether it is seen that the packages import the modules."""
+
+
+class _Need(NamedTuple):
+    """The thread data of one object."""
+
+    path: str
+    size: int
+    align: int
+    optional: bool
+
+    @property
+    def rounded(self) -> int:
+        return -(-self.size // self.align) * self.align
+
+
+class _Area(NamedTuple):
+    """What is left of the area in a process."""
+
+    left: int
+    """Bytes up to its end, which has every alignment."""
+    optional: float
+    """Bytes that descriptors may still take."""
+
+    def after(self, need: _Need, *, below: bool) -> "_Area | None":
+        """Return what is left once an object has its room, None if it finds none."""
+        if below:
+            left = (self.left - need.size) // need.align * need.align
+        else:
+            left = self.left // need.align * need.align - need.size
+        used = self.left - left
+        if not need.optional:
+            return None if left < 0 else self._replace(left=left)
+        if left < 0 or used > self.optional or need.align > _SURE_ALIGNMENT:
+            return self
+        return _Area(left, self.optional - used)
 
 
 def required_bytes(elf: Elf) -> int:
     """Return the bytes of static TLS that an object requires when it is opened."""
-    tls = _thread_data(elf) if elf.dt_flags & DF_STATIC_TLS and not elf.is_executable else None
-    return 0 if tls is None else -(-tls.memsz // (tls.align or 1)) * (tls.align or 1)
+    need = _need("", elf)
+    return 0 if need is None or need.optional else need.rounded
 
 
-def _thread_data(elf: Elf) -> Segment | None:
-    return next((one for one in reversed(elf.segments) if one.type == Pt.TLS), None)
+def fits(size: int) -> bool:
+    """Return whether the area of glibc may have room for so many bytes."""
+    return size < SURPLUS + _ROUNDED
 
 
 def shortages(modules: InstalledModules) -> Iterator[Shortage]:
@@ -46,91 +100,180 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
     """
     if modules.world.environment.libc is Libc.MUSL:
         return
-    if modules.order:
-        yield from _in_order(modules)
-        return
-    sizes = {path: found for path in modules.modules if (found := _sizes(modules, path))}
-    largest: dict[str, str] = {}
-    for path in sorted(sizes, key=lambda path: -sum(sizes[path].values())):
-        if not fits(sizes[path].values()):
-            yield Shortage(None, path, sizes[path])
-        else:
-            largest.setdefault(modules.distribution(path), path)
-    first, *others = largest.values() or [""]
-    for path in others:
-        both = _joined(modules, first, path)
-        if not fits(both.values()):
-            yield Shortage(first, path, both)
+    needs = {
+        path: need
+        for path, elf in modules.world.environment.files.items()
+        if path not in modules.symbols.start and (need := _need(path, elf))
+    }
+    if not modules.order:
+        yield from _of_pairs(modules, needs)
+    elif needs:
+        failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures()}
+        order = [path for path in modules.order if path not in failing]
+        sure = {short.module: short for short in _in_order(modules, needs, order, sure=True)}
+        yield from sure.values()
+        for short in _in_order(modules, needs, order, sure=False):
+            if short.module not in sure:
+                yield short
 
 
-def _in_order(modules: InstalledModules) -> Iterator[Shortage]:
-    """Yield the modules that find no room; they leave nothing loaded, but room may stay used."""
-    used: dict[str, int] = {}
-    before = None
-    failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures()}
-    process = modules.world.start_process()
-    loaded: set[str] = set()
-    for module in (path for path in modules.order if path not in failing):
-        load = process.dlopen(module)
-        if load.missing:
+def _of_pairs(modules: InstalledModules, needs: Mapping[str, _Need]) -> Iterator[Shortage]:
+    taken: dict[str, int] = {}
+    too_large: set[str] = set()
+    for path in modules.modules:
+        load = modules.world.load(path)
+        if load.missing or needs.keys().isdisjoint(load.objects):
             continue
-        new = [path for path in load.objects if path not in loaded]
-        taken = {p: n for p in dependencies_first(load, new) if (n := _size(modules, p))}
-        if fits(used.values(), taken.values()):
-            loaded.update(new)
-        else:
-            yield Shortage(before, module, _descending({**used, **taken}))
-            process.undo(load)
-            taken = _kept(modules, used, taken)
-        for path, size in taken.items():
-            used[path] = used.get(path, 0) + size
-            before = module
+        process = _Process(modules, needs)
+        short = process.open(load)
+        if short is None:
+            taken[path] = SURPLUS - process.areas[0].left
+        elif short.path not in too_large:
+            too_large.add(short.path)
+            yield short._replace(sure=modules.is_surely_imported(path))
+    yield from _after_others(modules, needs, taken)
 
 
-def _kept(
-    modules: InstalledModules, used: Mapping[str, int], wanted: Mapping[str, int]
-) -> dict[str, int]:
-    """Return which bytes stay used after a load that finds no room.
+def _after_others(
+    modules: InstalledModules, needs: Mapping[str, _Need], taken: Mapping[str, int]
+) -> Iterator[Shortage]:
+    """Yield one module of a distribution for which no room is left after one of another."""
+    users, requiring = dict[str, str](), dict[str, str]()
+    """Distribution -> its module that takes most, of all, and of those that cannot do without."""
+    for path in sorted(taken, key=lambda path: -taken[path]):
+        users.setdefault(modules.distribution(path), path)
+        own = (needs[one] for one in modules.world.load(path).objects if one in needs)
+        if not all(need.optional for need in own):
+            requiring.setdefault(modules.distribution(path), path)
+    met: set[frozenset[str]] = set()
+    for owner, path in reversed(requiring.items()):
+        for other, first in users.items():
+            if other == owner or frozenset((owner, other)) in met:
+                continue
+            if taken[first] + taken[path] < SURPLUS:
+                break
+            process = _Process(modules, needs)
+            process.open(modules.world.load(first))
+            short = process.open(modules.world.process(path, [first])[-1])
+            if short is not None:
+                met.add(frozenset((owner, other)))
+                yield short._replace(sure=all(map(modules.is_surely_imported, (first, path))))
+                break
 
-    Its objects take theirs in turn, until one does not fit. Where thread data lies below the
-    thread pointer, glibc takes them back only down to the first gap that an alignment has left
-    (`_dl_close_worker` in elf/dl-close.c).
+
+def _in_order(
+    modules: InstalledModules, needs: Mapping[str, _Need], order: Sequence[str], *, sure: bool
+) -> Iterator[Shortage]:
+    """Yield the modules that find no room; they leave nothing loaded, but room may stay used.
+
+    If it is to be `sure`, only those are opened that their packages are seen to import.
     """
-    kept: dict[str, int] = {}
-    for path, size in wanted.items():
-        if not fits(used.values(), kept.values(), [size]):
-            break
-        kept[path] = size
-    for path in reversed(tuple(kept)):
-        elf, size = modules.world.environment.files[path], kept.pop(path)
-        tls = _thread_data(elf) if elf.machine in _BELOW_POINTER else None
-        if tls is not None and size > tls.memsz:
-            kept[path] = size - tls.memsz
-            break
-    return kept
+    areas, loader = _Process(modules, needs), modules.world.start_process()
+    for module in filter(modules.is_surely_imported, order) if sure else order:
+        load = loader.dlopen(module)
+        short = None if load.missing else areas.open(load)
+        if short is not None:
+            loader.undo(load)
+            yield short._replace(sure=sure)
 
 
-def _joined(modules: InstalledModules, first: str, second: str) -> Mapping[str, int]:
-    """Return what both require in one process: the second may find libraries of the first."""
-    after = modules.world.process(second, [first])[-1].objects
-    return _descending({**_sizes(modules, first), **{path: _size(modules, path) for path in after}})
+class _Process:
+    """What objects take of the area in a process that opens modules in turn. Mutable."""
+
+    def __init__(self, modules: InstalledModules, needs: Mapping[str, _Need]) -> None:
+        self.areas = _areas(modules)
+        """What may be left: the data of the program decides where the area begins."""
+        self._needs = needs
+        self._below = modules.world.abi.machine in _BELOW_POINTER
+        self._loaded: set[str] = set()
+        self._takers: dict[str, dict[str, int]] = {}
+        """Module -> the objects for which it has taken room -> bytes."""
+        self._wanted = 0
+
+    def open(self, load: Load) -> Shortage | None:
+        """Open a module; return what is lacking if it finds no room wherever the area begins."""
+        new = [path for path in load.objects if path not in self._loaded]
+        ordered = dependencies_first(load, new)
+        wanted = [self._needs[path] for path in ordered if path in self._needs]
+        self._wanted += sum(need.rounded for need in wanted)
+        runs = [_Run.of(area, wanted, below=self._below) for area in self.areas]
+        most = runs[-1]
+        taken = {need.path: need.rounded for _, need in most.taken}
+        if any(run.lacking is None for run in runs):
+            self.areas = list(dict.fromkeys(run.area for run in runs if run.lacking is None))
+            self._loaded.update(new)
+            if taken:
+                self._takers[load.root] = taken
+            return None
+        required = {need.path: need.rounded for need in wanted if not need.optional}
+        parts = (*self._takers.values(), taken, required)
+        sizes = {path: size for part in parts for path, size in part.items()}
+        short = Shortage(
+            before=tuple(self._takers),
+            module=load.root,
+            path=most.lacking.path if most.lacking else "",
+            sizes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
+            wanted=self._wanted,
+            sure=False,
+        )
+        kept = self.areas[-1].left - most.closed(below=self._below).left
+        if kept:
+            self._takers[load.root] = {most.taken[0][1].path: kept}
+        self.areas = list(dict.fromkeys(run.closed(below=self._below) for run in runs))
+        return short
 
 
-def _sizes(modules: InstalledModules, module: str) -> Mapping[str, int]:
-    load = modules.world.load(module)
-    loaded = () if load.missing else load.objects
-    return _descending({path: _size(modules, path) for path in loaded})
+class _Run(NamedTuple):
+    """What a load takes of one area."""
+
+    area: _Area
+    taken: tuple[tuple[int, _Need], ...]
+    """What was left before, and what took room then."""
+    lacking: _Need | None
+    """What found no room."""
+
+    @classmethod
+    def of(cls, area: _Area, wanted: Iterable[_Need], *, below: bool) -> "_Run":
+        taken: list[tuple[int, _Need]] = []
+        for need in wanted:
+            after = area.after(need, below=below)
+            if after is None:
+                return cls(area, tuple(taken), need)
+            if after.left != area.left:
+                taken.append((area.left, need))
+            area = after
+        return cls(area, tuple(taken), None)
+
+    def closed(self, *, below: bool) -> _Area:
+        """Return what is left after the load has failed.
+
+        Where thread data lies below the thread pointer, glibc takes it back only down to the first
+        gap that an alignment has left (`_dl_close_worker` in elf/dl-close.c).
+        """
+        left = self.area.left
+        for before, need in reversed(self.taken):
+            if below and left + need.size != before:
+                return self.area._replace(left=left + need.size)
+            left = before
+        return self.area._replace(left=left)
 
 
-def _size(modules: InstalledModules, path: str) -> int:
-    elf = modules.world.environment.files.get(path)
-    return 0 if elf is None or path in modules.symbols.start else required_bytes(elf)
+def _need(path: str, elf: Elf) -> _Need | None:
+    is_static = bool(elf.dt_flags & DF_STATIC_TLS)
+    if elf.is_executable or not (is_static or elf.tls_descriptors):
+        return None
+    tls = next((one for one in reversed(elf.segments) if one.type == Pt.TLS), None)
+    if tls is None or not tls.memsz:
+        return None
+    return _Need(path, tls.memsz, tls.align or 1, optional=not is_static)
 
 
-def _descending(sizes: Mapping[str, int]) -> Mapping[str, int]:
-    return dict(sorted(filter(lambda item: item[1], sizes.items()), key=lambda item: -item[1]))
-
-
-def fits(*parts: Iterable[int]) -> bool:
-    """Return whether the area of glibc may have room for sizes, in bytes."""
-    return sum(map(sum, parts)) < SURPLUS + _ROUNDED
+def _areas(modules: InstalledModules) -> list[_Area]:
+    """Return the areas that a process may begin with, that with most room last."""
+    world = modules.world
+    version = world.versions.get("GLIBC", "")
+    limits: list[float] = [] if newer(version, LAST_WITHOUT_LIMIT) else [math.inf]
+    is_known = world.name.startswith(("debian:", "ubuntu:")) or newer(_PATCHED, version)
+    if not limits or not is_known:
+        limits.append(OPTIONAL)
+    return [_Area(SURPLUS + more, limit) for limit in limits for more in range(_ROUNDED)]

@@ -192,6 +192,8 @@ class Elf(NamedTuple):
     On ARM64 also with DF_STATIC_TLS, where relocations have its effect.
     """
     dt_flags_1: int = 0
+    tls_descriptors: bool = False
+    """Whether its relocations want descriptors of its own thread data (R_*_TLSDESC)."""
     has_init: bool = False
     """Whether it has a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
     init_array: int = 0

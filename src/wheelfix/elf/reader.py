@@ -23,6 +23,7 @@ from wheelfix.elf.constants import (
     NT_GNU_PROPERTY_TYPE_0,
     PF_X,
     R_AARCH64_TLS_TPREL,
+    R_TLSDESC,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -202,6 +203,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         module_hooks=_module_hooks(dynamic),
         dlopen_notes=tuple(dict.fromkeys(_dlopen_notes(image))),
         dt_flags=_flags(dynamic),
+        tls_descriptors=_has_tls_descriptors(dynamic),
         dt_flags_1=tags.get(Dt.FLAGS_1, 0),
         has_init=Dt.INIT in tags,
         init_array=tags.get(Dt.INIT_ARRAYSZ, 0) * 8 // image.structs.bits,
@@ -265,11 +267,28 @@ def _has_static_tls(dynamic: Dynamic) -> bool:
 
     GNU ld leaves out DF_STATIC_TLS there, and glibc looks at the relocations alone.
     """
-    image = dynamic.image
-    if image.header.machine != Machine.AARCH64 or image.segment(Pt.TLS) is None:
+    is_arm64 = dynamic.image.header.machine == Machine.AARCH64
+    return is_arm64 and _wants_own_tls(dynamic, R_AARCH64_TLS_TPREL)
+
+
+def _has_tls_descriptors(dynamic: Dynamic) -> bool:
+    """Return whether relocations want descriptors of its own thread data.
+
+    On x86 code has them in the place of calls of `__tls_get_addr`, with `-mtls-dialect=gnu2`.
+    """
+    machine = dynamic.image.header.machine
+    kind = R_TLSDESC.get(machine)
+    if kind is None or (machine == Machine.X86_64 and b"\0__tls_get_addr\0" in dynamic.strings):
+        return False
+    return _wants_own_tls(dynamic, kind)
+
+
+def _wants_own_tls(dynamic: Dynamic, kind: int) -> bool:
+    """Return whether relocations of a type refer to thread data of the object itself."""
+    if dynamic.image.segment(Pt.TLS) is None:
         return False
     with suppress(BadElfError):  # where they cannot be read, nothing is known
-        numbers = (table.symbols_of(R_AARCH64_TLS_TPREL) for table in dynamic.relocations())
+        numbers = (table.symbols_of(kind) for table in dynamic.relocations())
         return any(
             number == 0 or section != 0
             for number in chain.from_iterable(numbers)

@@ -15,12 +15,19 @@ from wheelfix.analysis.installed_modules import (
 from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
-from wheelfix.analysis.static_tls import OPTIONAL, SURPLUS, shortages
+from wheelfix.analysis.static_tls import (
+    LAST_WITHOUT_LIMIT,
+    OPTIONAL,
+    SURPLUS,
+    Shortage,
+    shortages,
+)
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
+from wheelfix.loader.targets import newer
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some
@@ -321,9 +328,11 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
 
     ## What it does
     Adds up the thread-local data (PT_TLS) of the objects with DF_STATIC_TLS that two modules of
-    different distributions load, and compares it with the 1,664 bytes that glibc reserves. Where a
-    package is not seen to import its module, it is a warning. With `--order`, what a failed import
-    leaves in use counts, too. WF606 does so for one wheel.
+    different distributions load, and compares it with the 1,664 bytes that glibc reserves. Objects
+    whose code finds their data by descriptors, as on ARM64, take some of them, too, if there are
+    any: before glibc 2.32 all that are left, and 512 since then. Where a package is not seen to
+    import its module, it is a warning. With `--order`, what a failed import leaves in use counts,
+    too. WF606 does so for one wheel.
 
     ## Why is this bad?
     Whichever is imported later fails: `cannot allocate memory in static TLS block`.
@@ -339,27 +348,36 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: `wheelfix doctor` changes nothing.
     """
+    label = modules.world.label
     for short in shortages(modules):
         module, total = modules.modules[short.module], sum(short.sizes.values())
-        other = None if short.before is None else modules.modules[short.before]
-        before = f"after `import {other}`, " if other else ""
-        known = filter(None, (short.before, short.module))
-        sure = all(map(modules.is_surely_imported, known))
-        room = -(-(total - SURPLUS + OPTIONAL) // 64) * 64
-        tunable = f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={room}"
+        before = [modules.modules[path] for path in short.before]
+        after = f"after `import {join_plain(before, 1)}`, " if before else ""
         yield Hit(
-            message=f"{before}`import {module}` fails: {count(total, 'byte')} of static TLS are "
+            message=f"{after}`import {module}` fails: {count(total, 'byte')} of static TLS are "
             f"needed, and glibc has {SURPLUS:,} for all libraries together",
-            severity=None if sure else Severity.WARNING,
-            member=modules.world.label(short.module),
-            entry=f"{other or ''} {module}",
-            notes=tuple(
-                f"`{modules.world.label(path)}`: {count(size, 'byte')}"
-                for path, size in list(short.sizes.items())[:FEW]
+            severity=None if short.sure else Severity.WARNING,
+            member=label(short.module),
+            entry=f"{' '.join(before)} {module}",
+            notes=(
+                f"`{label(short.path)}` finds no room",
+                *(
+                    f"`{label(path)}`: {count(size, 'byte')}"
+                    for path, size in list(short.sizes.items())[:FEW]
+                ),
             ),
-            hint=f"`{tunable}` in the environment of the process makes room",
-            prediction=Prediction((*filter(None, (other,)), module), error=("static TLS block",)),
+            hint=_room_text(modules, short),
+            prediction=Prediction((*before, module), error=("static TLS block",)),
         )
+
+
+def _room_text(modules: InstalledModules, short: Shortage) -> str:
+    if newer(modules.world.versions.get("GLIBC", ""), LAST_WITHOUT_LIMIT):
+        room = -(-(short.wanted - SURPLUS + OPTIONAL) // 64) * 64
+        variable = f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={room}"
+    else:
+        variable = f"LD_PRELOAD={shlex.quote(short.path)}"
+    return f"`{variable}` in the environment of the process makes room"
 
 
 @environment_rule("WF957", "product-twice", Severity.NOTE)

@@ -191,7 +191,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
         total = sum(sizes[member] for member in group)
-        has_room = not total if musl else fits([total])
+        has_room = not total if musl else fits(total)
         if has_room or group in reported or _is_preloaded(context, root):
             continue
         reported.add(group)
