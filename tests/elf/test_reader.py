@@ -234,14 +234,26 @@ def test_relocations_say_on_arm64_that_thread_data_is_static() -> None:
     """GNU ld sets no DF_STATIC_TLS there: the wheels' copies of libgomp have none."""
     segment = Segment(Pt.TLS, flags=4, offset=0, vaddr=0, paddr=0, filesz=0, memsz=120, align=8)
     library = objects.LIBRARY._replace(machine=Machine.AARCH64, segments=(segment,))
-    data = objects.shared_object(library)
-    offset_of_x86, descriptor, offset_of_arm64 = (
-        struct.pack("<Qq", kind, 0) for kind in (objects.TPOFF64, 1031, 1030)
-    )
-    assert data.count(offset_of_x86) == 1
-    for kind, flag in ((descriptor, 0), (offset_of_arm64, DF_STATIC_TLS)):
-        elf = read_elf(data.replace(offset_of_x86, kind), "lib.so")
-        assert elf.dt_flags & DF_STATIC_TLS == flag
+    for has_descriptors, flag in ((True, 0), (False, DF_STATIC_TLS)):
+        data = objects.shared_object(library._replace(tls_descriptors=has_descriptors))
+        elf = read_elf(data, "lib.so")
+        assert (elf.dt_flags & DF_STATIC_TLS, elf.tls_descriptors) == (flag, has_descriptors)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["-mtls-dialect=gnu2"], (0, True)),
+        (["-ftls-model=initial-exec"], (DF_STATIC_TLS, False)),
+        ([], (0, False)),
+    ],
+)
+def test_descriptors_of_thread_data(
+    tmp_path: Path, flags: list[str], expected: tuple[int, bool]
+) -> None:
+    source = "static __thread char data[100]; char *get(void) { return data; }"
+    elf = read(shared_object(tmp_path / "lib.so", source, flags=flags))
+    assert (elf.dt_flags & DF_STATIC_TLS, elf.tls_descriptors) == expected
 
 
 def test_the_companion_of_a_static_program_is_not_dynamic(tmp_path: Path) -> None:

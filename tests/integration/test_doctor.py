@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.oracles.installations import objects
 from tests.support.build import (
     extension,
     make_wheel,
@@ -27,7 +28,8 @@ from tests.support.installers import pip
 from tests.support.schemas import errors
 from wheelfix.cli.app import run
 from wheelfix.elf import exports
-from wheelfix.elf.model import Machine
+from wheelfix.elf.constants import Pt
+from wheelfix.elf.model import Machine, Segment
 from wheelfix.host import installed_contents
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -1007,6 +1009,71 @@ def test_static_tls_that_a_failed_import_keeps(
     caught = "contextlib\nwith contextlib.suppress(ImportError): import alpha\nimport beta"
     seen = site.imports(caught)
     assert ("cannot allocate memory in static TLS block" in seen) is fails
+
+
+@pytest.mark.parametrize(("size", "takes_room"), [(480, True), (600, False)])
+def test_descriptors_take_static_tls_up_to_a_limit(  # noqa: PLR0913, PLR0917 - fixtures, cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    takes_room: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    for name, flag, number in (
+        ("alpha", "-mtls-dialect=gnu2", size),
+        ("beta", "-ftls-model=initial-exec", 1300),
+    ):
+        source = f"""
+        static __thread char of_thread[{number}];
+        int {name}_uses(void) {{ return of_thread[0]; }}
+        """
+        path = tmp_path / f"lib{name}.so"
+        library = shared_object(path, source, soname=path.name, flags=[flag])
+        site.install(tmp_path, name, **package(tmp_path, name, library, f"{name}_uses"))
+    findings = site.says(capsys, 1 if takes_room else 0)
+    expected = [("WF956", "error")] * takes_room
+    assert [(one["code"], one["severity"]) for one in findings] == expected
+    failed = "cannot allocate memory in static TLS block" in site.imports("alpha", "beta")
+    assert failed is takes_room
+    assert site.imports("beta", "alpha") == ""
+    if takes_room:
+        assert findings[0]["message"].startswith("after `import alpha._core`, `import beta._core`")
+        variable, _, value = findings[0]["hint"].split("`")[1].partition("=")
+        monkeypatch.setenv(variable, value)
+        assert site.imports("alpha", "beta") == ""
+
+
+def test_descriptors_take_all_static_tls_of_an_older_glibc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As TensorFlow's libraries do on ARM64, so that no library with libgomp can be imported."""
+    site = tmp_path / "site"
+    for name, size, has_descriptors in (("alpha", 1640, True), ("beta", 120, False)):
+        values = {**dict.fromkeys(Segment._fields, 0), "type": Pt.TLS, "memsz": size, "align": 8}
+        elf = objects.LIBRARY._replace(
+            machine=Machine.AARCH64,
+            segments=(Segment(**values),),
+            tls_descriptors=has_descriptors,
+        )
+        hook = objects.Symbol(name="PyInit__core", defined=True, kind=2)
+        core = objects.shared_object(elf, objects.Code(symbols=(hook,)))
+        files = {f"{name}/__init__.py": IMPORTS, f"{name}/_core.so": core}
+        wheel = make_wheel(tmp_path / "wheels", name=name, tag=TAG, files=files)
+        zipfile.ZipFile(wheel).extractall(site)
+    for target, code in (("debian:11", 1), ("glibc:2.28", 0), ("debian:12", 0)):
+        asked = ["doctor", str(site), "--target", target, "--output-format", "json"]
+        for order in ([], ["--order", "alpha,beta"]):
+            assert run([*asked, *order]) == code
+            findings = json.loads(capsys.readouterr().out)["findings"]
+            assert [one["code"] for one in findings] == ["WF956"] * code
+            if findings:
+                assert findings[0]["severity"] == "error"
+                assert "after `import alpha._core`, `import beta._core`" in findings[0]["message"]
+                assert findings[0]["notes"][0] == "`beta/_core.so` finds no room"
+                assert f"`LD_PRELOAD={site}/beta/_core.so`" in findings[0]["hint"]
+        assert run([*asked, "--order", "beta,alpha"]) == 0
+        capsys.readouterr()
 
 
 def test_a_product_under_two_names_is_a_note(

@@ -71,17 +71,21 @@ def _distribution(site: Path, name: str, dice: Random, *, common: bool) -> Path:
 
 
 def _with_flags(elf: Elf, dice: Random) -> Elf:
-    """Return an object that may look into itself first, and may need static TLS.
+    """Return an object that may look into itself first, and may need or use static TLS.
 
-    Sums of static TLS are clearly below or above what glibc has.
+    Sums of static TLS are clearly below or above what glibc has, and what it has for descriptors.
     """
     if dice.random() < 0.15:
         elf = elf._replace(dt_flags=DF_SYMBOLIC)
-    if dice.random() < 0.75:
+    chance = dice.random()
+    if chance < 0.6:
         return elf
-    values = {"type": Pt.TLS, "memsz": dice.choice((500, 1000, 1500)), "align": 16}
+    has_descriptors = chance < 0.75
+    sizes = (112, 240, 600) if has_descriptors else (500, 1000, 1500)
+    values = {"type": Pt.TLS, "memsz": dice.choice(sizes), "align": 16}
     segment = Segment(**{**dict.fromkeys(Segment._fields, 0), **values})
-    return elf._replace(segments=(segment,), dt_flags=elf.dt_flags | DF_STATIC_TLS)
+    elf = elf._replace(segments=(segment,), tls_descriptors=has_descriptors)
+    return elf if has_descriptors else elf._replace(dt_flags=elf.dt_flags | DF_STATIC_TLS)
 
 
 def _code(dice: Random) -> Code:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wheelfix.elf.constants import Pt
+from wheelfix.elf.constants import R_AARCH64_TLS_TPREL, R_TLSDESC, Pt
 from wheelfix.elf.model import Elf, ElfType, Machine
 
 LIBRARY = Elf(
@@ -142,7 +142,7 @@ class _Writer:
     def _symbol_tables(self) -> None:
         names = [self._text(each.name) for each in self.symbols]
         slots = [kind for each in self.symbols for kind in each.relocations]
-        slots_at = self._add(bytes(8 * (len(slots) + len(self.tls))))
+        slots_at = self._add(bytes(8 * (len(slots) + 2 * len(self.tls))))
         data_at = self._add(bytes(16 * len(self.symbols)))
         slot_of_dlopen = slots_at + 8 * sum(
             len(each.relocations) for each in self.symbols[: self._number("dlopen") - 1]
@@ -238,8 +238,10 @@ class _Writer:
                 entry = struct.pack("<QQq", at, number << 32 | kind, 0)
                 data, jumps = (data, jumps + entry) if kind == JUMP_SLOT else (data + entry, jumps)
                 at += 8
-        if self.tls:  # by which the loader learns that they must lie beside those of the program
-            data += struct.pack("<QQq", at, TPOFF64, 0)
+        if self.tls:  # by which the loader learns where they must or may lie
+            static = {Machine.AARCH64: R_AARCH64_TLS_TPREL}.get(self.elf.machine, TPOFF64)
+            kind = R_TLSDESC[self.elf.machine] if self.elf.tls_descriptors else static
+            data += struct.pack("<QQq", at, kind, 0)
         if data:
             self.tags += [(7, self._add(data)), (8, len(data)), (9, 24)]
         if jumps:
