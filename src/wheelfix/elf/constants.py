@@ -199,5 +199,5 @@ R_COPY: dict[int, int] = {
 """R_*_COPY of each processor supplement."""
 R_AARCH64_TLS_TPREL = 1030
 """The offset of thread data from the thread pointer."""
-R_TLSDESC = {Machine.X86_64: 36, Machine.AARCH64: 1031}
+R_TLSDESC: dict[int, int] = {Machine.X86_64: 36, Machine.AARCH64: 1031}
 """Descriptors of thread data, which may lie anywhere, but are faster beside the program's."""

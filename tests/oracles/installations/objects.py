@@ -239,7 +239,8 @@ class _Writer:
                 data, jumps = (data, jumps + entry) if kind == JUMP_SLOT else (data + entry, jumps)
                 at += 8
         if self.tls:  # by which the loader learns where they must or may lie
-            static = {Machine.AARCH64: R_AARCH64_TLS_TPREL}.get(self.elf.machine, TPOFF64)
+            is_arm64 = self.elf.machine == Machine.AARCH64
+            static = R_AARCH64_TLS_TPREL if is_arm64 else TPOFF64
             kind = R_TLSDESC[self.elf.machine] if self.elf.tls_descriptors else static
             data += struct.pack("<QQq", at, kind, 0)
         if data:
