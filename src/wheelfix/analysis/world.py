@@ -30,6 +30,7 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate, versions_too_new
 from wheelfix.wheel.imported_modules import module_name
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_searched_folders import LibrarySearches
 
@@ -146,7 +147,7 @@ class World:
 
     def other_versions(self, library: str) -> tuple[str, ...]:
         """Return the names of installed objects that are another version of `library`."""
-        files = self._by_stem.get(library.partition(".so")[0], ())
+        files = self._by_stem.get(stem_of(library), ())
         elfs = self.environment.files
         return tuple(
             self.label(path) for path in files if library not in names_of(path, elfs[path].soname)

@@ -31,6 +31,7 @@ from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit, sources_of
+from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.zip_reader import ZipReader
@@ -363,5 +364,5 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
             hint="`library-path` takes directories and wheels",
         ) from error
     for member in archive.entries:
-        if ".so" in member:
+        if is_object_name(member):
             yield _GivenLibrary(f"{path}/{member}", partial(archive.buffer, member))

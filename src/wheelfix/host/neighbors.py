@@ -15,7 +15,6 @@ from wheelfix.analysis.installed_modules import Owner
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files
 from wheelfix.host.provider_lookup import (
-    OBJECT,
     FindLibrary,
     find_providers,
     in_directory,
@@ -32,6 +31,7 @@ from wheelfix.providers.requirements_between_wheels import (
     applicable_requirements,
 )
 from wheelfix.settings import Settings
+from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, read_requirement
 
@@ -64,7 +64,7 @@ def find_neighbors(
         found += (site[name] for name in required if name in site)
     if settings.deps:
         direct = [str(requirement) for requirement in applicable_requirements(part)]
-        found += (in_wheel(path, OBJECT) for path in fetch(direct, wheel.name, environ))
+        found += (in_wheel(path, is_object_name) for path in fetch(direct, wheel.name, environ))
     required = all_requirements(part, requires_dist_of(found))
     return tuple(
         replace(one, through=required[one.name].through if one.name in required else "")
@@ -110,7 +110,7 @@ class LackingRequirements:
 def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Iterator[Provided]:
     path, wheels = Path(text), named_wheels(text)
     if wheels:
-        yield from (in_wheel(wheel, OBJECT) for wheel in wheels)
+        yield from (in_wheel(wheel, is_object_name) for wheel in wheels)
     elif os.path.isdir(path):  # noqa: PTH112 - false for any other text
         if any(dist_info_folders(path)):
             yield from _in_site(path).values()
@@ -120,7 +120,7 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
         for requirement in each_version(text):
             refuse_other_text(requirement)
             fetched = fetch([requirement], dependent, environ)
-            yield from (in_wheel(wheel, OBJECT) for wheel in fetched)
+            yield from (in_wheel(wheel, is_object_name) for wheel in fetched)
 
 
 def named_wheels(text: str) -> list[Path]:
@@ -148,7 +148,7 @@ def _in_site(site: Path) -> dict[str, Provided]:
     found = {
         one.name: one
         for folder in dist_info_folders(site)
-        if (one := in_dist_info(folder, folder.name.partition("-")[0], OBJECT)).version
+        if (one := in_dist_info(folder, folder.name.partition("-")[0], is_object_name)).version
     }
     if not found:
         raise SettingsError(

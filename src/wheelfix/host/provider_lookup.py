@@ -4,7 +4,6 @@ Only the names of their libraries are read; `library_search` reads the libraries
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,14 +30,11 @@ from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.wheel.library_names import is_name_to_link, is_object_name
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import allowed_versions, in_order, name_of
 from wheelfix.wheel.unverified_reader import read_unverified
-
-_LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
-OBJECT = re.compile(r"[^/]*\.so(?:\.[^/]*)?")
-"""Also extension modules, which others may open, and libraries of any name."""
 
 FindLibrary = Callable[[str, Elf], Library | None]
 """Find a library of this machine by its DT_NEEDED name, for an object."""
@@ -289,12 +285,12 @@ def libraries_of_required_wheels(
     for place, through in required:
         path = file_of(place)
         with suppress(WheelfixError):
-            found.append(replace(in_wheel(path, OBJECT), through=through))
+            found.append(replace(in_wheel(path, is_object_name), through=through))
     return tuple(provided for provided in found if provided.folders)
 
 
-def in_wheel(path: Path, pattern: re.Pattern[str] = _LIBRARY) -> Provided:
-    """Return the libraries of the wheel at `path`: the files whose names match `pattern`.
+def in_wheel(path: Path, counts: Callable[[str], bool] = is_name_to_link) -> Provided:
+    """Return the libraries of the wheel at `path`: the files whose name `counts`.
 
     The libraries themselves are not read. Raises `SettingsError`, `BadWheelError`.
     """
@@ -312,7 +308,7 @@ def in_wheel(path: Path, pattern: re.Pattern[str] = _LIBRARY) -> Provided:
                 for place, member in places
                 if place is not None
             ),
-            pattern,
+            counts,
         ),
     )
 
@@ -361,11 +357,11 @@ def in_distribution(requirement: str) -> Provided:
 
 
 def in_dist_info(
-    dist_info: Path, requirement: str, pattern: re.Pattern[str] = _LIBRARY
+    dist_info: Path, requirement: str, counts: Callable[[str], bool] = is_name_to_link
 ) -> Provided:
     """Return the libraries of the installed distribution with `dist_info`, by its RECORD.
 
-    These are the files whose names match `pattern`.
+    These are the files whose name `counts`.
     """
     about = metadata_in(dist_info)
     root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
@@ -380,7 +376,7 @@ def in_dist_info(
         if scheme is not None:
             inside = file.removeprefix(f"{bases[scheme]}/")
             places.append((scheme, inside, file.rpartition("/")[0]))
-    folders = _folders(places, pattern)
+    folders = _folders(places, counts)
     return Provided(
         requirement=requirement,
         version=about.version,
@@ -407,7 +403,7 @@ def in_directory(path: Path) -> Provided:
     """
     path = canonical(path)
     try:
-        names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
+        names = sorted(file.name for file in path.iterdir() if is_name_to_link(file.name))
     except OSError as error:
         raise SettingsError(f"the directory `{path}` cannot be read: {error.strerror}") from error
     folder = Folder(Key.PLATLIB, below_site(path.parts), tuple(map(escape, names)), str(path))
@@ -415,7 +411,7 @@ def in_directory(path: Path) -> Provided:
 
 
 def _folders(
-    places: Iterable[tuple[Key, str, str]], pattern: re.Pattern[str]
+    places: Iterable[tuple[Key, str, str]], counts: Callable[[str], bool]
 ) -> tuple[Folder, ...]:
     """Return the folders with libraries that others may need.
 
@@ -426,7 +422,7 @@ def _folders(
     libraries = values_by_key(
         ((scheme, directory, path), name)
         for scheme, directory, name, path in files
-        if scheme in SCHEMES and (pattern.fullmatch(name) or remove_hash(name))
+        if scheme in SCHEMES and (counts(name) or remove_hash(name))
     )
     # A library in site-packages is preferred to a copy in the data scheme.
     return tuple(

@@ -23,6 +23,7 @@ from wheelfix.loader.loading import (
     needed_name,
     search_directories,
 )
+from wheelfix.wheel.library_names import is_object_name
 
 LIBRARY = re.compile(r"\.so(\.|$)")
 """What the names of libraries contain."""
@@ -262,7 +263,7 @@ class Disk:
         return (
             self._site is not None
             and link.startswith(self._site)
-            and ".so" in link.rpartition("/")[2]
+            and is_object_name(link)
             and not os.path.realpath(link).startswith(self._site)
             and os.path.isfile(link)  # noqa: PTH113 - text
         )

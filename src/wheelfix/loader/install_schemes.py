@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import grouped
+from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -330,9 +331,7 @@ def _places(wheel: Wheel) -> _Places:
     found = ((member.name, split(member.name, wheel)) for member in wheel.members)
     places = {name: place for name, place in found if place is not None}
     opened = {
-        name: place
-        for name, place in places.items()
-        if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
+        name: place for name, place in places.items() if name in wheel.elfs or is_object_name(name)
     }
     folders = {(key, rest.rpartition("/")[0]) for key, rest in places.values()}
     top_items = {rest.partition("/")[0] for key, rest in places.values() if key in LIBRARY_KEYS}

@@ -50,6 +50,7 @@ from wheelfix.rules.registry import fixing_rules
 from wheelfix.settings import Patcher, Settings, StripLevel
 from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.record import with_record
@@ -319,6 +320,6 @@ def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
 
     The repaired object no longer has the absolute search path that led there.
     """
-    stems = {path.rpartition("/")[2].partition(".so")[0] for path in excluded if "/" in path}
+    stems = {stem_of(path.rpartition("/")[2]) for path in excluded if "/" in path}
     names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-    return tuple(name for name in names if name.partition(".so")[0] in stems)
+    return tuple(name for name in names if stem_of(name) in stems)

@@ -20,6 +20,7 @@ from wheelfix.loader.load_values import How
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.text import count, first_of
+from wheelfix.wheel.library_names import is_object_name
 
 FEW = 20
 """Bindings, and files of a variable, that are shown before the rest is only counted."""
@@ -100,7 +101,7 @@ def _unexplained_libraries(process: Process, loaded: Sequence[Loaded]) -> Iterat
     known = {library.file.path for library in loaded if library.file}
     for file in process.mapped:
         name = file.path.rpartition("/")[2]
-        is_library = ".so" in name and not name.startswith("ld-")
+        is_library = is_object_name(name) and not name.startswith("ld-")
         if is_library and file.path not in known:
             yield from (f"  {name}", f"    {file.path}", "    in the memory maps, not in the log")
 

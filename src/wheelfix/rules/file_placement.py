@@ -13,6 +13,7 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import PROGRAM_MODE, Wheel
 from wheelfix.wheel.platform_tags import (
     ARCHITECTURES,
@@ -362,7 +363,7 @@ def same_bytes(wheel: Wheel) -> list[list[str]]:
 
 def _link_chains(wheel: Wheel, names: Sequence[str]) -> Iterator[list[str]]:
     libraries = (name for name in names if ".so" in name and name in wheel.elfs)
-    chains = grouped(libraries, lambda name: name.partition(".so")[0]).values()
+    chains = grouped(libraries, stem_of).values()
     return (sorted(chain, key=len) for chain in chains if len(chain) > 1)
 
 

@@ -16,6 +16,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.grafted_name import earlier_names
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, is_license
 
 _PROSE = frozenset(
@@ -85,7 +86,7 @@ def _names(file: str) -> frozenset[str]:
     In lower case and without what follows a `+`. For `libwebpmux-8fb1c9f6.so.3`: `libwebpmux`,
     `webpmux`, `webp`, `libwebp`.
     """
-    stem = [file, *earlier_names(file)][-1].partition(".so")[0]
+    stem = stem_of([file, *earlier_names(file)][-1])
     name = (stem.rstrip("-_.0123456789") or stem).partition("+")[0].lower()
     projects = [project for project, globs in _projects() if _is_one_of(stem, globs)]
     own = name.removeprefix("lib")

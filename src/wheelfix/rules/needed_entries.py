@@ -19,6 +19,7 @@ from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 
 _SHOWN = 8
@@ -135,7 +136,7 @@ def _kept_hint(unused: Unused) -> str:
         return "nothing to do, unless the object that depends on it is linked again"
     pattern, wheel = escape(unused.name), ""
     if before := remove_hash(unused.name):
-        pattern = f"{escape(before.partition('.so')[0])}*.so*"
+        pattern = f"{escape(stem_of(before))}*.so*"
         wheel = " from the wheel as it was built"
     name = shlex.quote(pattern)
     return f"`--drop-needed {name}` drops it{wheel}, `--keep-needed {name}` silences this message"

@@ -22,9 +22,9 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
-from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.imported_modules import imported_modules
+from wheelfix.wheel.library_names import is_library_name
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_parsing import parse_source
 

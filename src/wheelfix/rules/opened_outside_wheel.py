@@ -24,8 +24,8 @@ from wheelfix.rules.opened_and_missing import finds_by_name
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some
-from wheelfix.wheel.content_scan import is_library_name
 from wheelfix.wheel.edits import AddNeeded, Edit, RemoveMember, WriteSource
+from wheelfix.wheel.library_names import is_library_name
 from wheelfix.wheel.model import PRELOAD, LookupPlace
 from wheelfix.wheel.platform_tags import promised_libcs
 

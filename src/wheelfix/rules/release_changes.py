@@ -26,6 +26,7 @@ from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Settings
 from wheelfix.text import count, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, oldest_promised, parse_platform_tag
 
@@ -523,7 +524,7 @@ def _stable(wheel: Wheel, name: str) -> str:
 
 def _stem(member: str) -> str:
     """Return the name of a library without hash and version: `libssl` for `libssl-1a.so.3`."""
-    return original_name(posixpath.basename(member)).partition(".so")[0]
+    return stem_of(original_name(posixpath.basename(member)))
 
 
 def _files(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
@@ -548,9 +549,7 @@ def _by_object_name(wheel: Wheel) -> dict[str, str]:
 
 def _object_name(wheel: Wheel, member: str) -> str:
     stable = _stable(wheel, member)
-    return (
-        stable.partition(".so")[0] + ".so" if member in wheel.elfs and ".so" in stable else stable
-    )
+    return stem_of(stable) + ".so" if member in wheel.elfs and ".so" in stable else stable
 
 
 def _bundled_changes(old: Side, new: Side, settings: Settings) -> Iterator[ReleaseChange]:

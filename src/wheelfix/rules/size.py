@@ -10,6 +10,7 @@ from wheelfix.rules.pypi_checks import PYPI_LIMIT, IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.text import count, in_units, join_some
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000
@@ -140,7 +141,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
 
 def _without_links(names: list[str]) -> list[str]:
     """Return one name for each set of copied links."""
-    return list({name.partition(".so")[0]: name for name in names}.values())
+    return list({stem_of(name): name for name in names}.values())
 
 
 @rule("WF704", "largest-files", Severity.NOTE)

@@ -14,6 +14,7 @@ from wheelfix.settings import matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
@@ -242,7 +243,7 @@ def second_runtime(context: Context) -> Iterator[Hit]:
     for member, elf in context.wheel.elfs.items():
         name = member.rpartition("/")[2]
         original = original_name(name)
-        consequence = _RUNTIMES.get(original.partition(".so")[0])
+        consequence = _RUNTIMES.get(stem_of(original))
         musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
         if consequence is None or not elf.dynamic or (musl and "gomp" not in original):
             continue

@@ -24,6 +24,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
 from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.library_names import stem_of
 
 _WEAK_OF_COMPILER = ("_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__")
 """What crtbegin.o and crti.o of GCC refer to in every object; nothing needs to define it."""
@@ -414,7 +415,7 @@ def _glob_of_object(member: str, modules: Container[str]) -> str:
     folder, slash, file = member.rpartition("/")
     if member in modules:
         return f"{folder}{slash}{file.partition('.')[0]}.*"
-    return f"{original_name(file).partition('.so')[0]}*"
+    return f"{stem_of(original_name(file))}*"
 
 
 def _globs(names: Collection[str]) -> tuple[str, ...]:

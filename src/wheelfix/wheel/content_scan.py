@@ -27,7 +27,6 @@ LINKER_SCRIPT = "a linker script"
 _LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
-_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
 _STRING = re.compile(rb"[^\0/\"']+")
@@ -35,11 +34,6 @@ _LONGEST = 255
 """Bytes of a string: NAME_MAX (limits.h)."""
 _MOST = 4096
 """Strings of a file."""
-
-
-def is_library_name(name: str) -> bool:
-    """Return whether `name` ends as a shared object's: `.so`, `.so.1.2`."""
-    return _LIBRARY.search(name) is not None
 
 
 def likeness(first: bytes) -> str:

@@ -9,6 +9,8 @@ import shlex
 from collections.abc import Iterator
 from glob import escape
 
+from wheelfix.wheel.library_names import stem_of
+
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
 
@@ -38,7 +40,7 @@ def earlier_names(name: str) -> Iterator[str]:
 
 def short_names(name: str) -> set[str]:
     """Return what `name` is called without hash and version: `libfoo` and `foo`."""
-    stems = {known.partition(".so")[0] for known in (name, original_name(name))}
+    stems = {stem_of(known) for known in (name, original_name(name))}
     return stems | {stem.removeprefix("lib") for stem in stems}
 
 
@@ -47,7 +49,7 @@ def option_to_exclude(name: str) -> str:
 
     The pattern matches its path, too: `libblas.so.3` may be a link to the file of that name.
     """
-    stem = escape(name.partition(".so")[0])
+    stem = escape(stem_of(name))
     return f"--exclude {shlex.quote(f'*{stem}.so*')}"
 
 

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.wheel.library_names import is_library_glob
 from wheelfix.wheel.opening_calls import SEARCHING
 from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
@@ -26,7 +27,6 @@ from wheelfix.wheel.python_parsing import (
 from wheelfix.wheel.python_values import PREFIX, SITE, VARIABLE, text
 from wheelfix.wheel.python_visitor import Visitor
 
-_LIBRARY = re.compile(r"[\w.+*-]*\.so(\.[\w.*]+)?$")
 _HOLE = re.compile(r"%s|\{\w*\}")
 _OPENING = re.compile(rb"\b(ctypes|cffi)\b")
 
@@ -153,5 +153,5 @@ def _names(tree: ast.Module) -> Iterator[str]:
             case _:
                 continue
         base = posixpath.basename(text)
-        if _LIBRARY.fullmatch(base) and base != ".so":
+        if is_library_glob(base):
             yield base

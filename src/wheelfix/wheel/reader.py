@@ -20,6 +20,7 @@ from wheelfix.wheel.dist_info import (
     read_metadata,
 )
 from wheelfix.wheel.imported_modules import module_name
+from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
@@ -358,7 +359,7 @@ def _sources(archive: ZipReader, openings: Iterable[str]) -> Iterator[tuple[str,
 
     `openings` are the sources that open libraries by name.
     """
-    objects = (member for member in archive.entries if ".so" in member)
+    objects = (member for member in archive.entries if is_object_name(member))
     folders = {member.rpartition("/")[0] for member in (*objects, *openings)}
     above = {parent for folder in folders for parent in _and_above(folder)}
     for member, entry in archive.entries.items():

@@ -1,0 +1,33 @@
+"""The file name of a library or of another shared object: `libfoo.so.1.2`."""
+
+import re
+
+_VERSIONED = re.compile(r"\.so(?:\.\d+)*$")
+_ANY = re.compile(r"\.so(?:\.[^/]*)?$")
+_TO_LINK = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+_GLOB = re.compile(r"[\w.+*-]+\.so(?:\.[\w.*]+)?")
+
+
+def is_library_name(name: str) -> bool:
+    """Return whether `name` ends as a linker ends the name of a shared object: `.so`, `.so.1.2`."""
+    return _VERSIONED.search(name) is not None
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether `name` may be that of a shared object: a library, a module, a copy of one."""
+    return _ANY.search(name) is not None
+
+
+def is_name_to_link(name: str) -> bool:
+    """Return whether the file `name` is what others link: a library, and no extension module."""
+    return _TO_LINK.fullmatch(name) is not None
+
+
+def is_library_glob(text: str) -> bool:
+    """Return whether `text` is the file name of a shared object, or a glob of such names."""
+    return _GLOB.fullmatch(text) is not None
+
+
+def stem_of(name: str) -> str:
+    """Return the name of a library without its version: `libfoo` for `libfoo.so.1`."""
+    return name.partition(".so")[0]
