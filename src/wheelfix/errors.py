@@ -4,10 +4,12 @@ The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings 
 2 is everything else, crashes included.
 """
 
+from copy import copy
 from enum import IntEnum
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 from traceback import extract_tb
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -31,6 +33,12 @@ class WheelfixError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def with_hint(self, hint: str | None) -> Self:
+        """Return this error with another hint."""
+        error = copy(self)
+        error.hint = hint
+        return error
 
 
 class BadWheelError(WheelfixError):
@@ -57,15 +65,6 @@ class RuleError(WheelfixError):
     """A rule of another distribution cannot be loaded, or crashed."""
 
 
-class TimeLimitError(WheelfixError):
-    """The work on a wheel took longer than `--timeout`."""
-
-    def __init__(self, name: str, seconds: float) -> None:
-        """Name the wheel, and the limit in seconds."""
-        message = f"`{name}`: it took longer than {seconds} s"
-        super().__init__(message, hint="--timeout gives each wheel more")
-
-
 class ToolError(WheelfixError):
     """patchelf or auditwheel is missing, too old, failed, or hung."""
 
@@ -80,6 +79,12 @@ class VerificationError(WheelfixError):
 
 class OutputError(WheelfixError):
     """A wheel or a report cannot be written to its path."""
+
+
+def time_limit_error(name: str, seconds: float) -> WheelfixError:
+    """Return the error for the wheel `name`, whose work took longer than `--timeout`."""
+    message = f"`{name}`: it took longer than {seconds} s"
+    return WheelfixError(message, hint="--timeout gives each wheel more")
 
 
 def unexpected_error(error: Exception) -> WheelfixError:

@@ -6,7 +6,7 @@ from threading import Timer
 
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.signals import end_now
-from wheelfix.errors import ExitCode, TimeLimitError
+from wheelfix.errors import ExitCode, time_limit_error
 from wheelfix.reports.printable import printable
 
 
@@ -27,5 +27,5 @@ def time_limit(seconds: float, name: str) -> Generator[None]:
 
 
 def _end(seconds: float, name: str) -> None:
-    Terminal(verbosity=0).fail(TimeLimitError(printable(name), seconds))
+    Terminal(verbosity=0).fail(time_limit_error(printable(name), seconds))
     end_now(ExitCode.ERROR)

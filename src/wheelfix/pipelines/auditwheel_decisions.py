@@ -17,7 +17,7 @@ from wheelfix.analysis.policy_reasons import (
 )
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Libc, libc_of
-from wheelfix.errors import SettingsError, ToolError
+from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.loader.musl_search import is_musl_itself
@@ -203,7 +203,7 @@ def _locate(
         if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
             what = f"for what {join_some(unknown, FEW)} may bring"
             looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"
-            error = ToolError(error.message, hint=f"{looking}\n{error.hint}")
+            error = error.with_hint(f"{looking}\n{error.hint}")
         raise error
     return located
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from wheelfix.errors import TimeLimitError, WheelfixError, unexpected_error
+from wheelfix.errors import WheelfixError, time_limit_error, unexpected_error
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check
@@ -75,7 +75,7 @@ def _report_of_error(task: CheckTask, error: Exception) -> Report:
     """Return the report of a wheel whose check ended with `error` (`Workers.map_in_order`)."""
     match error:
         case WorkerTimeoutError():
-            late = TimeLimitError(task.wheel.name, task.settings.timeout)
+            late = time_limit_error(task.wheel.name, task.settings.timeout)
             return Report(source=task.wheel, error=late)
         case WorkerDiedError():
             message = "the process that checked it ended abruptly"

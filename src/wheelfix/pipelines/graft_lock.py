@@ -16,7 +16,7 @@ from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.system.toml_parsing import parse_toml
 from wheelfix.text import in_units, operand
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import stable_name
 from wheelfix.wheel.model import WheelName
 
 LOCK_FILE = "wheelfix.lock"
@@ -48,16 +48,14 @@ def tables_of(name: WheelName, grafted: Iterable[GraftedLibrary]) -> list[Table]
             "version": library.package.version if library.package else "",
             "sha256": library.host.sha256,
             "size": library.host.size,
-            "needed-by": sorted({_without_python(member) for member in library.dependents}),
+            "needed-by": sorted({_plain(member) for member in library.dependents}),
         }
         for library in grafted
     ]
 
 
-def _without_python(member: str) -> str:
-    """Return the name of a member without what differs between Pythons, and between contents."""
-    folder, slash, file = member.rpartition("/")
-    return f"{folder}{slash}{MODULE_SUFFIX.sub('', original_name(file))}"
+def _plain(member: str) -> str:
+    return MODULE_SUFFIX.sub("", stable_name(member))
 
 
 def joined(lock: Iterable[Table], new: Iterable[Table]) -> tuple[Table, ...]:

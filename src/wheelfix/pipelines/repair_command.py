@@ -41,10 +41,10 @@ def name_command(finding: Finding, words: Sequence[str]) -> Finding:
 def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
     """Return the outcome of a repair with hints whose `wheelfix repair` has `words`, too."""
     error = outcome.error
-    if error is not None and error.hint is not None and words:
-        error.hint = _with_words(error.hint, words)
     return replace(
-        outcome, remaining=tuple(name_command(finding, words) for finding in outcome.remaining)
+        outcome,
+        error=error and error.with_hint(error.hint and _with_words(error.hint, words)),
+        remaining=tuple(name_command(finding, words) for finding in outcome.remaining),
     )
 
 

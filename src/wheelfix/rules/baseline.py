@@ -5,7 +5,6 @@ member and the entry, without versions and without the hashes in the names of gr
 """
 
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -14,10 +13,9 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.findings import Finding
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import stable_name
 
 VERSION = 1
-_INFO = re.compile(r"^([^/]+?)-[^/-]+\.(dist-info|data)/")
 
 
 class Known(NamedTuple):
@@ -44,14 +42,9 @@ def fingerprint(distribution: str, finding: Finding) -> Known:
     return Known(
         distribution=canonicalize_name(distribution),
         code=finding.code,
-        member=_stable(finding.member or ""),
-        entry=_stable(finding.entry or ""),
+        member=stable_name(finding.member or ""),
+        entry=stable_name(finding.entry or ""),
     )
-
-
-def _stable(name: str) -> str:
-    folder, slash, base = _INFO.sub(r"\1.\2/", name).rpartition("/")
-    return folder + slash + original_name(base)
 
 
 def parse(content: bytes, path: Path) -> Baseline:

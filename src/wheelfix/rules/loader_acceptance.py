@@ -230,6 +230,11 @@ def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
             yield root, [members[o] for o in loads[root].objects if o in members]
 
 
+_PACKED = "has packed relocations (DT_RELR)"
+_UNPACK = "link it with `-Wl,-z,nopack-relative-relocs`"
+_MUSL_WITH_RELR = "1.2.4"
+
+
 @rule("WF607", "packed-relocations", Severity.ERROR)
 def packed_relocations(context: Context) -> Iterator[Hit]:
     """Packed relocations (DT_RELR) need a newer C library than the tag promises.
@@ -266,29 +271,29 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
         packed = [member for member, elf in context.wheel.elfs.items() if _needs_relr(elf)]
         if packed:
             yield Hit(
-                message="has packed relocations (DT_RELR), which musl before 1.2.4 (Alpine 3.17 "
-                "and older) skips: there it crashes",
+                message=f"{_PACKED}, which musl before {_MUSL_WITH_RELR} (Alpine 3.17 and older) "
+                "skips: there it crashes",
                 member=packed[0],
                 notes=other_members(packed),
                 severity=Severity.NOTE,
-                hint="link it with `-Wl,-z,nopack-relative-relocs` if it is for such machines",
+                hint=f"{_UNPACK} if it is for such machines",
             )
         unaware = []
     for member, elf in context.wheel.elfs.items():
         if _oldest(context, Libc.GLIBC) and _lacks_relr_version(elf):
             yield Hit(
-                message="has packed relocations (DT_RELR) and does not need the version"
-                f" `{RELR_VERSION}` of libc.so.6: glibc 2.36 and newer do not load it",
+                message=f"{_PACKED} and does not need the version `{RELR_VERSION}` of libc.so.6: "
+                "glibc 2.36 and newer do not load it",
                 member=member,
-                hint="link it with `-Wl,-z,nopack-relative-relocs`, or with another linker",
+                hint=f"{_UNPACK}, or with another linker",
             )
         elif unaware and _needs_relr(elf):
             yield Hit(
-                message="has packed relocations (DT_RELR), which the C library of "
-                f"{' and '.join(unaware)} may not support",
+                message=f"{_PACKED}, which the C library of {' and '.join(unaware)} may not "
+                "support",
                 member=member,
                 severity=Severity.WARNING if unaware == ["musllinux_1_2"] else None,
-                hint="link it with `-Wl,-z,nopack-relative-relocs`",
+                hint=_UNPACK,
             )
 
 
@@ -298,9 +303,9 @@ def _needs_relr(elf: Elf) -> bool:
 
 
 def _is_musl_without_relr(target: Target) -> bool:
-    """Return whether a target is a musl before 1.2.4; `1.2` is not known to be."""
+    """Return whether a target is a musl without DT_RELR; `1.2` is not known to be."""
     version = target.versions.get("MUSL", "")
-    return version != "1.2" and newer("1.2.4", version)
+    return version != "1.2" and newer(_MUSL_WITH_RELR, version)
 
 
 def _lacks_relr_version(elf: Elf) -> bool:

@@ -25,7 +25,7 @@ from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Settings
 from wheelfix.text import count, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, stable_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, oldest_promised, parse_platform_tag
@@ -231,7 +231,7 @@ def _libraries(old: Side, new: Side) -> Iterator[ReleaseChange]:
             means = "what is linked with the old one does not load"
             message = f"`{successor}` has the SONAME `{now}`, not `{name}`: {means}"
             yield ReleaseChange(ChangeKind.CHANGED_SONAME, message, (successor,))
-        elif _folder(new.wheel, same) != folder:
+        elif posixpath.dirname(stable_name(same)) != folder:
             message = (
                 f"`{member}` moved to `{same}`: search paths of dependents lead to its old place"
             )
@@ -263,7 +263,7 @@ def _by_place(side: Side) -> dict[tuple[str, str], str]:
     members: dict[tuple[str, str], str] = {}
     for member in side.exports:
         name = _name(member, side.wheel.elfs[member])
-        place = (_folder(side.wheel, member), name)
+        place = (posixpath.dirname(stable_name(member)), name)
         if place not in members or posixpath.basename(member) == name:
             members[place] = member
     return members
@@ -281,12 +281,8 @@ def _likely_copies(side: Side) -> Iterator[tuple[tuple[str | None, str], str]]:
 
     named = [(_name(member, elf), member) for member, elf in side.wheel.elfs.items()]
     for name, member in sorted(named, key=unlikely):
-        yield (_folder(side.wheel, member), name), member
+        yield (posixpath.dirname(stable_name(member)), name), member
         yield (None, name), member
-
-
-def _folder(wheel: Wheel, member: str) -> str:
-    return _stable(wheel, posixpath.dirname(member))
 
 
 def _exports(
@@ -514,14 +510,6 @@ def _packed_sizes(wheel: Wheel) -> dict[str, int]:
     return sizes
 
 
-def _stable(wheel: Wheel, name: str) -> str:
-    """Return a member's name without the version of the distribution and the hash of a graft."""
-    tops = {wheel.dist_info: "*.dist-info", wheel.data_dir: "*.data"}
-    top, slash, rest = name.partition("/")
-    folder, base = posixpath.split(tops.get(top, top) + slash + rest)
-    return posixpath.join(folder, original_name(base))
-
-
 def _stem(member: str) -> str:
     """Return the name of a library without hash and version: `libssl` for `libssl-1a.so.3`."""
     return stem_of(original_name(posixpath.basename(member)))
@@ -548,7 +536,7 @@ def _by_object_name(wheel: Wheel) -> dict[str, str]:
 
 
 def _object_name(wheel: Wheel, member: str) -> str:
-    stable = _stable(wheel, member)
+    stable = stable_name(member)
     return stem_of(stable) + ".so" if member in wheel.elfs and ".so" in stable else stable
 
 

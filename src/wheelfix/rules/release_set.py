@@ -19,7 +19,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.text import count, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name, remove_hash
+from wheelfix.wheel.grafted_name import original_name, remove_hash, stable_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
@@ -153,15 +153,10 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
 
 def _stable_names(wheel: Wheel) -> frozenset[str]:
     return frozenset(
-        _stable_name(member.name.replace(wheel.data_dir, "*.data", 1))
+        MODULE_SUFFIX.sub(".so", stable_name(member.name))
         for member in wheel.members
         if not member.name.startswith(f"{wheel.dist_info}/")
     )
-
-
-def _stable_name(member: str) -> str:
-    folder, base = posixpath.split(member)
-    return posixpath.join(folder, MODULE_SUFFIX.sub(".so", original_name(base)))
 
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)
