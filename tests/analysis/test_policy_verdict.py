@@ -13,8 +13,9 @@ from tests.support import build
 from tests.support.fork_server import warm_program
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
-from wheelfix.analysis.policy_verdict import judge, policy_verdict
+from wheelfix.analysis.policy_verdict import policy_verdict
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
@@ -43,8 +44,9 @@ def show(path: Path) -> dict[str, Any]:
 def agrees(path: Path) -> Judgement:
     """Hold what is found from values against what auditwheel says, and return it."""
     with open_wheel(path) as archive:
-        ours = judge(archive.wheel, Settings(), POLICIES)
-    assert ours is not None
+        analysis = analyze(archive.wheel, Settings(), POLICIES, ())
+    assert analysis is not None
+    ours = analysis.judgement
     theirs = show(path)
     assert ours == Judgement(
         overall=theirs["overall_tag"],

@@ -16,10 +16,10 @@ from tests.support import build, repairing
 from tests.support.fakes import use_fake_auditwheel
 from tests.support.kept_auditwheel import keep_none
 from tests.support.waiting import wait_until
+from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import Trust
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.settings import Settings
 
 

@@ -30,10 +30,10 @@ from tests.support.fork_server import warm_program
 from tests.support.matrices import some
 from tests.support.repairing import repair
 from wheelfix import check
+from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity

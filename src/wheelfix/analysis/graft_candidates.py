@@ -4,6 +4,7 @@ Within what one object needs, auditwheel takes a name for one file, as a process
 objects of the wheel may find another file of that name, by search paths of their own.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,8 @@ from wheelfix.settings import matches_any
 
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 """How the names begin by which auditwheel recognizes the C library (its lddtree.py, `ldd`)."""
+LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
+"""The names for which auditwheel does not search: a graft removes these entries (lddtree.py)."""
 
 
 class SearchPath(NamedTuple):

@@ -337,26 +337,32 @@ def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
     )
 
 
-def unlocated_libraries_error(  # noqa: PLR0913, PLR0917 - what is missing, and what is known of it
-    libraries: Sequence[str],
-    wheel: Wheel,
-    searched: Sequence[str],
-    untrusted: Iterable[UntrustedLibrary],
-    places: Mapping[str, LibraryPlace],
-    providers: Sequence[Provided] = (),
-) -> ToolError:
-    """Return the error for libraries that are not found; it names the dependents of each.
+class MissingLibraries(NamedTuple):
+    """Libraries to graft that are not found, and what is known of them."""
 
-    `searched` are the directories besides the system's and the objects' own search paths; `places`
-    are others that have some of the libraries, `providers` what was found beside the wheel.
-    """
+    names: Sequence[str]
+    """Their DT_NEEDED entries."""
+    wheel: Wheel
+    searched: Sequence[str]
+    """The directories that were searched besides the system's and the objects' own."""
+    untrusted: Iterable[UntrustedLibrary]
+    """Files that were passed over."""
+    places: Mapping[str, LibraryPlace]
+    """Library -> a directory that has it, and was not searched."""
+    providers: Sequence[Provided]
+    """What was found beside the wheel."""
+
+
+def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
+    """Return the error for libraries that are not found; it names the dependents of each."""
+    libraries, wheel = missing.names, missing.wheel
     paths = dict.fromkeys(
         entry
         for elf in wheel.elfs.values()
         if not set(libraries).isdisjoint(elf.needed)
         for entry in elf.entries
     )
-    folders = [*(f"`{path}`" for path in paths), *(f"`{path}`" for path in searched)]
+    folders = [*(f"`{path}`" for path in paths), *(f"`{path}`" for path in missing.searched)]
     verb = "is" if len(libraries) == 1 else "are"
     named = ", ".join(first_of([f"`{name}`" for name in libraries], FEW))
     needs = [f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries]
@@ -365,31 +371,25 @@ def unlocated_libraries_error(  # noqa: PLR0913, PLR0917 - what is missing, and 
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
-    if passed_over := [library for library in untrusted if library.name in libraries]:
+    if passed_over := [library for library in missing.untrusted if library.name in libraries]:
         return ToolError(
             "\n".join((*lines, *(library.reason for library in passed_over))),
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
-    return ToolError(
-        "\n".join(lines), hint="\n".join(_where_to_look(libraries, wheel, places, providers))
-    )
+    return ToolError("\n".join(lines), hint="\n".join(_where_to_look(missing)))
 
 
-def _where_to_look(
-    libraries: Sequence[str],
-    wheel: Wheel,
-    places: Mapping[str, LibraryPlace],
-    providers: Sequence[Provided],
-) -> Iterator[str]:
+def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
     """Yield the options with which libraries that are not found are found, or left to others."""
+    places, providers = missing.places, missing.providers
     for place, names in grouped(places, places.__getitem__).items():
         yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
-    others = {name: other_release(name, providers) for name in libraries}
+    others = {name: other_release(name, providers) for name in missing.names}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
-    left = [name for name in libraries if name not in places and not others[name]]
+    left = [name for name in missing.names if name not in places and not others[name]]
     if left:
         given = {one.name for one in providers if one.setting is not None}
-        options = dict.fromkeys(_leave_options(left, wheel, given))
+        options = dict.fromkeys(_leave_options(left, missing.wheel, given))
         them = "it" if len(left) == 1 else "them"
         if grafts := [name for name in left if remove_hash(name)]:
             named = "the name of a copy" if len(grafts) == 1 else "names of copies"

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa, newest_symbol
+from wheelfix.analysis.policy_reasons import checks_isa, newest_symbol
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.auditwheel_view import View, build_view
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.pipelines.repair_refusals import no_object_error
@@ -56,7 +56,7 @@ class AskedAuditwheel:
             # What this machine has for an external library makes no difference to the tag.
             nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
             question = question._replace(ldpaths="", environ=nowhere)
-        judgement = _judgement(_analyze(self.auditwheel, question, wheel))
+        judgement = _analyze(self.auditwheel, question, wheel).judgement
         found = verdict_from(wheel, judgement, settings, policies)
         return found._replace(newest=newest_symbol(wheel, found.overall, policies))
 
@@ -152,22 +152,6 @@ def _about_members(analysis: Analysis, view: View, question: Question) -> Analys
         excluded=view.excluded | analysis.excluded,
         searched=tuple(filter(None, question.environ[LIBRARY_PATHS[0]].split(":"))),
         warnings=tuple(_warnings(analysis, view)),
-    )
-
-
-def _judgement(analysis: Analysis) -> Judgement:
-    linux = analysis.policies[0].name
-    best = [policy.name for policy in analysis.policies].index(analysis.overall)
-    return Judgement(
-        overall=analysis.overall,
-        symbols=analysis.symbols,
-        fpectl=analysis.pyfpe == linux,
-        narrow_unicode=analysis.ucs2 == linux,
-        unsupported_isa=analysis.machine == linux,
-        upgrades={
-            policy.name: Shortfall(tuple(sorted(policy.external)), policy.blacklisted)
-            for policy in analysis.policies[best + 1 :]
-        },
     )
 
 

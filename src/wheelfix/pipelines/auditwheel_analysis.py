@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from wheelfix.analysis.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.analysis.policy_reasons import UntrustedLibrary
 from wheelfix.elf.constants import MAGIC
 from wheelfix.errors import ToolError
@@ -26,7 +27,6 @@ from wheelfix.host.machine_files import (
     open_regular,
     trusted_file,
 )
-from wheelfix.pipelines.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from wheelfix.text import count
 

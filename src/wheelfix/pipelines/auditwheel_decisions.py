@@ -7,8 +7,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import (
+    MissingLibraries,
     Obstacle,
     images,
     other_libc_error,
@@ -21,7 +23,6 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.loader.musl_search import is_musl_itself
-from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,
@@ -197,7 +198,9 @@ def _locate(
     if missing:
         places = places_of_missing(missing, wheel)
         error = unlocated_libraries_error(
-            sorted(missing), wheel, analysis.searched, analysis.untrusted, places, providers
+            MissingLibraries(
+                sorted(missing), wheel, analysis.searched, analysis.untrusted, places, providers
+            )
         )
         unknown = _unknown_requirements(wheel, settings)
         if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):

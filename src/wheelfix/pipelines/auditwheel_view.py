@@ -27,14 +27,19 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.analysis.graft_candidates import C_LIBRARIES, excluded_names, search_entries
+from wheelfix.analysis.graft_candidates import (
+    C_LIBRARIES,
+    LIBPYTHON,
+    excluded_names,
+    search_entries,
+)
 from wheelfix.analysis.policies import (
     Policy,
     blacklisted_libraries,
     platform_libraries,
     symbol_filter,
 )
-from wheelfix.analysis.policy_verdict import hook_prefix
+from wheelfix.analysis.policy_analysis import hook_prefix
 from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
@@ -42,9 +47,6 @@ from wheelfix.loader.machine_names import musl_soname, usual_loader
 from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record
-
-_LIBPYTHON = "libpython"
-"""auditwheel always removes it: it stays in the view even if the wheel ships such a file."""
 
 _Needs = tuple[str | None, tuple[str, ...], PathTag | None, tuple[str, ...]]
 """A search: its folder, DT_NEEDED entries, and absolute search path entries with their tag."""
@@ -205,7 +207,8 @@ def _members_by_name(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[
         for name in dict.fromkeys(name for elf in elfs.values() for name in elf.needed)
         if name in providers
         and name not in excluded
-        and not name.startswith((*C_LIBRARIES, _LIBPYTHON))
+        and not name.startswith(C_LIBRARIES)
+        and not LIBPYTHON.fullmatch(name)  # auditwheel always removes it, shipped or not
         and "/" not in name
     }
 

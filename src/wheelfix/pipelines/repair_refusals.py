@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wheelfix.analysis.policy_verdict import libc_of_object
+from wheelfix.analysis.policy_analysis import libc_of_object
 from wheelfix.elf.model import Libc
 from wheelfix.errors import (
     BadWheelError,

@@ -4,7 +4,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.analysis.policy_verdict import libc_of_object
+from wheelfix.analysis.policy_analysis import libc_of_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context

@@ -23,10 +23,10 @@ from tests.oracles.fuzzing import forge, heavy
 from tests.oracles.fuzzing.damage import damaged
 from tests.oracles.fuzzing.sound import METADATA, WHEEL, objects, wheels
 from tests.oracles.fuzzing.well_formed import source_text, wheel_file
+from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.pipelines import repair_many
 from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.auditwheel_answer import Analysis
 from wheelfix.pipelines.sbom import Bundled, listed_packages, sbom_edits
 from wheelfix.wheel.edits import AddMember, NewFile
 from wheelfix.wheel.model import Wheel

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.analysis.policy_reasons import UntrustedLibrary
+from wheelfix.analysis.policy_reasons import Judgement, Shortfall, UntrustedLibrary
 
 
 class PolicyFindings(NamedTuple):
@@ -44,3 +44,21 @@ class Analysis(NamedTuple):
     """The libraries that were passed over."""
     searched: tuple[str, ...] = ()
     """The folders that were searched besides the system's and the objects' own."""
+
+    @property
+    def judgement(self) -> Judgement:
+        """What the policies forbid, without the grafts that could change it."""
+        worst = self.policies[0].name if len(self.policies) > 1 else None
+        best = [policy.name for policy in self.policies].index(self.overall)
+        lacking = {
+            policy.name: Shortfall(tuple(sorted(policy.external)), policy.blacklisted)
+            for policy in self.policies[best + 1 :]
+        }
+        return Judgement(
+            overall=self.overall,
+            symbols=self.symbols,
+            fpectl=self.pyfpe == worst,
+            narrow_unicode=self.ucs2 == worst,
+            unsupported_isa=self.machine == worst,
+            upgrades={tag: short for tag, short in lacking.items() if any(short)},
+        )
