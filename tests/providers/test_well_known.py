@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.policy_reasons import unlocated_libraries_error
+from wheelfix.analysis.policy_reasons import MissingLibraries, unlocated_libraries_error
 from wheelfix.providers.well_known import (
     provider_option,
     well_known_folders,
@@ -59,6 +59,7 @@ def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(
         metadata=Metadata(requires_dist=requires),
     )
     assert provider_option(library, subject) == f"--provider {option}"
-    error = unlocated_libraries_error([library, "libmine.so.1"], subject, [], [], {})
+    missing = MissingLibraries([library, "libmine.so.1"], subject, [], [], {}, [])
+    error = unlocated_libraries_error(missing)
     adding = "" if option in requires[0] else " --add-requires"
     assert f"`--provider {option}{adding} --exclude libmine.so.1`" in (error.hint or "")

@@ -42,7 +42,7 @@ class Analysis(NamedTuple):
     warnings: tuple[str, ...]
     untrusted: tuple[UntrustedLibrary, ...]
     """The libraries that were passed over."""
-    searched: tuple[str, ...] = ()
+    searched: tuple[str, ...]
     """The folders that were searched besides the system's and the objects' own."""
 
     @property

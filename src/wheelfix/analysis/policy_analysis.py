@@ -111,8 +111,8 @@ def analyze(
                 tags[::-1], [{}, *external[::-1]], [{}, *blacklisted[::-1]], strict=True
             )
         ),
-        **{name: tags[rung][0] for name, rung in checked._asdict().items()},
         overall=tags[overall][0],
+        **{name: tags[rung][0] for name, rung in checked._asdict().items()},
         external={
             member: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
             for member, some in found.items()
@@ -123,6 +123,7 @@ def analyze(
         excluded=excluded_names(wheel.elfs.values(), exclude) | search.excluded,
         warnings=(),
         untrusted=(),
+        searched=(),
     )
 
 

@@ -401,8 +401,7 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
 def other_release(library: str, providers: Iterable[Provided]) -> str:
     """Return what to do about a provider with another version of `library`; empty without one."""
     there = [
-        f"{provider.name or provider.label} {provider.version}".rstrip() + f" has `{name}`"
-        for provider, name in other_versions(library, providers)
+        f"{provider.release} has `{name}`" for provider, name in other_versions(library, providers)
     ]
     way = f"require a release that has `{library}`, or build against this one"
     return f"{there[0]}: {way}" if there else ""

@@ -333,7 +333,7 @@ def neighbor(wheel: Wheel) -> Neighbor:
         name=str(wheel.name),
         elfs={place: elf for place, elf in places if place is not None},
         platforms=wheel.name.platforms,
-        size=_size(wheel),
+        size=wheel.zip_size,
     )
 
 
@@ -426,7 +426,7 @@ class Installed:
     def _budget(self) -> Budget:
         if self.budget is not None:
             return self.budget
-        size = _size(self.wheel) + sum(neighbor.size for neighbor in self.neighbors)
+        size = self.wheel.zip_size + sum(neighbor.size for neighbor in self.neighbors)
         return Budget.of_file(str(self.wheel.name), size)
 
     def _scheme(self, text: str | None, target: Target) -> Scheme:
@@ -453,11 +453,6 @@ def _searched(elfs: Iterable[Elf]) -> Callable[[str], bool]:
     named = (path for elf in elfs for path in (elf.rpath, elf.runpath, *elf.needed) if path)
     is_named = any(_METADATA in path for path in named)
     return lambda path: is_named or _METADATA not in path
-
-
-def _size(wheel: Wheel) -> int:
-    """Return the bytes of the zip, or without a zip those of the members that were in one."""
-    return wheel.size or sum(member.compressed_size for member in wheel.members)
 
 
 def _of_python(environment: Environment, added: Iterable[str]) -> Iterator[str]:

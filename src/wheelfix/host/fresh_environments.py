@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.installers import find_uv, pip_for
 from wheelfix.host.machine_files import folders_below
-from wheelfix.host.pythons import Interpreter
+from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
@@ -235,7 +235,7 @@ def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> No
 
 def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the user's variables and configuration files of the installers."""
-    home = Path(environ.get("HOME", "/nonexistent"))
+    home = home_of(environ)
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = {
         "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],

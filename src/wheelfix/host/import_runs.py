@@ -3,24 +3,23 @@
 This executes what is installed there.
 """
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from wheelfix.analysis.predictions import ImportRun, Prediction
-from wheelfix.errors import SettingsError, ToolError
+from wheelfix.errors import SettingsError
 from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES, Log, LoggedProgram
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import python_around
+from wheelfix.host.probe import ask_probe
 from wheelfix.host.pythons import without_python_settings
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.text import count
 
-_PROBE = Path(__file__).with_name("verify_probe.py")
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
 
@@ -57,7 +56,7 @@ def _run(
     seconds: float,
 ) -> ImportRun:
     symbols = sorted({binding.symbol for binding in bindings})
-    job = {"kind": "imports", "what": names, "timeout": seconds}
+    job = {"kind": "imports", "what": names}
     with scratch() as folder:
         for name in ("home", "tmp", "log"):
             (folder / name).mkdir()
@@ -68,21 +67,9 @@ def _run(
             "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
             "LD_DEBUG_OUTPUT": str(folder / "log" / "log"),
         }
-        done = run(
-            [str(python), "-B", "-u", str(_PROBE)],
-            env=variables,
-            cwd=folder / "home",
-            stdin=f"{json.dumps(job)}\n",
-            timeout=seconds + 10,
-            accepted=range(-64, 256),
+        [answer] = ask_probe(
+            run, str(python), [job], environ=variables, home=folder / "home", seconds=seconds
         )
-        try:
-            answer = json.loads(done.stdout)
-        except ValueError as error:
-            raise ToolError(
-                f"`{python}` did not answer: {done.stderr.strip()[-2000:]}",
-                hint="does this Python run at all?",
-            ) from error
         logged = _read_logs(folder / "log", answer["pid"], symbols) if symbols else ()
     users = {(binding.symbol, binding.user) for binding in bindings}
     found = (

@@ -59,7 +59,7 @@ def find_providers(
     if len(named) < len(settings):
         candidates += _automatic(wheel, candidates, find)
     fitting = _for_wheel(candidates, wheel.name)
-    distributions = grouped(fitting, lambda provider: provider.name or provider.label)
+    distributions = grouped(fitting, lambda provider: provider.called)
     return tuple(
         provider
         for versions in distributions.values()

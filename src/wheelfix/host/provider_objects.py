@@ -48,7 +48,7 @@ def neighbors_of(
                     needs = neighbors[highest.wheel].elfs.values()
                     waiting += [(needed, elf) for elf in needs for needed in elf.needed]
                 continue
-            before = neighbors.get(highest.label, Neighbor(name=highest.name or highest.label))
+            before = neighbors.get(highest.label, Neighbor(name=highest.called))
             added = _files(name, dependent, highest)
             new = {place: elf for place, elf in added.items() if place not in before.elfs}
             neighbors[highest.label] = replace(before, elfs={**before.elfs, **new})
@@ -60,7 +60,7 @@ def _whole(provider: Provided) -> Neighbor:
     """Return all objects of a provider that was found."""
     if not provider.wheel:
         places = (place for folder in provider.folders for place in _in_folder(folder))
-        return Neighbor(name=provider.name or provider.label, elfs=dict(places))
+        return Neighbor(name=provider.called, elfs=dict(places))
     with open_wheel(Path(provider.wheel)) as archive:
         return neighbor(archive.wheel)
 

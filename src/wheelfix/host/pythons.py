@@ -75,9 +75,14 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
     )
 
 
+def home_of(environ: Mapping[str, str]) -> Path:
+    """Return the home of the user; without one, a folder that is not there."""
+    return Path(environ.get("HOME", "/nonexistent"))
+
+
 def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return every Python 3 on PATH, of pyenv, of uv, and of the manylinux images."""
-    home = Path(environ.get("HOME", "/nonexistent"))
+    home = home_of(environ)
     folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry]
     folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
     folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")

@@ -4,7 +4,6 @@ Each attempt is a process of its own, with all symbols bound at once, in a tempo
 What was loaded is compared with the prediction of the loader model.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
-from wheelfix.errors import SettingsError, ToolError
+from wheelfix.errors import SettingsError
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
@@ -29,6 +28,7 @@ from wheelfix.host.fresh_environments import (
     make_unpacked,
 )
 from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.probe import PROBE, ask_probe
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import checks
@@ -49,8 +49,6 @@ from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
-_PROBE = Path(__file__).with_name("verify_probe.py")
-
 
 def verify(
     path: Path, options: Options, environ: Mapping[str, str], *, name: WheelName | None = None
@@ -64,7 +62,7 @@ def verify(
         wheel = archive.wheel
     if options.image is not None:
         site = [Path(os.path.realpath(options.site))] if options.site is not None else []
-        read = options.image.reading(path, *options.beside, _PROBE, *site)
+        read = options.image.reading(path, *options.beside, PROBE, *site)
         options = replace(options, image=read)
     for python in usable_pythons(wheel.name, options, environ):
         allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
@@ -284,36 +282,22 @@ def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[V
 
 
 def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
-    """Run the attempts in one process of the probe, which forks for each."""
+    """Run the attempts in one process of the probe."""
     jobs = [
         {
             "kind": attempt.kind,
             "what": [attempt.what, "--version"]
             if attempt.kind is AttemptKind.RUN
             else attempt.what,
-            "timeout": subject.options.timeout,
         }
         for attempt in planned
     ]
-    python = subject.place.python
-    done = subject.place.run(
-        [python, "-B", "-u", str(_PROBE)],
-        env=subject.place.environ,
-        cwd=subject.place.root.parent / "home",
-        stdin="".join(f"{json.dumps(job)}\n" for job in jobs),
-        timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
-        accepted=range(-64, 256),
+    place = subject.place
+    return ask_probe(
+        place.run,
+        place.python,
+        jobs,
+        environ=place.environ,
+        home=place.root.parent / "home",
+        seconds=subject.options.timeout,
     )
-    try:
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
-    except ValueError as error:
-        raise ToolError(
-            f"the answers of `{python}` cannot be read: {error}",
-            hint="a module of the wheel may have written to the descriptors that it inherited",
-        ) from error
-    if len(answers) != len(jobs):
-        raise ToolError(
-            f"`{python}` ended before all attempts were made: {done.stderr.strip()[-2000:]}",
-            hint="does this Python run at all?",
-        )
-    return answers

@@ -195,6 +195,7 @@ def _analyze(question: Question) -> Analysis | AuditwheelRefusal:
         excluded=frozenset(records.excluded),
         warnings=tuple(records.warnings),
         untrusted=tuple(candidates.untrusted),
+        searched=(),
     )
 
 

@@ -13,7 +13,7 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
-from wheelfix.pipelines.repair_command import command_of
+from wheelfix.pipelines.repair_command import command_of, done_by
 from wheelfix.pipelines.repair_plan import (
     Plan,
     Planner,
@@ -197,8 +197,7 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        done = f"`{command_of(fix)}` fixes it: {fix.title}"
-        return replace(finding, fix=fix, hint="\n".join(filter(None, (done, finding.hint))))
+        return replace(finding, fix=fix, hint="\n".join(filter(None, (done_by(fix), finding.hint))))
     return finding
 
 

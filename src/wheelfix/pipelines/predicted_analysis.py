@@ -53,7 +53,7 @@ def _predict(
 ) -> Analysis:
     def find(name: str, dependent: Elf, path: str, root: SearchPath) -> tuple[Library, Path] | None:
         library = libraries.graftable(name, dependent, path, root)
-        return library and (library, Path(library.path).resolve())
+        return None if library is None else (library, Path(library.path).resolve())
 
     analysis = analyze(wheel, settings, read_policies(), exclude, find)
     if analysis is None:

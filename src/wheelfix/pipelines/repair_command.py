@@ -16,6 +16,11 @@ def command_of(fix: Fix) -> str:
     return "wheelfix repair" + " --unsafe-fixes" * (fix.safety is Safety.UNSAFE)
 
 
+def done_by(fix: Fix) -> str:
+    """Return the hint that a command makes a fix."""
+    return f"`{command_of(fix)}` fixes it: {fix.title}"
+
+
 def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
     """Yield the words that name the other wheels of the run, relative to `folder` where below it.
 
@@ -34,7 +39,7 @@ def name_command(finding: Finding, words: Sequence[str]) -> Finding:
     if not words:
         return finding
     if hint is None and fix is not None:
-        hint = f"`{command_of(fix)}` fixes it: {fix.title}"
+        hint = done_by(fix)
     return replace(finding, hint=hint and _with_words(hint, words))
 
 

@@ -60,6 +60,16 @@ class Provided:
         return name_of(self.requirement)
 
     @property
+    def called(self) -> str:
+        """The distribution's name; of a directory, what stands for one in messages."""
+        return self.name or self.label
+
+    @property
+    def release(self) -> str:
+        """The distribution and its version, in messages."""
+        return f"{self.called} {self.version}".rstrip()
+
+    @property
     def modules(self) -> frozenset[str]:
         """The modules that it probably has: of its own name, and its folders in site-packages."""
         folders = {

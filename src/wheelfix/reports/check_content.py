@@ -13,6 +13,7 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.repair_command import done_by
 from wheelfix.reports.printable import (
     LONGEST,
     PLAIN,
@@ -113,8 +114,7 @@ def advice(finding: Finding, path: str) -> str:
         return _with_path(finding.hint, path)
     if finding.fix is None:
         return f"`wheelfix rule {finding.code}` explains common causes and fixes"
-    option = "" if finding.fix.safety is Safety.SAFE else " --unsafe-fixes"
-    return _with_path(f"`wheelfix repair{option}` fixes it: {finding.fix.title}", path)
+    return _with_path(done_by(finding.fix), path)
 
 
 def _with_path(hint: str, path: str) -> str:

@@ -71,7 +71,7 @@ def _tags(shown: Shown) -> list[str]:
 
 
 def _pythons(wheel: Wheel) -> str:
-    built = f"{'.'.join(wheel.name.pythons)}-{'.'.join(wheel.name.abis)}"
+    built = wheel.name.python_tag
     required = wheel.metadata.requires_python
     return f"{built}, Requires-Python {required}" if required else built
 

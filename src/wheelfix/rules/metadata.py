@@ -437,7 +437,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     if not has_installable_tags(wheel.name):
-        tag = f"{'.'.join(wheel.name.pythons)}-{'.'.join(wheel.name.abis)}"
+        tag = wheel.name.python_tag
         yield Hit(
             message=f"tagged `{tag}`, which no Python has",
             entry=tag,

@@ -34,10 +34,6 @@ def _library(context: Context, use: ProviderUse) -> Library | None:
     return find(use.library, use.elf, use.provider, directory)
 
 
-def _describe(version: Provided) -> str:
-    return f"{version.name or version.label} {version.version}".rstrip()
-
-
 def _which(context: Context, version: Provided) -> tuple[str, ...]:
     """Return notes on where a version was found, and which of several it is."""
     looked = f"checked: {join_some(version.places)}"
@@ -90,7 +86,7 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
             if library is None or (stated is not None and place not in {None, stated}):
                 where = f"has in `{place}`, not in `{stated}`"
                 yield Hit(
-                    message=f"needs `{use.library}`, which {_describe(provider)} "
+                    message=f"needs `{use.library}`, which {provider.release} "
                     + ("does not have" if library is None else where),
                     member=use.member,
                     entry=use.library,
@@ -132,7 +128,7 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
     causes = grouped(lacking, lambda one: (one[0].partition("!")[0], owners[one[1]]))
     for (neighbor, owner), some in causes.items():
         libraries = list(dict.fromkeys(library for _, library, *_ in some))
-        end = f"of {_describe(owner)}: not found" if owner else "which no neighbor has"
+        end = f"of {owner.release}: not found" if owner else "which no neighbor has"
         yield Hit(
             message=f"`{neighbor.partition('-')[0]}` needs {join_some(libraries, FEW)} {end}",
             member=some[0][2],
@@ -234,7 +230,7 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
 def _lacking_hit(context: Context, found: _Lacking) -> Hit:
     use, symbols, *_ = found
     return Hit(
-        message=f"{found} of {_describe(use.provider)}",
+        message=f"{found} of {use.provider.release}",
         member=use.member,
         entry=symbols[0].name,
         notes=(

@@ -38,8 +38,8 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """
     # Other wheels of the run are not configured by the user.
     providers = [provider for provider in context.providers if provider.setting is not None]
-    used = {use.provider.name or use.provider.label for use in context.provider_uses}
-    named = grouped(providers, lambda provider: provider.name or provider.label)
+    used = {use.provider.called for use in context.provider_uses}
+    named = grouped(providers, lambda provider: provider.called)
     for name, versions in sorted(named.items()):
         is_used = name in used
         near = list(_near(versions, providers, context.dependents))

@@ -122,8 +122,7 @@ def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
 def _opened_without(context: Context, package: str) -> Iterator[str]:
     """Yield a note on each provider that a package opens for all, without the symbol."""
     for provider in context.opened_for_all.get(package, ()):
-        label = f"{provider.name} {provider.version}".rstrip()
-        yield f"`{package}` opens {label} with RTLD_GLOBAL, which does not define it"
+        yield f"`{package}` opens {provider.release} with RTLD_GLOBAL, which does not define it"
 
 
 def _definers(context: Context) -> Mapping[str, str]:

@@ -69,8 +69,13 @@ class WheelName(NamedTuple):
 
     def __str__(self) -> str:
         head = [self.distribution, self.version, *([self.build] if self.build else [])]
-        tags = (".".join(tag) for tag in (self.pythons, self.abis, self.platforms))
+        tags = (self.python_tag, ".".join(self.platforms))
         return "-".join([*head, *tags, *([self.variant] if self.variant else [])]) + ".whl"
+
+    @property
+    def python_tag(self) -> str:
+        """The tags of Pythons and their ABIs: `cp311-cp311`."""
+        return f"{'.'.join(self.pythons)}-{'.'.join(self.abis)}"
 
 
 _DIGITS = tuple("0123456789")
