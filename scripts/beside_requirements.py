@@ -47,6 +47,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if absent := [str(path) for path in arguments.wheels if not path.exists()]:
         parser.error(f"{', '.join(absent)}: not found")
+    if arguments.results.suffix == ".whl" or arguments.results.is_dir():
+        parser.error(f"{arguments.results}: the file of results comes first, then the wheels")
     known = _known(arguments.results)
     supported = frozenset(sys_tags())
     for wheel in _wheels(arguments.wheels):

@@ -243,7 +243,7 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
     assert 'slow/__init__.py", line 3 in <module>' in said["slow/ext.so"]
     assert "libgone.so: cannot open shared object file" in said["demo/lost.so"]
     assert "note: libgone.so is needed by lib/" in said["demo/lost.so"]
-    assert "runpath by `$ORIGIN/lib`" in said["demo/lost.so"]
+    assert "(RUNPATH, `$ORIGIN/lib`)" in said["demo/lost.so"]
     assert not any("verify_probe.py" in block or "<frozen" in block for block in blocks)
 
 

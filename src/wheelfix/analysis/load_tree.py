@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.world import Origin, Provenance, World
 from wheelfix.grouping import grouped
-from wheelfix.loader.load_values import Candidate, How, Load, Request
+from wheelfix.loader.load_values import Candidate, How, Load, Request, search_list
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.wheel.grafted_name import short_names
 
@@ -180,12 +180,16 @@ def _loaded_before(world: World, step: Step) -> str:
 
 def _by_candidate(world: World, via: Candidate) -> str:
     entry = "the current directory" if via.entry == "" else via.entry
-    words = {
-        How.RPATH: f"rpath {entry}",
-        How.RUNPATH: f"runpath {entry}",
-        How.INHERITED: f"inherited from {world.label(via.owner)}: {entry}",
-        How.LIBRARY_PATH: f"LD_LIBRARY_PATH {entry}",
-        How.CACHE: "ld.so.cache",
-        How.DEFAULT: f"default directory {entry}",
-    }
-    return words.get(via.how, "path")
+    match via.how:
+        case How.RPATH | How.RUNPATH:
+            return f"{via.how} {entry}"
+        case How.INHERITED:
+            return f"inherited from {world.label(via.owner)}: {entry}"
+        case How.LIBRARY_PATH:
+            return f"{search_list(via.how)} {entry}"
+        case How.DEFAULT:
+            return f"default directory {entry}"
+        case How.CACHE:
+            return search_list(via.how)
+        case _:
+            return "path"

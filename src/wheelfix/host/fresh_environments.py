@@ -263,7 +263,7 @@ def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: 
             for member in wheel.members
             if (installed := installed_path(member.name, wheel, scheme)) is not None
         }
-        scripts = f"{wheel.data_dir}/scripts/"
+        scripts = wheel.dist_info.scripts
         for member in wheel.members:
             target = targets.get(member.name)
             if target is None:

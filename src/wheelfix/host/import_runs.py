@@ -10,7 +10,7 @@ from typing import Any
 
 from wheelfix.analysis.predictions import ImportRun, Prediction
 from wheelfix.errors import SettingsError
-from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES, Log, LoggedProgram
+from wheelfix.host.ld_debug_log import Log, LoggedProgram, debug_variables
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import python_around
 from wheelfix.host.probe import ask_probe
@@ -64,8 +64,7 @@ def _run(
             **environ,
             "HOME": str(folder / "home"),
             "TMPDIR": str(folder / "tmp"),
-            "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
-            "LD_DEBUG_OUTPUT": str(folder / "log" / "log"),
+            **debug_variables(folder / "log" / "log", with_bindings=bool(symbols)),
         }
         [answer] = ask_probe(
             run, str(python), [job], environ=variables, home=folder / "home", seconds=seconds

@@ -9,15 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
+from pathlib import Path
 
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
 from wheelfix.loader.process_bindings import Binding
 
-CATEGORIES = ("libs", "files")
-"""The categories of LD_DEBUG (ld.so(8)) whose lines are read."""
-BINDINGS = "bindings"
-"""One more, with a line for every symbol that is bound."""
 MAX_KEPT = 20_000
 """Requests, and bindings, kept of one program; more are only counted."""
 MAX_LINE = 1 << 16
@@ -30,6 +27,15 @@ _RULES = {
 }
 _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostream", "operator"})
 """Words of demangled names that are abbreviated in mangled ones (Itanium C++ ABI, 5.1.8)."""
+
+
+def debug_variables(output: Path, *, with_bindings: bool) -> dict[str, str]:
+    """Return the variables for which glibc's loader writes logs: `output`, a dot, and the pid.
+
+    With bindings they have a line for every symbol that is bound (ld.so(8)).
+    """
+    categories = "libs,files,bindings" if with_bindings else "libs,files"
+    return {"LD_DEBUG": categories, "LD_DEBUG_OUTPUT": str(output)}
 
 
 @dataclass(slots=True, kw_only=True)

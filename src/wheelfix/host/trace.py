@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
-from wheelfix.host.ld_debug_log import BINDINGS, CATEGORIES
+from wheelfix.host.ld_debug_log import debug_variables
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, TraceWatch, writers
@@ -52,8 +52,7 @@ def trace(
     with _folder() as folder:
         variables_of_child = {
             **environ,
-            "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
-            "LD_DEBUG_OUTPUT": str(folder / "log"),
+            **debug_variables(folder / "log", with_bindings=bool(symbols)),
         }
         watch = TraceWatch(folder=folder, symbols=tuple(symbols))
         with closing(watch), _blocked_signals() as mask:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.host.installed_files import File
-from wheelfix.loader.load_values import How
+from wheelfix.loader.load_values import How, search_list
 from wheelfix.loader.process_bindings import Binding
 
 
@@ -159,24 +159,7 @@ def _leads_to(name: str, value: str, loaded: Loaded) -> bool:
 # --- Differences from a wheel ---------------------------------------------------------------------
 
 
-_RULES = {
-    How.PATH: "its path",
-    How.RPATH: "RPATH",
-    How.INHERITED: "inherited RPATH",
-    How.RUNPATH: "RUNPATH",
-    How.LIBRARY_PATH: "LD_LIBRARY_PATH",
-    How.CACHE: "ld.so.cache",
-    How.DEFAULT: "default directory",
-}
-
-
-def rule(loaded: Loaded) -> str:
-    """Return the rule of the loader that found the file, in a few words."""
-    name = _RULES.get(loaded.how, "what is loaded already")
-    return f"{name} of {loaded.owner}" if loaded.owner else name
-
-
 def cause(loaded: Loaded) -> str:
     """Return what requested the file, and the rule that found it, in words."""
     verb = "opened by" if loaded.dlopen else "needed by"
-    return f"{verb} {loaded.requester}, found by {rule(loaded)}"
+    return f"{verb} {loaded.requester}, found by {search_list(loaded.how, loaded.owner)}"

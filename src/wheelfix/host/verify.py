@@ -246,7 +246,7 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
 
 def programs(wheel: Wheel) -> Iterator[str]:
     """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
-    scripts = f"{wheel.data_dir}/scripts/"
+    scripts = wheel.dist_info.scripts
     for member in wheel.members:
         elf = wheel.elfs.get(member.name)
         if member.name.startswith(scripts) or (elf is not None and elf.is_executable):

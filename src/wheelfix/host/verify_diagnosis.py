@@ -15,7 +15,7 @@ from wheelfix.host.verify_values import (
     VerifyAnswer,
     WheelUnderTest,
 )
-from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
@@ -289,9 +289,9 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
     if not request.candidates:
         yield "it has no search path, and the system has no such library"
     for candidate in request.candidates[:_MAX_CANDIDATES]:
-        entry = f" by `{candidate.entry}`" if candidate.entry else ""
+        entry = f", `{candidate.entry}`" if candidate.entry else ""
         path = candidate.path.removeprefix(root)
-        yield f"{path}: {candidate.verdict} ({candidate.how}{entry})"
+        yield f"{path}: {candidate.verdict} ({search_list(candidate.how)}{entry})"
     own = [name for name in subject.wheel.elfs if name.rpartition("/")[2] == request.name]
     if own:
         yield f"the wheel has it as {own[0]}, where no search path leads"

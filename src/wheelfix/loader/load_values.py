@@ -38,6 +38,22 @@ class How(StrEnum):
     """musl itself provides `libc.`, `libm.`, `libpthread.` and similar names."""
 
 
+_LISTS = {
+    How.RPATH: "RPATH",
+    How.INHERITED: "inherited search path",
+    How.LIBRARY_PATH: "LD_LIBRARY_PATH",
+    How.RUNPATH: "RUNPATH",
+    How.CACHE: "ld.so.cache",
+    How.DEFAULT: "default directories",
+}
+
+
+def search_list(how: How, owner: str | None = None) -> str:
+    """Return what a step of the search goes through, in words; `owner` has the search path."""
+    words = _LISTS.get(how, "the path as written")
+    return f"{words} of {owner}" if owner else words
+
+
 class SearchOutcome(StrEnum):
     """The result of trying one candidate."""
 

@@ -10,7 +10,7 @@ from wheelfix.analysis.load_tree import Resolution, Step, describe_search
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import grouped
-from wheelfix.loader.load_values import Candidate, How, SearchOutcome
+from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
 from wheelfix.text import FEW, first_of, join_some
@@ -166,24 +166,11 @@ def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> 
     for (how, owner), group in groupby(
         step.request.candidates, lambda tried: (tried.how, tried.owner)
     ):
-        yield f"{indent}    {printable(_list_name(world, how, owner))}"
+        yield f"{indent}    {printable(search_list(how, owner and world.label(owner)))}"
         for candidate in group:
             color = Color.GREEN if candidate.outcome is SearchOutcome.FOUND else Color.DIM
             shown = printable(f"{candidate.path}: {candidate.verdict}")
             yield f"{indent}      {paint(shown, color, on=style.color)}"
-
-
-def _list_name(world: World, how: How, owner: str | None) -> str:
-    """Return the name of the search list `how` of the object `owner`."""
-    words = {
-        How.RPATH: "its own search path (DT_RPATH)",
-        How.RUNPATH: "its own search path (DT_RUNPATH)",
-        How.INHERITED: f"the search path of {world.label(owner)}",
-        How.LIBRARY_PATH: "LD_LIBRARY_PATH",
-        How.CACHE: "/etc/ld.so.cache",
-        How.DEFAULT: "the default directories",
-    }
-    return words.get(how, "the path as written")
 
 
 def _alternatives(explanation: Explanation, style: Style = PLAIN) -> Iterator[str]:

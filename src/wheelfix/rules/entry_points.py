@@ -65,7 +65,7 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
             notes=(*first_of(problems, 5), *notes),
             hint="fix them in `pyproject.toml`, and build the wheel again",
         )
-    folder = f"{wheel.data_dir}/scripts/"
+    folder = wheel.dist_info.scripts
     for member in wheel.members:
         name = member.name.removeprefix(folder)
         if name == member.name:

@@ -299,7 +299,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     Safe: the file gets mode 0755 in the zip. Its bytes stay.
     """
     wheel = context.wheel
-    scripts = f"{wheel.data_dir}/scripts/"
+    scripts = wheel.dist_info.scripts
     for member in wheel.members:
         is_script = member.name.startswith(scripts)
         may_run = is_script or member.name in wheel.elfs

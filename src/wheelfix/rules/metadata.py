@@ -331,8 +331,7 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     for entry, message in fields:
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
     if problem := variant_problem(wheel):
-        place = f"{wheel.dist_info}/variant.json"
-        yield Hit(message=problem, member=place, entry="variant", hint=_REBUILD)
+        yield Hit(message=problem, member=wheel.dist_info.variant, entry="variant", hint=_REBUILD)
     for entry, message, answer, values in _index_refusals(wheel):
         yield Hit(
             message=message,

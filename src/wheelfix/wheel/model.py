@@ -263,6 +263,16 @@ class DistInfo(str):
         """`name-version.data`, whose subfolders go to paths of the install scheme (PEP 427)."""
         return f"{self.removesuffix('.dist-info')}.data"
 
+    @property
+    def scripts(self) -> str:
+        """The folder of the scripts, with a slash."""
+        return f"{self.data_dir}/{Key.SCRIPTS}/"
+
+    @property
+    def variant(self) -> str:
+        """The file about the variants of the release (PEP 825)."""
+        return f"{self}/variant.json"
+
 
 class UnverifiedWheel(NamedTuple):
     """What the zip's directory and the dist-info folder say of a wheel; nothing is verified."""

@@ -45,7 +45,7 @@ def promised_isa(wheel: Wheel) -> str | None:
 def _variants(wheel: Wheel) -> Mapping[str, object] | None:
     """Return the properties by label; None if there are none that can be read."""
     try:
-        document: Any = json.loads(wheel.texts[f"{wheel.dist_info}/variant.json"])
+        document: Any = json.loads(wheel.texts[wheel.dist_info.variant])
         variants = document["variants"]
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
