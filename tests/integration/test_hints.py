@@ -1160,10 +1160,6 @@ HELD: dict[Message, str] = {
         "{} is in {}: `--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (
-        "reports/check_content.py",
-        "`wheelfix repair{}` fixes it: {}",
-    ): "pipelines/test_check_plan.py::test_a_graft_is_promised_with_the_folder_that_has_the_library",
-    (
         "host/wheel_environment.py",
         "`--with {}` lists versions, and an environment has one of them",
     ): "integration/test_doctor.py::test_what_cannot_be_put_beside_a_wheel",

@@ -15,7 +15,6 @@ from wheelfix.analysis.installed_modules import Owner
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files
 from wheelfix.host.provider_lookup import (
-    FindLibrary,
     find_providers,
     in_directory,
     in_dist_info,
@@ -37,19 +36,15 @@ from wheelfix.wheel.requirements import each_version, read_requirement
 
 
 def providers_of(
-    settings: Settings,
-    wheel: Wheel,
-    environ: Mapping[str, str],
-    find: FindLibrary | None = None,
-    beside: Sequence[Provided] = (),
+    settings: Settings, wheel: Wheel, environ: Mapping[str, str]
 ) -> tuple[Provided, ...]:
-    """Return what provides libraries for `wheel`: what the settings name, and `beside`.
+    """Return what provides libraries for `wheel`: what the settings name.
 
     `environ` is that of the user, for what is fetched. Raises `SettingsError` for what is not
     found, `ToolError` for what cannot be fetched.
     """
-    neighbors = (*beside, *find_neighbors(settings, wheel, environ))
-    return find_providers(settings.provider, wheel, find, neighbors)
+    neighbors = find_neighbors(settings, wheel, environ)
+    return find_providers(settings.provider, wheel, None, neighbors)
 
 
 def find_neighbors(

@@ -329,6 +329,12 @@ def heading(finding: Finding) -> str:
     return f"{finding.severity.label}[{finding.code}] {finding.name}{mark}"
 
 
+def message_with_place(finding: Finding) -> str:
+    """Return the message of a finding, with its member if that is not named."""
+    is_named = finding.member is None or finding.member in finding.message
+    return finding.message if is_named else f"`{finding.member}`: {finding.message}"
+
+
 def is_fixed_by_repair(fix: Fix | None) -> bool:
     """Return whether `repair` applies `fix` by default."""
     return fix is not None and fix.safety is Safety.SAFE

@@ -13,6 +13,7 @@ from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
     locate,
+    message_with_place,
     unreadable,
     visible_report,
 )
@@ -55,15 +56,8 @@ def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
         first = group[0]
-        lines = first_of([_line(located) for located in group], FEW)
+        lines = first_of([message_with_place(located.finding) for located in group], FEW)
         yield _Note(severity, path, first.title, (*lines, *first.advice.splitlines()))
-
-
-def _line(located: LocatedFinding) -> str:
-    finding = located.finding
-    if finding.member is None or finding.member in finding.message:
-        return finding.message
-    return f"`{finding.member}`: {finding.message}"
 
 
 def _limit(notes: Sequence[_Note]) -> Iterator[str]:

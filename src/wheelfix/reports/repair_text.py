@@ -14,6 +14,7 @@ from wheelfix.reports.check_content import (
     causes_in_wheel,
     finding_text,
     heading,
+    message_with_place,
     shorten_finding,
 )
 from wheelfix.reports.printable import (
@@ -197,20 +198,14 @@ def _group(findings: Iterable[Finding]) -> Iterator[str]:
     for found in grouped(findings, lambda finding: finding.name).values():
         worst = max(found, key=lambda finding: finding.severity)
         yield f"{heading(worst)}: {count(len(found), 'time')}"
-        yield from (f"  {_message_with_place(finding)}" for finding in found)
-
-
-def _message_with_place(finding: Finding) -> str:
-    """Return the message of a finding, with its member if that is not named."""
-    is_named = finding.member is None or finding.member in finding.message
-    return finding.message if is_named else f"`{finding.member}`: {finding.message}"
+        yield from (f"  {message_with_place(finding)}" for finding in found)
 
 
 def _remaining_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each rule with warnings, and how many notes there are."""
     warnings = [found for found in findings if found.severity is Severity.WARNING]
     for found in grouped(warnings, lambda finding: finding.name).values():
-        places = ", ".join(first_of([_message_with_place(one) for one in found], 1))
+        places = ", ".join(first_of([message_with_place(one) for one in found], 1))
         yield f"{found[0].code} {found[0].name}: {places}"
     notes = causes_in_wheel(found for found in findings if found.severity is Severity.NOTE)
     if notes:
