@@ -10,7 +10,7 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf import reader
 from wheelfix.elf.model import Elf
-from wheelfix.host.cached_facts import EnvironmentCache
+from wheelfix.host.cached_facts import CachedFacts
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def test_a_file_is_read_once_until_it_changes(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, folder = reads(monkeypatch), tmp_path / "cache"
-    first = EnvironmentCache(folder, "/env")
+    first = CachedFacts(folder, "/env")
     elf = first.read(str(library))
     first.save()
-    again = EnvironmentCache(folder, "/env")
+    again = CachedFacts(folder, "/env")
     assert again.read(str(library)) == elf
     assert len(read) == 1
     (file,) = folder.iterdir()
@@ -47,28 +47,28 @@ def test_a_file_is_read_once_until_it_changes(
     again.save()
     assert file.stat().st_mtime_ns == before
     os.utime(library)  # just now: the next change may have the same time
-    later = EnvironmentCache(folder, "/env")
+    later = CachedFacts(folder, "/env")
     later.read(str(library))
     later.save()
-    EnvironmentCache(folder, "/env").read(str(library))
-    EnvironmentCache(folder, "/other").read(str(library))
+    CachedFacts(folder, "/env").read(str(library))
+    CachedFacts(folder, "/other").read(str(library))
     assert len(read) == 4
 
 
 def test_facts_are_known_until_a_file_changes(library: Path, tmp_path: Path) -> None:
     folder, names = str(library.parent), [library.name]
-    first = EnvironmentCache(tmp_path / "cache", "/env")
+    first = CachedFacts(tmp_path / "cache", "/env")
     first.read(str(library))
     first.facts(str(library))[b"is good"] = ("yes",)
     first.facts_of_files(folder, names)[b"are good"] = ("all",)
     first.save()
-    again = EnvironmentCache(tmp_path / "cache", "/env")
+    again = CachedFacts(tmp_path / "cache", "/env")
     again.read(str(library))
     assert again.facts(str(library)) == {b"is good": ("yes",)}
     assert again.facts_of_files(folder, names) == {b"are good": ("all",)}
     assert again.facts_of_files(folder, []) == {}
     os.utime(library, (1_000_000_001, 1_000_000_001))
-    later = EnvironmentCache(tmp_path / "cache", "/env")
+    later = CachedFacts(tmp_path / "cache", "/env")
     later.read(str(library))
     assert later.facts(str(library)) == later.facts_of_files(folder, names) == {}
 
@@ -90,13 +90,13 @@ def test_a_damaged_cache_is_not_used(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     read, folder = reads(monkeypatch), tmp_path / "cache"
-    first = EnvironmentCache(folder, "/env")
+    first = CachedFacts(folder, "/env")
     first.read(str(library))
     first.save()
     (file,) = folder.iterdir()
     file.write_bytes(change(file.read_bytes()))
     monkeypatch.chdir(tmp_path)
-    EnvironmentCache(folder, "/env").read(str(library))
+    CachedFacts(folder, "/env").read(str(library))
     assert len(read) == 2
     assert not Path("made").exists()
 
@@ -105,15 +105,15 @@ def test_a_cache_that_others_can_write_is_not_used(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, folder = reads(monkeypatch), tmp_path / "cache"
-    first = EnvironmentCache(folder, "/env")
+    first = CachedFacts(folder, "/env")
     first.read(str(library))
     first.save()
     (file,) = folder.iterdir()
     file.chmod(0o666)
-    EnvironmentCache(folder, "/env").read(str(library))
+    CachedFacts(folder, "/env").read(str(library))
     assert len(read) == 2
     folder.chmod(0o777)
-    unsafe = EnvironmentCache(folder, "/other")
+    unsafe = CachedFacts(folder, "/other")
     unsafe.read(str(library))
     unsafe.save()
     assert len(list(folder.iterdir())) == 1
@@ -121,7 +121,7 @@ def test_a_cache_that_others_can_write_is_not_used(
 
 def test_old_environments_are_forgotten(library: Path, tmp_path: Path) -> None:
     for number in range(25):
-        cache = EnvironmentCache(tmp_path / "cache", f"/env{number}")
+        cache = CachedFacts(tmp_path / "cache", f"/env{number}")
         cache.read(str(library))
         cache.save()
     assert len(list((tmp_path / "cache").iterdir())) == 20

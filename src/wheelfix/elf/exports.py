@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
+from itertools import compress
+from sys import intern
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -103,6 +105,8 @@ class SymbolTables(NamedTuple):
     """Undefined symbols to which no relocation refers: the loader does not look them up."""
     hashes: "array[int] | None" = None
     """A hash of the name of each of `symbols`: most names are not compared then."""
+    long_names: bool | None = None
+    """Whether a name may be longer than `LONGEST_NAME`; None if that is not known."""
 
     @property
     def size(self) -> int:
@@ -118,7 +122,7 @@ class SymbolTables(NamedTuple):
         for raw, info, _, _, version in self._definitions(numbers):
             if len(raw) > LONGEST_NAME:
                 self._spend(len(raw) >> 8)
-            name = raw.decode("utf-8", "surrogateescape")
+            name = intern(raw.decode("utf-8", "surrogateescape"))
             if names is None:
                 self._spend(1, memory=_DEFINITION_SIZE + len(raw))
             definition = shared.get((info, version))
@@ -157,7 +161,7 @@ class SymbolTables(NamedTuple):
         (weak code). Definitions with a version are left out.
         """
         infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
-        own = self.hashes or array("I", self.name_hashes())
+        own = self.hashes or self.name_hashes()
         numbers = [n for n, one in enumerate(own) if one in hashes and infos[n] not in _COPIES]
         self._spend(len(own))
         found: dict[str, int] = {}
@@ -176,14 +180,28 @@ class SymbolTables(NamedTuple):
             if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
                 yield raw.decode("utf-8", "surrogateescape")
 
-    def name_hashes(self) -> Iterator[int]:
-        """Yield a hash of the name of each entry, the same in every process."""
-        strings = self.strings
-        for at, *_ in self.structs.symbols(self.symbols):
-            raw = strings[at : strings.find(b"\0", at)]
-            if len(raw) > LONGEST_NAME:
-                self._spend(len(raw) >> 8)
-            yield crc32(raw)
+    def name_hashes(self) -> "array[int]":
+        """Return a hash of the name of each entry, the same in every process."""
+        strings, find, places = self.strings, self.strings.find, self._places()
+        self._spend_names(places, self._all())
+        return array("I", [crc32(strings[at : find(b"\0", at)]) for at in places])
+
+    def has_long_names(self) -> bool:
+        """Return whether a name may be longer than `LONGEST_NAME`."""
+        if self.long_names is not None:
+            return self.long_names
+        return max(map(len, self.strings.split(b"\0"))) > LONGEST_NAME
+
+    def _places(self) -> "Sequence[int]":
+        """Return where the name of each entry begins in the strings."""
+        return self.structs.words("I", self.symbols)[:: self.structs.sym.size // 4]
+
+    def _spend_names(self, places: Sequence[int], numbers: Iterable[int]) -> None:
+        """Spend the time for long names of the entries `numbers`."""
+        find = self.strings.find
+        if self.has_long_names():
+            for number in numbers:
+                self._spend(max(find(b"\0", places[number]) - places[number], 0) >> 8)
 
     def _all(self) -> Sequence[int]:
         return range(len(self.symbols) // self.structs.sym.size)
@@ -201,14 +219,12 @@ class SymbolTables(NamedTuple):
         wanted, strings, find = _encoded(frozenset(names)), self.strings, self.strings.find
         self._spend(len(numbers))
         if self.hashes is not None:
-            hashes, likely = self.hashes, _hashes_of(wanted)
-            numbers = [number for number in numbers if hashes[number] in likely]
+            are_likely = map(_hashes_of(wanted).__contains__, map(self.hashes.__getitem__, numbers))
+            numbers = list(compress(numbers, are_likely))
             if not numbers:
                 return []
-        places = self.structs.words("I", self.symbols)[:: self.structs.sym.size // 4]
-        if self.hashes is not None or max(map(len, strings.split(b"\0"))) > LONGEST_NAME:
-            for number in numbers:
-                self._spend(max(find(b"\0", places[number]) - places[number], 0) >> 8)
+        places = self._places()
+        self._spend_names(places, numbers)
         return [n for n in numbers if strings[(at := places[n]) : find(b"\0", at)] in wanted]
 
     def _definitions(self, numbers: Sequence[int]) -> Iterator[_Entry]:
@@ -420,6 +436,7 @@ class SymbolPlaces(NamedTuple):
     """As in `SymbolTables`, which has the rest, too."""
     idle: tuple[str, ...] = ()
     hashes: bytes = b""
+    long_names: bool | None = None
 
 
 def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) -> SymbolTables:
@@ -442,7 +459,9 @@ def read_symbol_places(data: Buffer, name: str) -> SymbolPlaces:
         image = Image.parse(view, name)
         places = _symbol_places(image, Dynamic.parse(image))
         tables = symbol_tables_at(places, view, name, image.budget)
-        return places._replace(hashes=array("I", tables.name_hashes()).tobytes())
+        return places._replace(
+            hashes=tables.name_hashes().tobytes(), long_names=tables.has_long_names()
+        )
 
 
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
@@ -474,6 +493,7 @@ def symbol_tables_at(
         referenced=array("I", places.referenced),
         idle=places.idle,
         hashes=array("I", places.hashes) if places.hashes else None,
+        long_names=places.long_names,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
+from sys import intern
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
@@ -319,7 +320,7 @@ def _undefined_symbols(
         if taken > _BATCH:
             image.spend(taken >> 7, "the undefined symbols", memory=taken)
             taken = 0
-        text = strings[name:end].decode("utf-8", "surrogateescape")
+        text = intern(strings[name:end].decode("utf-8", "surrogateescape"))
         yield Undefined(text, version, file, info & 0xF, binding == STB_WEAK)
     image.spend(taken >> 7, "the undefined symbols", memory=taken)
 

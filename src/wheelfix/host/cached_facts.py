@@ -8,16 +8,21 @@ import io
 import os
 import pickle
 import time
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from sys import intern
 
-from wheelfix.elf import exports, model, reader
+import wheelfix
+from wheelfix.elf import reader
 from wheelfix.elf.model import Elf, Filtee, Libc, Segment, Undefined, VersionNeed
 from wheelfix.errors import OutputError
-from wheelfix.host.machine_files import MAX_DATABASE, map_regular, read_trusted, trusted_path
+from wheelfix.host.machine_files import (
+    MAX_DATABASE,
+    files_below,
+    map_regular,
+    read_trusted,
+    trusted_path,
+)
 from wheelfix.system.tempfiles import write_whole
 
 _CLASSES = {
@@ -33,15 +38,11 @@ _Identity = tuple[int, int, int, int]
 """Device, inode, size, and time of the last change in nanoseconds."""
 Facts = dict[bytes, object]
 """What else is known of a file or a folder, by the question: texts, numbers, tuples, bytes."""
-_Packed = tuple[str, list[tuple[str | None, str | None, int, bool]], bytes]
-"""The names of undefined symbols; what they are, each kind once; and the kind of each, as
-`array` has it."""
-_Entry = tuple[_Identity, Elf, _Packed, Facts]
-"""An object, with its undefined symbols apart: a million of named tuples take seconds."""
+_Entry = tuple[_Identity, Elf, Facts]
 
 
-class EnvironmentCache:
-    """Objects and sources of one environment. Mutable."""
+class CachedFacts:
+    """What is known of the objects and sources of one environment. Mutable."""
 
     def __init__(self, folder: Path | None, root: str) -> None:
         """Take over what is known of the environment at `root`; without a folder nothing is kept.
@@ -54,6 +55,8 @@ class EnvironmentCache:
         self._used: dict[str, _Entry] = {}
         self._known_folders: dict[str, tuple[bytes, Facts]] = {}
         self._used_folders: dict[str, tuple[bytes, Facts]] = {}
+        self._undefined: dict[Undefined, Undefined] = {}
+        """Those of objects that were read now: most objects have the same ones."""
         if self._file is not None:
             with suppress(OSError, *_DAMAGED):
                 data = read_trusted(self._file, MAX_DATABASE)
@@ -69,29 +72,31 @@ class EnvironmentCache:
         known = self._known.get(path)
         if known is not None and known[0] == identity:
             self._used[path] = known
-            return known[1]._replace(undefined=_unpacked(known[2]))
+            return known[1]
         with map_regular(path) as data:
             elf = reader.read_elf(data, path)
+        shared = self._undefined.setdefault
+        elf = elf._replace(undefined=tuple([shared(one, one) for one in elf.undefined]))
         if _is_settled(status):
-            self._used[path] = identity, elf._replace(undefined=()), _packed(elf.undefined), {}
+            self._used[path] = identity, elf, {}
         return elf
 
     def facts(self, path: str) -> Facts:
         """Return what else is known of an object; what is added to it is kept."""
-        return self._used[path][3] if path in self._used else {}
+        return self._used[path][2] if path in self._used else {}
 
     def facts_of_files(self, folder: str, names: Iterable[str]) -> Facts:
-        """Return what is known of some files of a folder together, as `facts` does.
-
-        Raises `OSError` if one of them is gone.
-        """
-        found = [(name, os.stat(f"{folder}/{name}")) for name in names]  # noqa: PTH116 - text
-        text = "".join(f"{name}\0{s.st_ino} {s.st_size} {s.st_mtime_ns}\0" for name, s in found)
+        """Return what is known of some files of a folder together, as `facts` does."""
+        found = [(name, _status(f"{folder}/{name}")) for name in names]
+        text = "".join(
+            f"{name}\0{there and (there.st_ino, there.st_size, there.st_mtime_ns)}\0"
+            for name, there in found
+        )
         identity = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-        known = self._known_folders.get(folder)
+        known = self._used_folders.get(folder) or self._known_folders.get(folder)
         if known is None or known[0] != identity:
             known = identity, Facts()
-        if all(_is_settled(status) for _, status in found):
+        if all(there and _is_settled(there) for _, there in found):
             self._used_folders[folder] = known
         return known[1]
 
@@ -116,25 +121,19 @@ class EnvironmentCache:
     ) -> tuple[object, ...]:
         """Return what differs after something was read."""
         return (
-            {path: (entry[0], len(entry[3])) for path, entry in objects.items()},
+            {path: (entry[0], len(entry[2])) for path, entry in objects.items()},
             {path: (entry[0], len(entry[1])) for path, entry in folders.items()},
         )
 
 
+def _status(path: str) -> os.stat_result | None:
+    with suppress(OSError):
+        return os.stat(path)  # noqa: PTH116 - text
+    return None
+
+
 def _is_settled(status: os.stat_result) -> bool:
     return time.time() - status.st_mtime > _SETTLED
-
-
-def _packed(undefined: Sequence[Undefined]) -> _Packed:
-    kinds: dict[tuple[str | None, str | None, int, bool], int] = {}
-    numbers = array("I", [kinds.setdefault(one[1:], len(kinds)) for one in undefined])
-    return "\0".join([one.name for one in undefined]), list(kinds), numbers.tobytes()
-
-
-def _unpacked(packed: _Packed) -> tuple[Undefined, ...]:
-    names, kinds, numbers = packed
-    values = zip(map(intern, names.split("\0")), array("I", numbers), strict=False)
-    return tuple([Undefined(name, *kinds[number]) for name, number in values])
 
 
 class _Unpickler(pickle.Unpickler):
@@ -154,7 +153,7 @@ _DAMAGED = (
 """What a file raises that is damaged or of another version."""
 
 
-def _reader_version() -> tuple[tuple[int, int], ...]:
+def _reader_version() -> tuple[tuple[str, int, int], ...]:
     """Return the identity of the code that reads: with other code, nothing is known."""
-    found = map(os.stat, (model.__file__, reader.__file__, exports.__file__))
-    return tuple((status.st_size, status.st_mtime_ns) for status in found)
+    found = files_below(Path(wheelfix.__file__).parent, "*.py")
+    return tuple((file.name, (s := file.stat()).st_size, s.st_mtime_ns) for file in found)

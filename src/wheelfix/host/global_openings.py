@@ -10,9 +10,8 @@ from functools import cache
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.host.cached_facts import EnvironmentCache
 from wheelfix.host.machine_files import read_regular
-from wheelfix.host.site_sources import SiteSources, telling_sources
+from wheelfix.host.site_sources import SiteSources
 from wheelfix.wheel.global_imports import (
     Sources,
     functions_that_set_flags,
@@ -20,39 +19,32 @@ from wheelfix.wheel.global_imports import (
     sets_flags,
 )
 from wheelfix.wheel.imported_modules import module_name
-from wheelfix.wheel.model import LookupPlace
-from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 
 
-def read_promotions(
-    world: World, sources: SiteSources, objects: EnvironmentCache
-) -> list[Promotion]:
+def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
     """Return the objects that sources of the environment open for all, with the places.
 
     Objects opened by bare names are left out, and what is opened only in other files than those of
     the environment.
     """
     found: dict[str, Promotion] = {}
-    for folder, some in sources.items():
-        for promotion in _in_folder(world, folder, some, objects):
+    for folder in sources.telling:
+        for promotion in _in_folder(world, folder, sources):
             found.setdefault(promotion.path, promotion)
     return list(found.values())
 
 
-def _in_folder(
-    world: World, folder: str, some: Mapping[str, bytes], objects: EnvironmentCache
-) -> Iterator[Promotion]:
+def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Promotion]:
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
-    sources = {path: data for path, data in some.items() if b"RTLD_GLOBAL" in data}
-    for path, source in sources.items():
-        for opening in visit_source(source, path, {}, budget).openings:
-            if opening.for_all and opening.where is LookupPlace.SOURCE:
-                place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{opening.name}")
-                if (real := os.path.realpath(place)) in world.environment.files:
-                    yield Promotion(real, f"{path}:{opening.line}")
-    setters = {path: source for path, source in sources.items() if sets_flags(source)}
+    some = {path: data for path, data in sources.telling[folder].items() if b"RTLD_GLOBAL" in data}
+    for path, source in some.items():
+        for line, name in sources.visit(folder, path, source, budget).openings:
+            place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{name}")
+            if (real := os.path.realpath(place)) in world.environment.files:
+                yield Promotion(real, f"{path}:{line}")
+    setters = {path: source for path, source in some.items() if sets_flags(source)}
     if not setters:
         return
     modules = {
@@ -60,14 +52,14 @@ def _in_folder(
         for path, elf in world.environment.files.items()
         if path.startswith(folder) and elf.module_hooks
     }
-    callers = _callers(folder, setters, objects)
+    callers = _callers(folder, setters, sources)
     starts = sorted({*map(module_name, setters), *map(module_name, callers)})
     for found in global_imports(starts, _reader(folder, modules), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
 
 
-def _callers(folder: str, setters: Mapping[str, bytes], objects: EnvironmentCache) -> list[str]:
+def _callers(folder: str, setters: Mapping[str, bytes], sources: SiteSources) -> list[str]:
     """Return the sources that may call a function of `setters`, in the same packages."""
     packages = {path.partition("/")[0] for path in setters if "/" in path}
     words = [
@@ -81,8 +73,8 @@ def _callers(folder: str, setters: Mapping[str, bytes], objects: EnvironmentCach
     return [
         path
         for package in sorted(packages)
-        for path, _ in telling_sources(
-            folder, package, calls.pattern, lambda data: calls.search(data) is not None, objects
+        for path, _ in sources.that(
+            lambda data: calls.search(data) is not None, calls.pattern, folder, package
         )
     ]
 

@@ -22,15 +22,14 @@ from wheelfix.elf.exports import (
 )
 from wheelfix.elf.model import Exports
 from wheelfix.errors import BadElfError
-from wheelfix.host.cached_facts import EnvironmentCache
+from wheelfix.host.cached_facts import CachedFacts
 from wheelfix.host.global_openings import read_promotions
-from wheelfix.host.machine_files import map_regular, read_regular
+from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.host.site_sources import SiteSources, read_sources, read_variables, telling_sources
+from wheelfix.host.site_sources import SiteSources, read_variables
 from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.global_imports import opens_for_all
-from wheelfix.wheel.python_searched_folders import MAX_SOURCE
-from wheelfix.wheel.sure_imports import Imported, read_imports, sure_imports
+from wheelfix.wheel.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
@@ -41,9 +40,7 @@ _KEPT = 64
 class InstalledContents:
     """The `Contents` of an environment. Mutable: what was read is kept."""
 
-    def __init__(
-        self, world: World, objects: EnvironmentCache, described: Collection[str] = ()
-    ) -> None:
+    def __init__(self, world: World, objects: CachedFacts, described: Collection[str] = ()) -> None:
         """Read the files of `world`, but for what `objects` knows.
 
         Those `described` are of another machine: what is at their paths here is not read.
@@ -51,6 +48,7 @@ class InstalledContents:
         self._world = world
         self._described = described
         self._objects = objects
+        self._sources = SiteSources(world, objects)
         self._tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
@@ -103,7 +101,9 @@ class InstalledContents:
 
     def has_source(self, top: str) -> bool:
         """Return whether a top-level name is a package with `__init__.py`, or a source."""
-        paths = (f"{folder}{top}{ending}" for folder in self._folders for ending in _MODULES)
+        paths = (
+            f"{folder}{top}{ending}" for folder in self._sources.folders for ending in _MODULES
+        )
         return any(map(os.path.isfile, paths))
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
@@ -124,7 +124,11 @@ class InstalledContents:
 
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        return read_promotions(self._world, self._sources, self._objects)
+        return self._promotions
+
+    @cached_property
+    def _promotions(self) -> Sequence[Promotion]:
+        return read_promotions(self._world, self._sources)
 
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
@@ -156,10 +160,6 @@ class InstalledContents:
             return cast("tuple[str, ...]", facts[question])
         return ()
 
-    @cached_property
-    def _sources(self) -> SiteSources:
-        return read_sources(self._world, self._objects)
-
     def may_open(self, library: str, packages: frozenset[str]) -> bool:
         """Return whether a source or object of top-level `packages` may open libraries.
 
@@ -187,8 +187,8 @@ class InstalledContents:
         """The sources that may open libraries, below site-packages."""
         return [
             found
-            for folder in self._folders
-            for found in telling_sources(folder, "", b"opens", may_open, self._objects)
+            for folder in self._sources.folders
+            for found in self._sources.that(may_open, b"opens", folder)
         ]
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
@@ -209,17 +209,11 @@ class InstalledContents:
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""
         for ending in endings:
-            for folder in self._folders:
+            for folder in self._sources.folders:
                 path = f"{folder}{module.replace('.', '/')}{ending}"
                 with suppress(OSError):
-                    source = read_regular(path, MAX_SOURCE)
-                    return tuple(read_imports(module, source, is_package=ending in _PACKAGES))
+                    return self._sources.imports(module, path, is_package=ending in _PACKAGES)
         return None
-
-    @cached_property
-    def _folders(self) -> Sequence[str]:
-        members = self._world.members.items()
-        return sorted({path.removesuffix(member) for path, member in members})
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""

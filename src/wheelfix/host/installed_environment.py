@@ -18,7 +18,7 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.errors import SettingsError
-from wheelfix.host.cached_facts import EnvironmentCache
+from wheelfix.host.cached_facts import CachedFacts
 from wheelfix.host.installed_contents import InstalledContents
 from wheelfix.host.installed_files import (
     dist_info_folders,
@@ -50,7 +50,7 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-    cache: EnvironmentCache | None = None,
+    cache: CachedFacts | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
@@ -64,7 +64,7 @@ def read_site(
     if not directory.is_dir():
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
-    disk = Disk(root, (cache or EnvironmentCache(None, root)).read)
+    disk = Disk(root, (cache or CachedFacts(None, root)).read)
     members = dict(_members(root, disk))
     has_objects = any(path in disk.files for path in members)
     if not has_objects and not (target is None and _is_pure(directory, disk)):
@@ -112,7 +112,7 @@ def read_modules(
     What was read before is in the folder `cache`, and what is read can be kept there
     (`Contents.save`). Raises `SettingsError` as `read_site` does.
     """
-    objects = EnvironmentCache(cache, os.path.realpath(directory))
+    objects = CachedFacts(cache, os.path.realpath(directory))
     world = read_site(directory, target=target, library_path=library_path, cache=objects)
     here = {*world.members, *world.others, *world.of_variables}
     described = world.environment.files.keys() - here if target is not None else ()

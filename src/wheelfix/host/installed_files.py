@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.installed_modules import Owner
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import grouped
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
@@ -88,13 +88,14 @@ def owners_of_files(environment: Path) -> dict[str, tuple[Owner, ...]]:
 
     Byte code and what is in dist-info folders are left out.
     """
-    found = values_by_key(
-        (path, Owner(_distribution_of(dist_info), row.hash, row.size))
-        for dist_info in dist_info_folders(Path(os.path.realpath(environment)))
-        for path, row in _rows(dist_info, _record(dist_info))
-        if not path.endswith(".pyc") and ".dist-info/" not in row.name
-    )
-    return {path: tuple(dict.fromkeys(owners)) for path, owners in found.items()}
+    found: dict[str, tuple[Owner, ...]] = {}
+    for dist_info in dist_info_folders(Path(os.path.realpath(environment))):
+        distribution = _distribution_of(dist_info)
+        for path, row in _rows(dist_info, _record(dist_info)):
+            if not path.endswith(".pyc") and ".dist-info/" not in row.name:
+                owner, others = Owner(distribution, row.hash, row.size), found.get(path, ())
+                found[path] = others if owner in others else (*others, owner)
+    return found
 
 
 def _distribution_of(dist_info: Path) -> str:

@@ -4,25 +4,26 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.world import World
-from wheelfix.budget import Budget
-from wheelfix.host.cached_facts import EnvironmentCache
+from wheelfix.budget import Budget, BudgetError
+from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.wheel.model import LookupPlace
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
+from wheelfix.wheel.sure_imports import Imported, read_imports
 
-SiteSources = Mapping[str, Mapping[str, bytes]]
-"""Site-packages folder -> sources below it, by their paths in it."""
 _SETS = re.compile(
     rb"environ\[[\"'][A-Z_]*(?:PATH|DIR|DATA|LIB|HOME|ROOT|PREFIX)[A-Z_]*[\"']\] *\+?=(?!=)"
 )
@@ -35,43 +36,107 @@ _BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}
 """What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
 
-def read_sources(world: World, objects: EnvironmentCache) -> SiteSources:
-    """Return the sources that set variables of the process or mention RTLD_GLOBAL."""
-    folders = sorted({path.removesuffix(member) for path, member in world.members.items()})
-    return {
-        folder: dict(telling_sources(folder, "", b"telling", _is_telling, objects))
-        for folder in folders
-        if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
-    }
+class Visited(NamedTuple):
+    """What a source does."""
+
+    assignments: Sequence[tuple[int, str, Sequence[str]]]
+    """Line, variable and directories, as in `EnvironAssignment`."""
+    openings: Sequence[tuple[int, str]]
+    """Line and path from the source, of libraries that it opens for all others."""
+
+
+class SiteSources:
+    """The Python sources of an environment. Mutable: what was read of them is kept in a cache."""
+
+    def __init__(self, world: World, cache: CachedFacts) -> None:
+        """Walk through the folder of `world` when it is first asked."""
+        self._root = world.where
+        self._cache = cache
+        members = world.members.items()
+        self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
+        """Where the names of members begin: site-packages folders, maybe others."""
+
+    @cached_property
+    def telling(self) -> Mapping[str, Mapping[str, bytes]]:
+        """The sources that set variables of the process or mention RTLD_GLOBAL.
+
+        By the site-packages folder, and by their paths in it.
+        """
+        return {
+            folder: dict(self.that(_is_telling, b"telling", folder))
+            for folder in self.folders
+            if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
+        }
+
+    def that(
+        self, tells: Callable[[bytes], bool], question: bytes, folder: str, below: str = ""
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the sources that `tells` is true of, in `below`, with their paths in `folder`.
+
+        The answers are kept by the question.
+        """
+        top = f"{folder}{below}".rstrip("/")
+        for place, (names, facts) in self._places.items():
+            if place != top and not place.startswith(f"{top}/"):
+                continue
+            known = cast("tuple[str, ...] | None", facts.get(question))
+            told: list[str] = []
+            for name in names if known is None else known:
+                with suppress(OSError):
+                    data = read_regular(f"{place}/{name}", MAX_SOURCE)
+                    if tells(data):
+                        told.append(name)
+                        yield f"{place}/{name}".removeprefix(folder), data
+            facts[question] = tuple(told)
+
+    def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
+        """Return what `visit` does of the source at `path` in `folder`."""
+        place, _, name = f"{folder}{path}".rpartition("/")
+        facts, question = self._places[place][1], f"visit {name}".encode()
+        if question in facts:
+            steps, *found = cast("tuple[Any, ...]", facts[question])
+            with suppress(BudgetError):
+                budget.spend(steps, "a Python source", path)
+            return Visited(*found)
+        before, found = budget.steps, visit(source, path, budget)
+        facts[question] = before - budget.steps, *found
+        return found
+
+    def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
+        """Return what the source of a module surely imports. Raises `OSError` if there is none."""
+        place, _, name = path.rpartition("/")
+        names, facts = self._places.get(place, ((), Facts()))
+        if name not in names:
+            raise FileNotFoundError(path)
+        question = f"imports {module} {name}".encode()
+        if question not in facts:
+            source = read_regular(path, MAX_SOURCE)
+            found = read_imports(module, source, is_package=is_package)
+            facts[question] = tuple((one.name, one.line) for one in found)
+        return [Imported(*one) for one in cast("tuple[tuple[str, int], ...]", facts[question])]
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
+        """Folder -> the names of its sources, and what is known of them."""
+        found: dict[str, tuple[Sequence[str], Facts]] = {}
+        for place, names in sorted(folders_below(self._root)):
+            if sources := sorted(name for name in names if name.endswith(".py")):
+                found[place] = sources, self._cache.facts_of_files(place, sources)
+        return found
+
+
+def visit(source: bytes, path: str, budget: Budget) -> Visited:
+    """Visit the source at `path`, below site-packages."""
+    found = visit_source(source, path, {}, budget)
+    is_global = (one for one in found.openings if one.for_all and one.where is LookupPlace.SOURCE)
+    return Visited(
+        tuple((one.line, one.variable, one.directories) for one in found.assignments),
+        tuple((one.line, one.name) for one in is_global),
+    )
 
 
 def _is_telling(source: bytes) -> bool:
     return b"RTLD_GLOBAL" in source or (b"environ[" in source and bool(_SETS.search(source)))
-
-
-def telling_sources(
-    folder: str,
-    below: str,
-    question: bytes,
-    tells: Callable[[bytes], bool],
-    objects: EnvironmentCache,
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the Python sources in `below` that `tells` is true of, with paths from `folder`.
-
-    The answers are kept in `objects`, by the question.
-    """
-    for place, names in sorted(folders_below(f"{folder}{below}".rstrip("/"))):
-        sources = sorted(name for name in names if name.endswith(".py"))
-        facts = objects.facts_of_files(place, sources)
-        known = cast("tuple[str, ...] | None", facts.get(question))
-        told: list[str] = []
-        for name in sources if known is None else known:
-            with suppress(OSError):
-                data = read_regular(f"{place}/{name}", MAX_SOURCE)
-                if tells(data):
-                    told.append(name)
-                    yield f"{place}/{name}".removeprefix(folder), data
-        facts[question] = tuple(told)
 
 
 def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
@@ -80,11 +145,18 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
     Those are Python sources when they are imported, `.pth` files, the scripts that activate the
     environment, and its settings in conda.
     """
-    for folder, some in sources.items():
+    for folder, some in sources.telling.items():
         budget = Budget("the Python sources", STEPS_PER_WHEEL)
-        setting = {path: data for path, data in some.items() if _SETS.search(data)}
-        for path, data in chain(setting.items(), _path_files(folder)):
-            for line, name, directories in visit_source(data, path, {}, budget).assignments:
+        visits = chain(
+            (
+                (path, sources.visit(folder, path, data, budget))
+                for path, data in some.items()
+                if _SETS.search(data)
+            ),
+            ((path, visit(data, path, budget)) for path, data in _path_files(folder)),
+        )
+        for path, found in visits:
+            for line, name, directories in found.assignments:
                 if directories:
                     places = tuple(
                         os.path.normpath(posixpath.join(folder, place)) for place in directories
