@@ -76,7 +76,10 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     of_promoted = {path for load in promoted.values() for path in load.objects}
     wanted = _differing_names(modules, of_promoted)
     looked_up = {
-        path: {*(symbols.libraries[path].names & wanted), *contents.own_lookups(path, wanted)}
+        path: {
+            *wanted.intersection([one.name for one in symbols.libraries[path].elf.undefined]),
+            *contents.own_lookups(path, wanted),
+        }
         for path in modules.loaded.keys() & world.members.keys() & symbols.libraries.keys()
     }
     model = _Model(symbols, wanted, modules.loaded.keys() | of_promoted)

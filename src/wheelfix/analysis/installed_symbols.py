@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from wheelfix.analysis.products import markers
 from wheelfix.analysis.world import PlantedLibraries, World
-from wheelfix.elf.exports import Names, SizedDefinition, idle
+from wheelfix.elf.exports import SizedDefinition, idle
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
@@ -53,7 +53,7 @@ class Contents(Protocol):
         """Return the names of what an object defines."""
         ...
 
-    def own_lookups(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+    def own_lookups(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
         """Return those definitions of `names` in an object that its own relocations look up."""
         ...
 
@@ -61,7 +61,7 @@ class Contents(Protocol):
         """Return the STB_GNU_UNIQUE definitions of an object that its own relocations look up."""
         ...
 
-    def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+    def sizes(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
         """Return the definitions of some names in an object."""
         ...
 
@@ -191,29 +191,44 @@ class InstalledSymbols:
 
     @cached_property
     def _index(self) -> SymbolIndex:
-        libraries = self.libraries
-        wanted = markers().union(one.name for path in libraries for one in self.references(path))
-        return SymbolIndex(libraries, wanted, self.world.environment.libc)
+        some = self._references.values()
+        wanted = markers().union(one.name for references in some for one in references)
+        return SymbolIndex(self.libraries, wanted, self.world.environment.libc)
 
     @cached_property
     def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
         """Object -> the files of the environment that can define the same names -> these."""
-        index = self._index
+        providers = self._index.providers
         return {
-            path: values_by_key(
-                (index.providers(one.name, one.version), one.name) for one in self.references(path)
-            )
-            for path in self.libraries
+            path: values_by_key([(providers(one.name, one.version), one.name) for one in some])
+            for path, some in self._references.items()
         }
 
-    def references(self, path: str) -> Iterator[Undefined]:
-        """Yield the strong references of an object that files of wheels are to define.
+    def references(self, path: str) -> Sequence[Undefined]:
+        """Return the strong references of an object that files of wheels are to define.
 
         A reference counts if it has no version and is not to Python's API, or if it is to a
         library that the environment has several times.
         """
-        if path in self.world.members and path in self.libraries:
-            for one in self.libraries[path].elf.undefined:
-                is_own = one.version is None and not is_python_name(one.name)
-                if not one.weak and (is_own or one.file in self.contested):
-                    yield one
+        return self._references.get(path, ())
+
+    @cached_property
+    def _references(self) -> Mapping[str, Sequence[Undefined]]:
+        contested = self.contested
+        found = (
+            (
+                path,
+                [
+                    one
+                    for one in self.libraries[path].elf.undefined
+                    if not one.weak
+                    and (
+                        (one.version is None and not is_python_name(one.name))
+                        or one.file in contested
+                    )
+                ],
+            )
+            for path in self.world.members
+            if path in self.libraries
+        )
+        return {path: some for path, some in found if some}

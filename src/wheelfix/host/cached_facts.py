@@ -14,7 +14,8 @@ from pathlib import Path
 
 import wheelfix
 from wheelfix.elf import reader
-from wheelfix.elf.model import Elf, Filtee, Libc, Segment, Undefined, VersionNeed
+from wheelfix.elf.exports import SizedDefinition
+from wheelfix.elf.model import Definition, Elf, Filtee, Libc, Segment, Undefined, VersionNeed
 from wheelfix.errors import OutputError
 from wheelfix.host.machine_files import (
     MAX_DATABASE,
@@ -27,7 +28,7 @@ from wheelfix.system.tempfiles import write_whole
 
 _CLASSES = {
     (kind.__module__, kind.__name__): kind
-    for kind in (Elf, Filtee, Libc, Segment, Undefined, VersionNeed)
+    for kind in [Definition, SizedDefinition, Elf, Filtee, Libc, Segment, Undefined, VersionNeed]
 }
 """What the file consists of, beside texts, numbers and tuples."""
 _MOST_FILES = 20
@@ -37,7 +38,7 @@ _SETTLED = 2.0
 _Identity = tuple[int, int, int, int]
 """Device, inode, size, and time of the last change in nanoseconds."""
 Facts = dict[bytes, object]
-"""What else is known of a file or a folder, by the question: texts, numbers, tuples, bytes."""
+"""What else is known of a file or a folder, by the question: texts, numbers, tuples, mappings."""
 _Entry = tuple[_Identity, Elf, Facts]
 
 
@@ -121,8 +122,8 @@ class CachedFacts:
     ) -> tuple[object, ...]:
         """Return what differs after something was read."""
         return (
-            {path: (entry[0], len(entry[2])) for path, entry in objects.items()},
-            {path: (entry[0], len(entry[1])) for path, entry in folders.items()},
+            {path: (entry[0], frozenset(entry[2])) for path, entry in objects.items()},
+            {path: (entry[0], frozenset(entry[1])) for path, entry in folders.items()},
         )
 
 

@@ -1,12 +1,14 @@
 """What is in the files of an installed environment: symbols, versions, Python sources."""
 
+import hashlib
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from wheelfix.analysis.installed_symbols import Promotion, Variable
 from wheelfix.analysis.world import PlantedLibraries, World
@@ -14,15 +16,16 @@ from wheelfix.budget import Budget
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
+    SymbolDefinitions,
     SymbolPlaces,
     SymbolTables,
     lazy_exports,
     read_symbol_places,
     symbol_tables_at,
 )
-from wheelfix.elf.model import Exports
+from wheelfix.elf.model import Exports, Undefined
 from wheelfix.errors import BadElfError
-from wheelfix.host.cached_facts import CachedFacts
+from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
@@ -33,6 +36,10 @@ from wheelfix.wheel.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
+_QUESTIONS = 2
+"""Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
+differ."""
+_Answer = TypeVar("_Answer")
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -49,7 +56,7 @@ class InstalledContents:
         self._described = described
         self._objects = objects
         self._sources = SiteSources(world, objects)
-        self._tables = lru_cache(_KEPT)(self._read_tables)
+        self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
 
@@ -60,44 +67,81 @@ class InstalledContents:
     def exports(self, path: str) -> Exports:
         """Return what an object defines, read by name; nothing if it cannot be read."""
         with suppress(OSError, BadElfError):
-            return lazy_exports(partial(self._tables, path))
+            return lazy_exports(partial(_KeptDefinitions, self, path))
         return Exports()
 
     def names(self, path: str) -> frozenset[str]:
         """Return the names of what an object defines."""
         with suppress(OSError, BadElfError):
-            return self._tables(path).names()
+            return self.tables(path).names()
         return frozenset()
 
-    def own_lookups(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+    def own_lookups(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
         """Return those definitions of `names` in an object that its own relocations look up."""
-        with suppress(OSError, BadElfError):
-            return self._tables(path).own_lookups(names)
-        return {}
+        return self._sizes(path, b"own lookups", names, lambda of: of.own_lookups(names))
 
     def unique_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
         """Return the STB_GNU_UNIQUE definitions of an object that its own relocations look up."""
-        with suppress(OSError, BadElfError):
-            return self._tables(path).unique_lookups()
-        return {}
+        return self._sizes(path, b"unique lookups", frozenset(), SymbolTables.unique_lookups)
 
-    def sizes(self, path: str, names: Names) -> Mapping[str, SizedDefinition]:
+    def sizes(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
         """Return the definitions of some names in an object."""
+        return self._sizes(path, b"sizes", names, lambda of: of.sizes(names))
+
+    def _sizes(
+        self,
+        path: str,
+        kind: bytes,
+        names: frozenset[str],
+        read: Callable[[SymbolTables], Mapping[str, SizedDefinition]],
+    ) -> Mapping[str, SizedDefinition]:
         with suppress(OSError, BadElfError):
-            return self._tables(path).sizes(names)
+            return self.answer(path, kind, names, read)
         return {}
 
     def hashes(self, path: str) -> Collection[int]:
         """Return hashes of the names of what an object defines."""
         with suppress(OSError, BadElfError):
-            return self._tables(path).hashes or ()
+            found = self.symbols(path).hashes
+            return array("I", found) if isinstance(found, bytes) else found or ()
         return ()
 
     def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
         """Return the bytes of definitions that others have no copies of, by hashes of names."""
         with suppress(OSError, BadElfError):
-            return self._tables(path).own_sizes(hashes)
+            return self.answer(path, b"own sizes", hashes, lambda of: of.own_sizes(hashes))
         return {}
+
+    def symbols(self, path: str) -> SymbolPlaces | SymbolTables:
+        """Return what takes time to read of an object. Raises `OSError` and `BadElfError`."""
+        known = self._facts(path).get(b"symbols")
+        return SymbolPlaces(*cast("tuple[Any, ...]", known)) if known else self.tables(path)
+
+    def answer(
+        self,
+        path: str,
+        kind: bytes,
+        about: frozenset[str] | frozenset[int],
+        read: Callable[[SymbolTables], _Answer],
+    ) -> _Answer:
+        """Return the answer to a question about the symbols of an object.
+
+        It is kept: the same is asked again, as long as the environment does not change. Of a kind
+        of question only the last few are. Raises `OSError` and `BadElfError`.
+        """
+        facts, question = self._facts(path), kind + _digest(about)
+        if question not in facts:
+            found = read(self.tables(path))
+            for older in [key for key in facts if key.startswith(kind)][: 1 - _QUESTIONS]:
+                del facts[older]
+            facts[question] = found
+        return cast("_Answer", facts[question])
+
+    def _facts(self, path: str) -> Facts:
+        """Return the facts on an object. Raises `OSError` for one of another machine."""
+        if path in self._described:
+            raise FileNotFoundError(path)
+        return self._objects.facts(path)
 
     def has_source(self, top: str) -> bool:
         """Return whether a top-level name is a package with `__init__.py`, or a source."""
@@ -217,11 +261,46 @@ class InstalledContents:
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""
-        if path in self._described:
-            raise FileNotFoundError(path)
-        facts = self._objects.facts(path)
+        facts = self._facts(path)
         with map_regular(path) as data:
             if b"symbols" not in facts:
                 facts[b"symbols"] = tuple(read_symbol_places(data, path))
             places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
             return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
+
+
+class _KeptDefinitions:
+    """The `Definitions` of an object in an environment: what is known, or else read again."""
+
+    def __init__(self, contents: InstalledContents, path: str) -> None:
+        self._contents = contents
+        self._path = path
+
+    @property
+    def copies(self) -> tuple[Undefined, ...]:
+        """As in `Exports`."""
+        return self._contents.symbols(self._path).copies
+
+    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
+        """Return the definitions of `names`, by default all."""
+        if names is None:
+            return self._contents.tables(self._path).definitions()
+        about = frozenset(names)
+        return self._contents.answer(
+            self._path, b"definitions", about, lambda of: of.definitions(about)
+        )
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """As in `SymbolTables`."""
+        return self._contents.symbols(self._path).idle
+
+    def preemptible(self) -> Iterator[str]:
+        """Yield what `SymbolTables.preemptible` does."""
+        return self._contents.tables(self._path).preemptible()
+
+
+@lru_cache(_QUESTIONS)
+def _digest(about: frozenset[str] | frozenset[int]) -> bytes:
+    text = "\0".join(sorted(map(str, about)))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
