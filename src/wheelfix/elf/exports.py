@@ -190,7 +190,9 @@ class SymbolTables(NamedTuple):
         """Return whether a name may be longer than `LONGEST_NAME`."""
         if self.long_names is not None:
             return self.long_names
-        return max(map(len, self.strings.split(b"\0"))) > LONGEST_NAME
+        strings, step = self.strings, LONGEST_NAME // 2  # twice a step has a whole one in it
+        starts = range(0, len(strings), step)
+        return any(strings.find(b"\0", at, at + step) < 0 for at in starts)
 
     def _places(self) -> "Sequence[int]":
         """Return where the name of each entry begins in the strings."""

@@ -302,5 +302,4 @@ class _KeptDefinitions:
 
 @lru_cache(_QUESTIONS)
 def _digest(about: frozenset[str] | frozenset[int]) -> bytes:
-    text = "\0".join(sorted(map(str, about)))
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(repr(sorted(about)).encode()).digest()

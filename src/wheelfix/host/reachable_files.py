@@ -150,10 +150,9 @@ class Disk:
 
     def add_files(self, directory: str, names: Iterable[str]) -> None:
         """Read those files among `names` that are in `directory`."""
-        listed = self.listing(directory)
-        is_listed = self.resolve(directory) not in self._unlisted
-        for name in listed.intersection(names) if is_listed else names:
-            self.add(f"{directory}/{name}")
+        real, listed = self.resolve(directory), self.listing(directory)
+        for name in names if real in self._unlisted else listed.intersection(names):
+            self.add(f"{real}/{name}")
 
     def add_reachable(self, base: Environment, main: str | None = None) -> None:
         """Read every file that DT_NEEDED names in a searched directory, or by its path.

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
@@ -66,8 +67,9 @@ def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
 def global_imports(modules: Iterable[str], sources: Sources, budget: Budget) -> list[GlobalImport]:
     """Return what the import of each of `modules`, by dotted name, imports with RTLD_GLOBAL."""
     found: dict[GlobalImport, None] = {}
+    parse = cache(lambda path: parse_source(sources.read(path)))
     for module in modules:
-        process = _Process(sources, budget)
+        process = _Process(sources, parse, budget)
         # What was found until then is true, also if the import fails.
         with suppress(BudgetError, RecursionError, _NotFoundError):
             process.run(module)
@@ -100,8 +102,11 @@ class _NotFoundError(Exception):
 class _Process:
     """One process that imports a module. Mutable."""
 
-    def __init__(self, sources: Sources, budget: Budget) -> None:
+    def __init__(
+        self, sources: Sources, parse: Callable[[str], ast.Module | None], budget: Budget
+    ) -> None:
         self._sources = sources
+        self._parse = parse
         self._budget = budget
         self._modules: dict[str, _Module | None] = {}
         self._is_global = False
@@ -117,7 +122,7 @@ class _Process:
         if name in self._modules or self._depth == _MAX_DEPTH:
             return self._modules.get(name)
         path = self._sources.paths(name)
-        tree = None if path is None else parse_source(self._sources.read(path))
+        tree = None if path is None else self._parse(path)
         if path is None or tree is None:
             return None
         module = self._modules[name] = _Module(name, path)
