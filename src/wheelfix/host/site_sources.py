@@ -94,10 +94,10 @@ class SiteSources:
         place, _, name = f"{folder}{path}".rpartition("/")
         facts, question = self._places[place][1], f"visit {name}".encode()
         if question in facts:
-            steps, *found = cast("tuple[Any, ...]", facts[question])
+            steps, *known = cast("tuple[Any, ...]", facts[question])
             with suppress(BudgetError):
                 budget.spend(steps, "a Python source", path)
-            return Visited(*found)
+            return Visited(*known)
         before, found = budget.steps, visit(source, path, budget)
         facts[question] = before - budget.steps, *found
         return found

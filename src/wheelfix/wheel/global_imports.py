@@ -66,8 +66,12 @@ def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
 
 def global_imports(modules: Iterable[str], sources: Sources, budget: Budget) -> list[GlobalImport]:
     """Return what the import of each of `modules`, by dotted name, imports with RTLD_GLOBAL."""
+
+    @cache
+    def parse(path: str) -> ast.Module | None:
+        return parse_source(sources.read(path))
+
     found: dict[GlobalImport, None] = {}
-    parse = cache(lambda path: parse_source(sources.read(path)))
     for module in modules:
         process = _Process(sources, parse, budget)
         # What was found until then is true, also if the import fails.
