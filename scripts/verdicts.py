@@ -17,7 +17,7 @@ from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel

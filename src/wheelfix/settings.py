@@ -14,7 +14,7 @@ from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from wheelfix.wheel.deflate import DEFAULT_LEVEL
+from wheelfix.wheel.deflate_members import DEFAULT_LEVEL
 from wheelfix.wheel.model import Key, Wheel
 
 

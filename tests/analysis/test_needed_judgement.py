@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.graft_candidates import NO_PATH, SearchPath
+from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
 from wheelfix.analysis.needed_judgement import Pruning, Unused, judge_needed
 from wheelfix.analysis.world import Installed

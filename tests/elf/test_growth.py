@@ -23,8 +23,8 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.editor import edit
 from wheelfix.elf.growth import NoRoomError
 from wheelfix.elf.image import Buffer, Image
+from wheelfix.elf.machine_page_sizes import PAGE_SIZES
 from wheelfix.elf.model import Elf
-from wheelfix.elf.page_sizes import PAGE_SIZES
 from wheelfix.elf.patch import Copy, Patch, PatchDraft
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.revision import Revision

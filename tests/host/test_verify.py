@@ -244,7 +244,7 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
     assert "libgone.so: cannot open shared object file" in said["demo/lost.so"]
     assert "note: libgone.so is needed by lib/" in said["demo/lost.so"]
     assert "(RUNPATH, `$ORIGIN/lib`)" in said["demo/lost.so"]
-    assert not any("verify_probe.py" in block or "<frozen" in block for block in blocks)
+    assert not any("import_probe.py" in block or "<frozen" in block for block in blocks)
 
 
 def test_a_library_that_a_source_opens_is_not_that_of_an_object(tmp_path: Path) -> None:

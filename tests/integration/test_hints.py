@@ -277,11 +277,11 @@ REPAIRS: dict[Message, Repair] = {
     ("rules/size.py", "`wheelfix repair --strip{}` removes them"): Repair(
         code="WF702", make=with_symbols
     ),
-    ("rules/platform_tag.py", "`wheelfix repair {}` loads it from there"): Repair(
+    ("rules/auditwheel_verdict.py", "`wheelfix repair {}` loads it from there"): Repair(
         code="WF805", make=of_a_known_provider, settings=""
     ),
     (
-        "rules/platform_tag.py",
+        "rules/auditwheel_verdict.py",
         "{}, or give it up: `wheelfix repair --only-plat --plat {}`",
     ): Repair(code="WF801", make=tagged_too_old, settings=""),
 }

@@ -20,8 +20,8 @@ from wheelfix.settings import SETTING_FIELDS, Settings
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-PROGRAMS = {"__main__.py", "verify_probe.py"}
-"""Modules that run as a process: the command line, and the probe of `verify`."""
+PROGRAMS = {"__main__.py", "import_probe.py"}
+"""Modules that run as a process: the command line, and the probe of imports."""
 SHELLS = {"api.py", *PROGRAMS}
 """Modules that may read the process's environment."""
 BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in SHELLS]
@@ -58,7 +58,7 @@ FORBIDDEN = {
 EXEMPT = {
     "system/tempfiles.py": {"tmpdir"},
     "system/workers.py": {"_end_with_parent"},
-    "pipelines/auditwheel_analysis.py": {"analyze", "_end_with_parent"},
+    "pipelines/auditwheel_worker.py": {"analyze", "_end_with_parent"},
 }
 """Functions that read TMPDIR, or run only in a worker process, which may change itself."""
 
@@ -223,7 +223,7 @@ READERS = [
     path
     for folder in ("cli", "host", "pipelines", "providers")
     for path in sorted((PACKAGE / folder).rglob("*.py"))
-    if path.name != "verify_probe.py"  # which runs in another Python, and reads its own /proc
+    if path.name != "import_probe.py"  # which runs in another Python, and reads its own /proc
 ]
 OWN_FILES = {
     "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",

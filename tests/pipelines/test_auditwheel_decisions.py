@@ -27,8 +27,8 @@ from wheelfix.errors import (
 )
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.graft import Graft
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.rules.context import Memory

@@ -18,7 +18,7 @@ from tests.support.fork_server import warm_program
 from tests.support.matrices import crossed
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_result import Outcome, Status

@@ -33,7 +33,7 @@ from wheelfix import check
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity

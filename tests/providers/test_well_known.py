@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.policy_reasons import MissingLibraries, unlocated_libraries_error
+from wheelfix.analysis.ungraftable_libraries import MissingLibraries, unlocated_libraries_error
 from wheelfix.providers.well_known import (
     provider_option,
     well_known_folders,

@@ -15,9 +15,9 @@ from tests.support.index_reading import is_mailed, refusal
 from tests.support.installers import uv_install
 from wheelfix.cli.app import run
 from wheelfix.errors import BadWheelError
+from wheelfix.rules.auditwheel_verdict import local_platform_tag
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.rules.platform_tag import local_platform_tag
 from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.registry import ARCHIVE_RULES
 from wheelfix.rules.run_rules import run_rules

@@ -10,8 +10,8 @@ from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import NearMiss, images, near_miss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, Undefined, VersionNeed
+from wheelfix.rules.auditwheel_verdict import tag_missed_by_little
 from wheelfix.rules.context import Context
-from wheelfix.rules.platform_tag import tag_missed_by_little
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.analysis.policy_reasons import Judgement, Shortfall, UntrustedLibrary
+from wheelfix.analysis.policy_reasons import Judgement, Shortfall
+from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
 
 
 class PolicyFindings(NamedTuple):

@@ -4,9 +4,9 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from wheelfix.analysis.environment_remedies import Requirements, remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.analysis.missing_library_remedies import Requirements, remedies
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wheelfix.analysis.graft_candidates import Host, MachineLibraries
+from wheelfix.analysis.lddtree_search import Host, MachineLibraries
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed

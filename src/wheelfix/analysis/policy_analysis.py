@@ -18,7 +18,7 @@ from posixpath import basename
 from typing import NamedTuple, TypeVar
 
 from wheelfix.analysis.auditwheel_answer import Analysis, PolicyFindings
-from wheelfix.analysis.graft_candidates import (
+from wheelfix.analysis.lddtree_search import (
     LIBPYTHON,
     SearchPath,
     excluded_names,
@@ -54,6 +54,7 @@ _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x0500
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
+"""Those that auditwheel knows, also of Python 2 (elfutils.py, `elf_is_python_extension`)."""
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 

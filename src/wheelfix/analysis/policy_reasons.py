@@ -5,30 +5,22 @@ the symbols; this module finds them in the objects and the policy tables.
 """
 
 import re
-import shlex
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from glob import escape
 from operator import itemgetter
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.analysis.policies import Policy, policy_of, too_new
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.errors import BadWheelError, ToolError
+from wheelfix.errors import BadWheelError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
-from wheelfix.providers.model import Provided
-from wheelfix.providers.use import other_versions
-from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, count, first_of, join_some
-from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.text import count, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
-from wheelfix.wheel.requirements import requirements_on
 from wheelfix.wheel.variant import promised_isa
 
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
@@ -307,126 +299,6 @@ class Obstacle(StrEnum):
     UCS2 = "it was compiled against a UCS2 build of Python"
     BLACKLIST = "it depends on black-listed symbols"
     MACHINE = "it depends on unsupported ISA extensions"
-
-
-class LibraryPlace(NamedTuple):
-    """A folder that has a library, and in which nothing was looked for."""
-
-    folder: str
-    why: str
-    """How the folder is known, such as whose RUNPATH names it."""
-
-
-class UntrustedLibrary(NamedTuple):
-    """A file of this machine that is not grafted, as another user could change it."""
-
-    name: str
-    """The DT_NEEDED entry."""
-    reason: str
-    """Why, as a sentence that names the file."""
-    remedy: str
-    """A command after which no other user can."""
-
-
-def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
-    """Return the error for the C library `name`, which what is to be grafted needs."""
-    return ToolError(
-        f"`{name}` is the C library {libc}, which is never grafted: it is needed "
-        f"{_needed_by(wheel, name)}, which was built for it",
-        hint="use libraries that were built for the C library of the wheel",
-    )
-
-
-class MissingLibraries(NamedTuple):
-    """Libraries to graft that are not found, and what is known of them."""
-
-    names: Sequence[str]
-    """Their DT_NEEDED entries."""
-    wheel: Wheel
-    searched: Sequence[str]
-    """The directories that were searched besides the system's and the objects' own."""
-    untrusted: Iterable[UntrustedLibrary]
-    """Files that were passed over."""
-    places: Mapping[str, LibraryPlace]
-    """Library -> a directory that has it, and was not searched."""
-    providers: Sequence[Provided]
-    """What was found beside the wheel."""
-
-
-def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
-    """Return the error for libraries that are not found; it names the dependents of each."""
-    libraries, wheel = missing.names, missing.wheel
-    paths = dict.fromkeys(
-        entry
-        for elf in wheel.elfs.values()
-        if not set(libraries).isdisjoint(elf.needed)
-        for entry in elf.entries
-    )
-    folders = [*(f"`{path}`" for path in paths), *(f"`{path}`" for path in missing.searched)]
-    verb = "is" if len(libraries) == 1 else "are"
-    named = ", ".join(first_of([f"`{name}`" for name in libraries], FEW))
-    needs = [f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries]
-    lines = [
-        f"{named} {verb} neither in the wheel nor among this machine's libraries",
-        *first_of(needs, FEW),
-        *([f"also searched: {', '.join(folders)}"] if folders else []),
-    ]
-    if passed_over := [library for library in missing.untrusted if library.name in libraries]:
-        return ToolError(
-            "\n".join((*lines, *(library.reason for library in passed_over))),
-            hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
-        )
-    return ToolError("\n".join(lines), hint="\n".join(_where_to_look(missing)))
-
-
-def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
-    """Yield the options with which libraries that are not found are found, or left to others."""
-    places, providers = missing.places, missing.providers
-    for place, names in grouped(places, places.__getitem__).items():
-        yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
-    others = {name: other_release(name, providers) for name in missing.names}
-    yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
-    left = [name for name in missing.names if name not in places and not others[name]]
-    if left:
-        given = {one.name for one in providers if one.setting is not None}
-        options = dict.fromkeys(_leave_options(left, missing.wheel, given))
-        them = "it" if len(left) == 1 else "them"
-        if grafts := [name for name in left if remove_hash(name)]:
-            named = "the name of a copy" if len(grafts) == 1 else "names of copies"
-            yield f"{named} that a repair grafted: repair the wheel as it was built; or,"
-        yield f"name the folder that has {them} with `--library-path`; or,"
-        yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
-
-
-def other_release(library: str, providers: Iterable[Provided]) -> str:
-    """Return what to do about a provider with another version of `library`; empty without one."""
-    there = [
-        f"{provider.release} has `{name}`" for provider, name in other_versions(library, providers)
-    ]
-    way = f"require a release that has `{library}`, or build against this one"
-    return f"{there[0]}: {way}" if there else ""
-
-
-def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
-    """Yield the options with which a repair leaves `libraries` to others."""
-    of_none: list[str] = []
-    for library in libraries:
-        name = well_known_provider(library, wheel)
-        if name and name not in given:
-            added = "" if requirements_on(wheel, name) else " --add-requires"
-            yield provider_option(library, wheel) + added
-        else:
-            of_none.append(library)
-    patterns = [escape(name) for name in of_none]
-    if len(of_none) > FEW:
-        needed = {name for elf in wheel.elfs.values() for name in elf.needed}
-        patterns = common_patterns(of_none, needed.difference(of_none))
-    yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
-
-
-def _needed_by(wheel: Wheel, library: str) -> str:
-    dependents = _where(wheel, lambda elf: library in elf.needed)
-    return f"by {dependents}" if dependents else "by a library that is to be grafted"
 
 
 def unattainable_tag_error(

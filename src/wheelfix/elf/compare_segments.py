@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from wheelfix.elf.constants import PF_R, PF_W, PF_X, Pt
 from wheelfix.elf.image import Header, Image
+from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import Segment
-from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.errors import BadElfError
 
 PADDING = 64

@@ -38,8 +38,8 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
+from wheelfix.elf.machine_page_sizes import PAGE_SIZES
 from wheelfix.elf.model import DF_1_PIE, Segment
-from wheelfix.elf.page_sizes import PAGE_SIZES
 
 _MOVABLE_NOTES = {
     b".note.gnu.build-id",

@@ -26,8 +26,8 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
+from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import ElfType, Segment
-from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import BadElfError
 
 _DEBUG_SECTIONS = (

@@ -13,8 +13,8 @@ from zlib import crc32
 
 from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
 from wheelfix.elf.image import Image, Section
+from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import Segment
-from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.elf.ranges import merge_ranges
 from wheelfix.system.mapped_pieces import pieces
 

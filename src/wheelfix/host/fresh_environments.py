@@ -9,7 +9,8 @@ from pathlib import Path
 from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.container_images import Image
+from wheelfix.host.containers import Image
+from wheelfix.host.find_installers import find_uv, pip_for
 from wheelfix.host.installed_files import (
     File,
     by_record,
@@ -18,7 +19,6 @@ from wheelfix.host.installed_files import (
     find_files,
     recorded_files,
 )
-from wheelfix.host.installers import find_uv, pip_for
 from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX

@@ -10,10 +10,10 @@ from typing import Any
 
 from wheelfix.analysis.predictions import ImportRun, Prediction
 from wheelfix.errors import SettingsError
+from wheelfix.host.ask_import_probe import ask_probe
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, debug_variables
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import python_around
-from wheelfix.host.probe import ask_probe
 from wheelfix.host.pythons import without_python_settings
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.system.subprocesses import run

@@ -27,13 +27,14 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.prefixes import is_venv, python_around
-from wheelfix.host.reachable_files import LIBRARY, Disk
+from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.targets import Target
 from wheelfix.wheel.content_scan import may_open
+from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.python_searched_folders import (
@@ -193,7 +194,7 @@ def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
     for folder, names in folders_below(root):
         programs = folder.endswith("/bin")
         for name in sorted(names):
-            if programs or LIBRARY.search(name):
+            if programs or is_object_name(name):
                 path = f"{folder}/{name}"
                 real = disk.add(path)
                 if real is not None and real.startswith(f"{root}/"):

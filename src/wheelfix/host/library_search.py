@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from weakref import finalize
 
-from wheelfix.analysis.graft_candidates import NO_PATH, SearchPath
+from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
 from wheelfix.elf.exports import (
     SymbolTables,
     lazy_exports,

@@ -12,6 +12,11 @@ from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8.2'"
 
 
+def not_installed_error() -> ToolError:
+    """Return the error for an auditwheel that is not installed with wheelfix."""
+    return ToolError("auditwheel is not installed", hint=INSTALL_HINT)
+
+
 def read_policies() -> tuple[Policy, ...]:
     """Return the policies of the auditwheel that is installed with wheelfix; read once.
 
@@ -20,7 +25,7 @@ def read_policies() -> tuple[Policy, ...]:
     spec = PathFinder.find_spec("auditwheel")
     places = spec.submodule_search_locations if spec is not None else None
     if not places:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT)
+        raise not_installed_error()
     return _read(Path(places[0], "policy"))
 
 

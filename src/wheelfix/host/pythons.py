@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import ToolError
-from wheelfix.host.container_images import Image
+from wheelfix.host.containers import Image
 from wheelfix.system.subprocesses import run
 
 _DESCRIBE_PYTHON = """

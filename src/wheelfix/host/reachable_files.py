@@ -5,7 +5,6 @@ absent, as it is for the loader. Nothing is executed.
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,6 @@ from wheelfix.loader.loading import (
     search_directories,
 )
 from wheelfix.wheel.library_names import is_object_name
-
-LIBRARY = re.compile(r"\.so(\.|$)")
-"""What the names of libraries contain."""
 
 
 def read_process(program: str, objects: Iterable[str]) -> Environment:
@@ -49,7 +45,7 @@ def read_planted(directories: Iterable[str]) -> PlantedLibraries:
     """Read the libraries in `directories`, those of an LD_LIBRARY_PATH."""
     disk = Disk()
     for directory in directories:
-        disk.add_files(directory, filter(LIBRARY.search, disk.listing(directory)))
+        disk.add_files(directory, filter(is_object_name, disk.listing(directory)))
     return PlantedLibraries(
         files=disk.files,
         broken=disk.broken,

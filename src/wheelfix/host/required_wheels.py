@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.tags import sys_tags
 
 from wheelfix.errors import OutputError, SettingsError, ToolError
-from wheelfix.host.installers import any_pip
+from wheelfix.host.find_installers import any_pip
 from wheelfix.host.machine_files import (
     MAX_LIBRARY,
     MAX_TEXT,

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wheelfix.analysis.policy_reasons import LibraryPlace
+from wheelfix.analysis.ungraftable_libraries import LibraryPlace
 from wheelfix.elf.model import Elf
 from wheelfix.host.machine_files import MAX_LIBRARY, trusted_file
 from wheelfix.host.reachable_files import read_file

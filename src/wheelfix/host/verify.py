@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
+from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
@@ -28,7 +29,6 @@ from wheelfix.host.fresh_environments import (
     make_unpacked,
 )
 from wheelfix.host.installed_files import dist_info_folders
-from wheelfix.host.probe import PROBE, ask_probe
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import checks

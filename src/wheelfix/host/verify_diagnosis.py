@@ -44,7 +44,7 @@ _LOADER_ERRORS = (
 """Error messages of glibc's and musl's loaders."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = re.compile(
-    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/verify_probe)\.py\")"
+    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/import_probe)\.py\")"
 )
 _NO_HOOK = re.compile(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")

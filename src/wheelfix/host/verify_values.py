@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wheelfix.host.container_images import Image
+from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import Interpreter
@@ -100,7 +100,7 @@ class Options:
 
 
 VerifyAnswer = Mapping[str, Any]
-"""The answer of the probe to one attempt; `verify_probe` has the keys."""
+"""The answer of the probe to one attempt; `import_probe` has the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Library search of the dynamic loaders, glibc's `ld.so` and musl's: what a load finds, and why.
+"""Loads as glibc's `ld.so` and musl's do them: of one root, of each alone, of several in turn.
 
-A model of `_dl_map_object` (glibc, elf/dl-load.c), `_dl_map_object_deps` (elf/dl-deps.c) and
-`load_library` (musl, ldso/dynlink.c) over a described environment. It tries the same directories in
-the same order, and records each candidate with its outcome, so that a failure can be explained.
+`process` loads breadth first, `glibc_search` and `musl_search` look for names; this module takes
+those of the C library, over a described environment. Each candidate is recorded with its outcome,
+so that a failure can be explained.
 """
 
 import posixpath

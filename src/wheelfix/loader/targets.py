@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
+from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import (
     EF_RISCV_FLOAT_ABI_DOUBLE,
     LIBC_SONAMES,
@@ -22,7 +23,6 @@ from wheelfix.elf.model import (
     Machine,
     shared_object,
 )
-from wheelfix.elf.page_sizes import SMALLEST_PAGE
 from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, legacy_subdirectories
 from wheelfix.loader.install_schemes import Scheme, python_version
@@ -160,6 +160,7 @@ def newer(version: str, there: str) -> bool:
 
 
 GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
+WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
 """The version of libc.so.6 that says that its TLS descriptors keep all registers."""
 _RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
 _ANY, _NEVER = "0", "999999999"

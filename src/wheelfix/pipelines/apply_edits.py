@@ -23,7 +23,7 @@ from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patch
 from wheelfix.settings import Patcher, Settings, ZipCodec
 from wheelfix.system.mapped_pieces import map_file
 from wheelfix.text import first_of, in_units
-from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
+from wheelfix.wheel.deflate_members import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import Edit, revisions, sources_of
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive

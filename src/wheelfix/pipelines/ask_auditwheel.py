@@ -18,9 +18,9 @@ from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
-from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.host.policy_tables import not_installed_error, read_policies
 from wheelfix.pipelines.auditwheel_view import View, build_view
+from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.pipelines.repair_refusals import no_object_error
 from wheelfix.settings import Settings
@@ -54,7 +54,7 @@ class AskedAuditwheel:
         question = self._question(view, wheel, settings, exclude)._replace(platform=None)
         if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
             # What this machine has for an external library makes no difference to the tag.
-            nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
+            nowhere = {**question.environ, LIBRARY_PATHS[0]: ""}
             question = question._replace(ldpaths="", environ=nowhere)
         judgement = _analyze(self.auditwheel, question, wheel).judgement
         found = verdict_from(wheel, judgement, settings, policies)
@@ -95,7 +95,7 @@ def _policies() -> tuple[Policy, ...]:
     try:
         version = metadata.version("auditwheel")
     except metadata.PackageNotFoundError:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+        raise not_installed_error() from None
     if not is_supported("auditwheel", version):
         releases = required_versions("auditwheel")
         raise ToolError(

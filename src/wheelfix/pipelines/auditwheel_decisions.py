@@ -9,15 +9,13 @@ from typing import Protocol
 
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import (
+from wheelfix.analysis.policy_reasons import Obstacle, images, unattainable_tag_error
+from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.ungraftable_libraries import (
     MissingLibraries,
-    Obstacle,
-    images,
     other_libc_error,
-    unattainable_tag_error,
     unlocated_libraries_error,
 )
-from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Libc, libc_of
 from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies

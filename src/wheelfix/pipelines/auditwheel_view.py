@@ -27,7 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.analysis.graft_candidates import (
+from wheelfix.analysis.lddtree_search import (
     C_LIBRARIES,
     LIBPYTHON,
     excluded_names,

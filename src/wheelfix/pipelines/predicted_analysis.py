@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
-from wheelfix.analysis.graft_candidates import SearchPath
+from wheelfix.analysis.lddtree_search import SearchPath
 from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.elf.model import Elf

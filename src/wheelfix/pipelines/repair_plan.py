@@ -39,12 +39,12 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_symbols_of_nothing,
 )
 from wheelfix.providers.model import Provided
+from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order, without_cancelled
-from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.settings import Patcher, Settings, StripLevel

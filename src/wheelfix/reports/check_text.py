@@ -24,8 +24,8 @@ from wheelfix.reports.check_content import (
 )
 from wheelfix.reports.printable import LONGEST, Color, fit, paint, printable, shorten, wrap
 from wheelfix.reports.rule_docs import why_briefly
+from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
-from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.text import FEW, count, join_some
 
 

@@ -12,8 +12,8 @@ from posixpath import basename, normpath
 from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
+from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
-from wheelfix.elf.page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target, newer

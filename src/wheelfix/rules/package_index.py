@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from wheelfix.rules.auditwheel_verdict import is_left_to_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.index_metadata import refused_fields
 from wheelfix.rules.metadata import invalid_fields
-from wheelfix.rules.platform_tag import is_left_to_repair
 from wheelfix.rules.pypi_checks import RATIO, IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index, Settings

@@ -55,16 +55,20 @@ def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ..
         if problem:
             raise RuleError(
                 f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` cannot be used: {problem}",
-                hint=f"report it to the authors of `{rule.plugin}`, or uninstall it",
+                hint=_report_to(rule.plugin),
             )
         by_code[rule.code] = rule
         names.add(rule.name)
     return tuple(sorted(by_code.values(), key=lambda rule: rule.code))
 
 
+def _report_to(plugin: str | None) -> str:
+    return f"report it to the authors of `{plugin}`, or uninstall it"
+
+
 def _rules_of(point: EntryPoint) -> Iterator[Rule]:
     plugin = point.dist.name if point.dist is not None else point.value
-    hint = f"report it to the authors of `{plugin}`, or uninstall it"
+    hint = _report_to(plugin)
     try:
         loaded: object = point.load()
     except Exception as error:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from wheelfix.rules import (
     allowed_contents,
+    auditwheel_verdict,
     bundled_search_paths,
     drivers,
     entry_points,
@@ -23,7 +24,6 @@ from wheelfix.rules import (
     opened_and_missing,
     opened_outside_wheel,
     package_index,
-    platform_tag,
     provider_gaps,
     provider_requirements,
     provider_search_paths,
@@ -76,7 +76,7 @@ RULES = rules_in(
     leftovers,
     licenses,
     size,
-    platform_tag,
+    auditwheel_verdict,
     provider_search_paths,
     provider_requirements,
     provider_gaps,

@@ -13,6 +13,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.targets import (
     GNU2_TLS,
+    WITHOUT_GNU2_TLS,
     default_name,
     is_page,
     newer,
@@ -125,7 +126,7 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                     f"`{dependent}` needs {', '.join(what)}"
                     for dependent, what in dependents.items()
                 ),
-                hint="compile with `-mtls-dialect=gnu`"
+                hint=WITHOUT_GNU2_TLS
                 if asked
                 else "build in an older image, or remove the machine from `target`",
             )

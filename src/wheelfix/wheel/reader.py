@@ -39,7 +39,7 @@ from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_headers import Entry, quote
-from wheelfix.wheel.zip_portability import find_oddities
+from wheelfix.wheel.zip_oddities import find_oddities
 from wheelfix.wheel.zip_reader import ZipReader
 
 ProgressWatch = Callable[[float], None]

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 from wheelfix.errors import VerificationError
 from wheelfix.grouping import grouped
 from wheelfix.system.tempfiles import PendingFile, output_errors
-from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, Piece, deflate_ahead
+from wheelfix.wheel.deflate_members import ZLIB, Codec, NewContent, Piece, deflate_ahead
 from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata
 from wheelfix.wheel.model import Member, RecordRow, Wheel
 from wheelfix.wheel.reader import Archive

@@ -26,7 +26,7 @@ from tests.oracles.fuzzing.well_formed import source_text, wheel_file
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.pipelines import repair_many
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
 from wheelfix.pipelines.sbom import Bundled, listed_packages, sbom_edits
 from wheelfix.wheel.edits import AddMember, NewFile
 from wheelfix.wheel.model import Wheel

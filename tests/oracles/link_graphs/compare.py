@@ -9,7 +9,7 @@ from tests.oracles.link_graphs.graphs import Graph, loadable, random_graph
 from tests.oracles.link_graphs.linking import Bench
 from tests.oracles.link_graphs.loading import Load, load
 from tests.support.no_names import NoMentions
-from wheelfix.analysis.graft_candidates import NO_PATH, MachineLibraries, SearchPath
+from wheelfix.analysis.lddtree_search import NO_PATH, MachineLibraries, SearchPath
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, LoadedWheel
 from wheelfix.analysis.needed_judgement import judge_needed
 from wheelfix.budget import Budget

@@ -23,7 +23,7 @@ from tests.support.build import GCC, extension_source, make_wheel, shared_object
 from tests.support.compiled import compile_c
 from tests.support.providers import SUFFIX, TAG
 from wheelfix import Settings, check
-from wheelfix.host.installers import any_pip, find_uv
+from wheelfix.host.find_installers import any_pip, find_uv
 from wheelfix.rules.findings import Severity
 
 _ABOUT_LOADING = ("WF10", "WF301", "WF304", "WF805", "WF821", "WF823", "WF824", "WF828")

@@ -15,7 +15,7 @@ from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
-from wheelfix.host.container_images import find_image
+from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
 from wheelfix.host.neighbors import providers_of
 from wheelfix.host.pythons import all_pythons as every_python

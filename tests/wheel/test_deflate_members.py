@@ -14,7 +14,7 @@ from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.pipelines.apply_edits import codec_of
 from wheelfix.settings import ZipCodec
-from wheelfix.wheel.deflate import ZLIB, Codec, deflate_ahead
+from wheelfix.wheel.deflate_members import ZLIB, Codec, deflate_ahead
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.writer import write_wheel
 
@@ -64,7 +64,7 @@ def test_content_that_is_too_long_for_one_call_is_deflated_by_zlib(
 
     codec = Codec("it", stored)
     assert deflated(codec, CODE) == stored(CODE, -1)
-    monkeypatch.setattr("wheelfix.wheel.deflate._WHOLE", len(CODE) - 1)
+    monkeypatch.setattr("wheelfix.wheel.deflate_members._WHOLE", len(CODE) - 1)
     assert deflated(codec, CODE) == deflated(ZLIB, CODE)
 
 

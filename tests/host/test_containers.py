@@ -13,7 +13,7 @@ from tests.support.matrices import some
 from tests.support.providers import SUFFIX, TAG
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
-from wheelfix.host.container_images import find_image
+from wheelfix.host.containers import find_image
 
 IMAGE = "python:3-slim"
 

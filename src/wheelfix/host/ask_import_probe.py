@@ -9,7 +9,7 @@ from wheelfix.errors import ToolError
 from wheelfix.host.verify_values import VerifyAnswer
 from wheelfix.system.subprocesses import Run
 
-PROBE = Path(__file__).with_name("verify_probe.py")
+PROBE = Path(__file__).with_name("import_probe.py")
 
 
 def ask_probe(  # noqa: PLR0913 - the parts of one call

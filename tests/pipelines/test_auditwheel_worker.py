@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import Trust
-from wheelfix.pipelines.auditwheel_analysis import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
 from wheelfix.settings import Settings
 
 
@@ -143,7 +143,7 @@ def test_a_process_that_died_while_it_waited_is_an_error_and_the_next_question_g
 def test_the_process_ends_with_a_parent_that_is_killed(wheel: Path) -> None:
     code = (
         "import time\nfrom pathlib import Path\n"
-        "from wheelfix.pipelines.auditwheel_analysis import Auditwheel\n"
+        "from wheelfix.pipelines.auditwheel_worker import Auditwheel\n"
         "from tests.pipelines.test_auditwheel_analysis import question\n"
         "with Auditwheel({}) as auditwheel:\n"
         f"    auditwheel.analyze(question(Path({str(wheel)!r})))\n"

@@ -7,11 +7,12 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
-from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA, other_release
+from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.python_api import is_libpython
-from wheelfix.loader.targets import GNU2_TLS
+from wheelfix.loader.targets import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
     possible_wheels,
     provider_option,
@@ -89,7 +90,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 def _other_tag(verdict: Verdict) -> str:
     if any(GNU2_TLS in reason for reason in verdict.reasons):
-        return "compile with `-mtls-dialect=gnu`"
+        return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
     build = "build in the container of that tag"

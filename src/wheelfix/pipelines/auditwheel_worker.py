@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from wheelfix.analysis.auditwheel_answer import Analysis, PolicyFindings
-from wheelfix.analysis.policy_reasons import UntrustedLibrary
+from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
 from wheelfix.elf.constants import MAGIC
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import (

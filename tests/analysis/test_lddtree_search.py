@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.effort import takes_at_most
 from tests.support.values import elf
-from wheelfix.analysis.graft_candidates import search_entries
+from wheelfix.analysis.lddtree_search import search_entries
 from wheelfix.elf.model import Elf
 
 
