@@ -1,4 +1,8 @@
-"""The process that a dynamic loader loads objects into, as far as glibc and musl agree."""
+"""The process that a dynamic loader loads objects into, as far as glibc and musl agree.
+
+A model of `_dl_map_object` (glibc, elf/dl-load.c), `_dl_map_object_deps` (elf/dl-deps.c) and
+`load_library` (musl, ldso/dynlink.c): the same directories in the same order.
+"""
 
 import itertools
 from abc import ABC, abstractmethod
