@@ -144,7 +144,7 @@ def test_the_process_ends_with_a_parent_that_is_killed(wheel: Path) -> None:
     code = (
         "import time\nfrom pathlib import Path\n"
         "from wheelfix.pipelines.auditwheel_worker import Auditwheel\n"
-        "from tests.pipelines.test_auditwheel_analysis import question\n"
+        "from tests.pipelines.test_auditwheel_worker import question\n"
         "with Auditwheel({}) as auditwheel:\n"
         f"    auditwheel.analyze(question(Path({str(wheel)!r})))\n"
         "    print(flush=True); time.sleep(999)\n"
