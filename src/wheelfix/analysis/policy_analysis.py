@@ -73,7 +73,7 @@ class _Subject(NamedTuple):
 
 
 FindLibrary = Callable[[str, Elf, str, SearchPath], tuple[Library, Path] | None]
-"""Find a library to graft as `graft_candidates.Host` does, with its path without links."""
+"""Find a library to graft as `lddtree_search.Host` does, with its path without links."""
 
 
 def analyze(
