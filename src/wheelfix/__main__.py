@@ -2,11 +2,10 @@
 
 import gc
 import os
-import signal
 import sys
 from types import FrameType
 
-from wheelfix.system.signal_mask import SIGNALS
+from wheelfix.system.signal_mask import set_handler
 
 
 def main() -> None:
@@ -14,9 +13,7 @@ def main() -> None:
     if sys.implementation.name != "cpython":
         sys.stderr.write(f"error: wheelfix needs CPython, not {sys.implementation.name}\n")
         sys.exit(2)
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _leave)
+    set_handler(_leave)
     # Values are trees, and hold no cycles: a quarter of the time of a wheel with 400 objects went
     # into looking for some.
     gc.set_threshold(300_000)

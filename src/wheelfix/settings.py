@@ -698,6 +698,12 @@ class SettingField(NamedTuple):
         return tuple(filter(None, (setting.short, flag, setting.alias)))
 
     @property
+    def long_flags(self) -> tuple[str, str]:
+        """Its flag in full, and that of a boolean for false."""
+        on, _, off = self.flags[bool(self.setting.short)].partition("/")
+        return on, off
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """Its environment variables; the first that is set counts."""
         own = f"WHEELFIX_{self.name.upper()}"

@@ -120,7 +120,7 @@ def graph_of(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
 
 def graph_of_wheel(wheel: Wheel, world: World) -> Graph:
     """Return the graph of `wheel` in `world`."""
-    return graph_of(world, str(wheel.name), {member.name: member.size for member in wheel.members})
+    return graph_of(world, str(wheel.name), wheel.sizes)
 
 
 def _key(edge: Edge) -> tuple[str, str]:

@@ -114,8 +114,8 @@ def _missing(
     wheel: Wheel, settings: Settings, providers: Sequence[Provided]
 ) -> Iterator[tuple[str, Elf, str]]:
     """Yield each object with a DT_NEEDED entry that nothing known serves."""
-    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
-    shipped |= {elf.soname for elf in wheel.elfs.values() if elf.soname}
+    sonames = {elf.soname for elf in wheel.elfs.values() if elf.soname}
+    shipped = wheel.object_names | sonames
     for member, elf in wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             if (

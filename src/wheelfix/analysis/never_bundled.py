@@ -3,7 +3,7 @@
 from functools import cache, lru_cache
 
 from wheelfix.settings import matches_any
-from wheelfix.system.packaged_text import read_text
+from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import original_name
 
 
@@ -25,6 +25,5 @@ def never_globs() -> tuple[str, ...]:
 @cache
 def _lines() -> tuple[tuple[tuple[str, ...], str], ...]:
     """Return the patterns of each line of the list, and their reason."""
-    text = read_text("wheelfix.analysis", "never-bundled.txt")
-    lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
+    lines = (line.partition(": ") for line in read_lines("wheelfix.analysis", "never-bundled.txt"))
     return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)

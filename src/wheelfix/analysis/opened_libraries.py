@@ -20,7 +20,7 @@ def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:
 
 def present(wheel: Wheel, sources: Collection[str]) -> Iterable[str]:
     """Return those of `sources` that no edit has removed."""
-    members = {member.name for member in wheel.members} if sources else ()
+    members = wheel.member_names if sources else ()
     return (source for source in sources if source in members)
 
 

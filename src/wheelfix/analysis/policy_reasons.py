@@ -192,8 +192,7 @@ def target_tag(
     if promising := [tag for tag in tags if tag.libc is not None]:
         promised = min(promising, key=lambda tag: tag.version)
     elif best.family is Family.LINUX:
-        musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
-        libc = Libc.MUSL if musl else Libc.GLIBC
+        libc = Libc.MUSL if wheel.needs_musl else Libc.GLIBC
         promised = PlatformTag(FAMILIES[libc], (99, 0), best.arch)
     else:
         return None
@@ -214,9 +213,7 @@ def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfal
 
 def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
     """Yield which objects need each of the `external` libraries."""
-    elfs = wheel.elfs.items()
-    pairs = ((name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed))
-    dependents = values_by_key(pairs)
+    dependents = wheel.dependents
     for name in external:
         some = dependents.get(name)
         by = f"needed by {join_some(some)}" if some else "needed by another library"

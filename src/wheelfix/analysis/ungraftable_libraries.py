@@ -128,8 +128,7 @@ def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str
             of_none.append(library)
     patterns = [escape(name) for name in of_none]
     if len(of_none) > FEW:
-        needed = {name for elf in wheel.elfs.values() for name in elf.needed}
-        patterns = common_patterns(of_none, needed.difference(of_none))
+        patterns = common_patterns(of_none, wheel.needed.difference(of_none))
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
 
 

@@ -394,7 +394,7 @@ class Installed:
         is_searched = _searched(files.values())
         return World(
             environment=Environment(
-                libc=self._libc,
+                libc=Libc.MUSL if self.wheel.needs_musl else Libc.GLIBC,
                 files=files,
                 broken={
                     **planted.broken,
@@ -416,11 +416,6 @@ class Installed:
             of_variables=frozenset(planted.files) - set(members),
             where=describe(layout.schemes),
         )
-
-    @property
-    def _libc(self) -> Libc:
-        musl = any(elf.libc is Libc.MUSL for elf in self.wheel.elfs.values())
-        return Libc.MUSL if musl else Libc.GLIBC
 
     @cached_property
     def _budget(self) -> Budget:

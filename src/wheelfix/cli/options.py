@@ -207,7 +207,7 @@ def words_for_repair(call: Call, configuration: Configuration) -> tuple[str, ...
     for layer in configuration.layers:
         for key, value in layer.table.items() if layer.source == FLAGS else ():
             field = FIELDS[key]
-            flag, _, off = field.flags[bool(field.setting.short)].partition("/")
+            flag, off = field.long_flags
             if "repair" not in field.setting.commands or field.setting.is_run_wide:
                 continue
             if isinstance(value, bool):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.signal_mask import SIGNALS
+from wheelfix.system.signal_mask import SIGNALS, set_handler
 from wheelfix.system.subprocesses import stop_children
 from wheelfix.system.tempfiles import remove_own
 
@@ -31,9 +31,7 @@ def install_signal_handlers() -> Callable[[], None]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, leave)
+    set_handler(leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
     # The thread inherits the mask, and so gets no signal that `trace` waits for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -320,8 +320,8 @@ def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
 
 def _addresses(image: Image, offset: int) -> Iterator[int]:
     """Yield the addresses that a byte of the file is loaded to."""
-    for load in image.segments:
-        if load.type == Pt.LOAD and load.has_offset(offset):
+    for load in image.loads:
+        if load.has_offset(offset):
             yield load.vaddr + offset - load.offset
 
 
@@ -406,10 +406,7 @@ class _Loads(NamedTuple):
 
 
 def _loads_by_flags(image: Image) -> Mapping[int, _Loads]:
-    segments = sorted(
-        (segment for segment in image.segments if segment.type == Pt.LOAD),
-        key=lambda segment: segment.vaddr,
-    )
+    segments = sorted(image.loads, key=lambda segment: segment.vaddr)
     return {
         flags: _Loads(some, [*accumulate((load.vaddr + load.filesz for load in some), max)])
         for flags, some in grouped(segments, lambda segment: segment.flags).items()

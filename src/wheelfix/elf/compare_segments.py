@@ -46,7 +46,7 @@ def segment_differences(old: Image, new: Image, places: Collection[int]) -> Iter
         yield f"the entry point moved from {old.header.entry:#x} to {new.header.entry:#x}"
     if _fixed_header(old) != _fixed_header(new):
         yield "the ELF header changed"
-    aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
+    aligned = min((s.align for s in old.loads), default=0)
     old_faults = set(_segment_faults(old, aligned))
     yield from (fault for fault in _segment_faults(new, aligned) if fault not in old_faults)
     was, now = (
@@ -158,10 +158,10 @@ def _movable_differences(old: Image, new: Image) -> Iterator[str]:
 
 def _load_differences(old: Image, new: Image, places: Collection[int]) -> Iterator[str]:
     """Compare what PT_LOAD segments reserve; the bytes that they load are compared elsewhere."""
-    had = [s for s in old.segments if s.type == Pt.LOAD]
+    had = old.loads
     same = {s._replace(offset=0) for s in had}
-    for load in new.segments:
-        if load.type != Pt.LOAD or load._replace(offset=0) in same:
+    for load in new.loads:
+        if load._replace(offset=0) in same:
             continue
         old.spend(1 + len(had), "the segments")
         start, stop = load.vaddr, load.vaddr + load.memsz
@@ -197,7 +197,7 @@ def _outside(start: int, stop: int, segments: Sequence[Segment]) -> Iterator[tup
 
 def _segment_faults(image: Image, aligned: int) -> Iterator[str]:
     """Yield what a loader may reject; `aligned` is the least p_align before the edit."""
-    loads = [s for s in image.segments if s.type == Pt.LOAD]
+    loads = image.loads
     sizes = PAGE_SIZES.get(image.header.machine)
     page = min(sizes.kernels[-1] if sizes else SMALLEST_PAGE, aligned)
     for load in loads:

@@ -214,7 +214,7 @@ def _refusals(tables: Tables) -> Iterator[str]:
         yield "it has too many headers"
     if Dt.STRTAB not in tables.dynamic.tags:
         yield "it has no string table"
-    addresses = [segment.vaddr for segment in image.segments if segment.type == Pt.LOAD]
+    addresses = [segment.vaddr for segment in image.loads]
     if not addresses or addresses != sorted(addresses):
         yield "its segments are not in the order of their addresses"
     if tables.moves_dynamic and tables.is_program and image.segment(Pt.INTERP) is None:
@@ -228,7 +228,7 @@ def _refusals(tables: Tables) -> Iterator[str]:
 
 def _room(tables: Tables) -> _Room:
     """Choose the segment for the tables, in the order of the module's description."""
-    last = [segment for segment in tables.image.segments if segment.type == Pt.LOAD][-1]
+    last = tables.image.loads[-1]
     longer = _longer_segment(tables, last)
     if longer is not None and last.memsz == last.filesz:
         return longer
@@ -294,7 +294,7 @@ def _new_segment(tables: Tables, last: Segment) -> _Room | None:
 def _unused_header(tables: Tables) -> int | None:
     """Return the index of a program header that can be replaced, None without one."""
     segments = tables.image.segments
-    first = next(segment for segment in segments if segment.type == Pt.LOAD)
+    first = tables.image.loads[0]
     # Without PT_PHDR, bionic looks for the table behind offset 0 of the first PT_LOAD.
     kinds = {Pt.NULL} if tables.is_program or first.offset else {Pt.NULL, Pt.PHDR}
     return next((n for n, segment in enumerate(segments) if segment.type in kinds), None)
@@ -311,9 +311,8 @@ def _block_behind_headers(tables: Tables) -> tuple[Move, ...] | None:
     image = tables.image
     start = sum(image.program_headers)
     need = start + image.structs.phdr.size
-    loads = (s for s in image.segments if s.type == Pt.LOAD)
     # musl needs the whole table in one segment.
-    load = next((load for load in loads if load.has_offset(need - 1)), None)
+    load = next((load for load in image.loads if load.has_offset(need - 1)), None)
     block = None if load is None else _block(tables, start, need, load)
     if load is None or block is None:
         return None
@@ -356,9 +355,8 @@ def _block(tables: Tables, start: int, need: int, load: Segment) -> range | None
             return None
         stop = free
     is_cut = any(s.offset < at < s.end for s in _whole(image) for at in {first, stop})
-    end_of_headers = image.header.shoff + len(image.sections) * image.structs.shdr.size
     # Section header 0 is 64 zeros, and looks free.
-    is_over_headers = image.header.shoff < max(need, stop) and start < end_of_headers
+    is_over_headers = image.header.shoff < max(need, stop) and start < image.end_of_section_headers
     is_free = free >= need and not is_cut and not is_over_headers
     return range(first, stop) if is_free and stop - first <= _LARGEST_BLOCK else None
 

@@ -7,7 +7,7 @@ what nothing else says. No header is trusted: each access is checked against the
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from mmap import mmap
 from struct import Struct
 from sys import byteorder
@@ -235,14 +235,19 @@ class Image(NamedTuple):
 
     def require_whole(self) -> None:
         """Raise `BadElfError` unless the file holds the contents of every PT_LOAD segment."""
-        for segment in self.segments:
-            if segment.type == Pt.LOAD and segment.offset + segment.filesz > len(self.view):
+        for segment in self.loads:
+            if segment.offset + segment.filesz > len(self.view):
                 end = segment.offset + segment.filesz
                 raise BadElfError(
                     f"`{self.name}` is truncated: a segment ends at byte {end},"
                     f" the file at {len(self.view)}",
                     hint="it was not copied whole; build or download it again",
                 )
+
+    @property
+    def loads(self) -> list[Segment]:
+        """The segments that are mapped."""
+        return loads_among(self.segments)
 
     @property
     def is_program(self) -> bool:
@@ -263,13 +268,18 @@ class Image(NamedTuple):
         return bool(contents) and all(section.type == Sht.NOBITS for section in contents)
 
     @property
+    def end_of_section_headers(self) -> int:
+        """The offset behind the table of section headers."""
+        return self.header.shoff + len(self.sections) * self.structs.shdr.size
+
+    @property
     def end_of_content(self) -> int:
         """The end of all that the headers speak of; the file's end without section headers."""
         if not self.sections:
             return len(self.view)
         filled = (s for s in self.sections if s.type not in {Sht.NULL, Sht.NOBITS})
         return max(
-            self.header.shoff + len(self.sections) * self.structs.shdr.size,
+            self.end_of_section_headers,
             *(section.offset + section.size for section in filled),
             *(segment.offset + segment.filesz for segment in self.segments),
         )
@@ -377,6 +387,11 @@ def _segments(
     return tuple(Segment(*fields) for fields in raw)
 
 
+def loads_among(segments: Iterable[Segment]) -> list[Segment]:
+    """Return those of `segments` that are mapped (PT_LOAD)."""
+    return [segment for segment in segments if segment.type == Pt.LOAD]
+
+
 def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
     """Return what a kernel and a loader map of a file of `size` bytes: whole pages.
 
@@ -384,7 +399,7 @@ def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
     `_dl_map_segments`; Linux, `elf_map`). What follows p_filesz is zero if p_memsz is larger.
     """
     parts: list[Mapped] = []
-    for load in sorted((s for s in segments if s.type == Pt.LOAD), key=lambda s: s.vaddr):
+    for load in sorted(loads_among(segments), key=lambda s: s.vaddr):
         start, stop, shift = load.vaddr, load.vaddr + load.filesz, load.vaddr - load.offset
         if shift % SMALLEST_PAGE == 0:  # which loaders require
             start -= start % SMALLEST_PAGE

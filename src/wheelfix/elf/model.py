@@ -272,6 +272,11 @@ class Elf(NamedTuple):
         return self.type == ElfType.EXEC or is_pie
 
     @property
+    def is_library(self) -> bool:
+        """Whether a process can open it: an object for the dynamic loader, and no program."""
+        return self.dynamic and not self.is_executable
+
+    @property
     def libc(self) -> Libc | None:
         """The C library it needs, by interpreter or DT_NEEDED; None if it needs none."""
         names = (self.interpreter or "", *self.needed)

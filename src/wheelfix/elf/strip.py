@@ -88,10 +88,9 @@ def write_debug_file(view: memoryview, name: str, file: BinaryIO) -> None:
 
 def _end(image: Image) -> int:
     """Return where the object ends: a program may read what was appended, from the file's end."""
-    table = image.header.shoff + len(image.sections) * image.structs.shdr.size
     segments = (s.end for s in image.segments if s.filesz)
     sections = (s.end for s in image.sections if s.is_filled)
-    return max(table, *segments, *sections)
+    return max(image.end_of_section_headers, *segments, *sections)
 
 
 def _dropped_sections(image: Image, *, keeps_symtab: bool, replaces_link: bool) -> set[int]:

@@ -31,7 +31,7 @@ def neighbors_of(
     neighbors = {
         provider.wheel or provider.label: _whole(provider)
         for provider in providers
-        if provider.places and (Path(provider.wheel).name or provider.name) in imported
+        if provider.places and provider.file_name in imported
     }
     elfs = [*wheel.elfs.values(), *(e for one in neighbors.values() for e in one.elfs.values())]
     waiting = [(name, elf) for elf in elfs for name in elf.needed]

@@ -13,7 +13,7 @@ from wheelfix.elf.exports import among, with_changes
 from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.system.packaged_text import read_text
+from wheelfix.system.packaged_text import read_lines
 
 Release = tuple[int, ...]
 _LIBC = LIBC_SONAMES[Libc.GLIBC]
@@ -85,8 +85,7 @@ def _parts() -> frozenset[str | None]:
 @cache
 def _moves() -> Mapping[str, tuple[str, Release]]:
     """Return the library that defined each symbol, and the release whose libc.so.6 has it."""
-    text = read_text("wheelfix.loader", "glibc-moves.txt")
-    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    lines = (line.split() for line in read_lines("wheelfix.loader", "glibc-moves.txt"))
     return {
         name: (library, tuple(map(int, release.split(".")))) for name, library, release in lines
     }

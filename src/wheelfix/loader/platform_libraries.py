@@ -12,7 +12,7 @@ from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import values_by_key
-from wheelfix.system.packaged_text import read_text
+from wheelfix.system.packaged_text import read_lines
 
 RELR_VERSION = "GLIBC_ABI_DT_RELR"
 """The version of libc.so.6 that says that its loader knows DT_RELR."""
@@ -91,7 +91,6 @@ class _Cxx:
 
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
-    text = read_text("wheelfix.loader", "platform-symbols.txt")
-    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    lines = (line.split() for line in read_lines("wheelfix.loader", "platform-symbols.txt"))
     by_family = values_by_key((family, name) for name, *families in lines for family in families)
     return {family: frozenset(names) for family, names in by_family.items()}

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.elf.constants import MODULE_HOOKS
-from wheelfix.system.packaged_text import read_text
+from wheelfix.system.packaged_text import read_lines
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 PREFIXES = ("Py", "_Py", "PY_")
@@ -97,8 +97,7 @@ def exports(python: str, symbol: str) -> bool | None:
 @cache
 def _facts() -> dict[str, str]:
     """Return the lines of the list by name; they are parsed at look-up."""
-    text = read_text("wheelfix.loader", "cpython-api.txt")
-    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    lines = (line.partition(" ") for line in read_lines("wheelfix.loader", "cpython-api.txt"))
     return {name: facts for name, _, facts in lines}
 
 

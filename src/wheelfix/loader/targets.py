@@ -223,8 +223,7 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
         others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
         major, minor = max([oldest, *filter(None, others)])
         return f"glibc:{major}.{minor}"
-    musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
-    return "musl" if musl else "glibc"
+    return "musl" if wheel is not None and wheel.needs_musl else "glibc"
 
 
 @cache

@@ -85,7 +85,7 @@ def apply(
     ]
     own = sum(isinstance(job.data, str) for job in jobs)
     archive.budget.spend(_STEPS_AN_OBJECT * own, "the edits of its objects")
-    sizes = {member.name: member.size for member in after.members}
+    sizes = after.sizes
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
     find = find_lief_patchelf if settings.patcher is Patcher.LIEF_PATCHELF else find_patchelf
     editing = partial(

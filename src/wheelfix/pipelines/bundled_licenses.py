@@ -138,7 +138,7 @@ def license_edits(
     once there are some, readers look for no others. Where one is missing, or there is no
     Metadata-Version, the texts are added without such lines.
     """
-    present = {member.name for member in wheel.members}
+    present = wheel.member_names
     metadata, folder = wheel.metadata, wheel.dist_info.licenses
     new = {text.path: text for text in texts}.values()
     for text in new:
@@ -170,7 +170,7 @@ def license_edits(
 
 def _unstated_licenses(wheel: Wheel) -> Iterator[str]:
     """Yield the licenses directly in the dist-info folder that no `License-File` line names."""
-    present = {member.name for member in wheel.members}
+    present = wheel.member_names
     for name in sorted(present):
         path = name.removeprefix(f"{wheel.dist_info}/")
         if (

@@ -39,7 +39,7 @@ from wheelfix.rules.registry import (
     selected_rules,
 )
 from wheelfix.rules.rule import Rule
-from wheelfix.rules.run_rules import find, find_in_set, matching_ignore
+from wheelfix.rules.run_rules import find, find_in_set, matching_ignore, worst_first
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import targets_of
 from wheelfix.settings import Settings
@@ -179,11 +179,6 @@ def partition_findings(
         else:
             suppressed.append(by)
     return worst_first(counting), tuple(suppressed)
-
-
-def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return `findings` sorted by severity, and otherwise in their order."""
-    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def check_set(

@@ -173,7 +173,7 @@ def grafted_libraries(
     others of the same name. Where two objects find different libraries under one name, a grafted
     library loads the one to which its own search path leads, or else that of the first object.
     """
-    shipped = {posixpath.basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
+    shipped = wheel.object_names
     pairs = ((name, path) for sources in externals.values() for name, path in sources.items())
     known = values_by_key(pairs)
     found: dict[str, GraftedLibrary] = {}

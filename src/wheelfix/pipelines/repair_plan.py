@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.grouping import values_by_key
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -52,7 +51,7 @@ from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import has_linux_tag
 from wheelfix.wheel.record import with_record
 
 Progress = Callable[[str], None]
@@ -226,10 +225,7 @@ def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
     """Yield the grafted libraries that are in the planned wheel, with their places."""
     wheel = plan.after.wheel
     edits = [step.edit for step in plan.edits]
-    present = {member.name for member in wheel.members}
-    dependents = values_by_key(
-        (name, member) for member, elf in wheel.elfs.items() for name in elf.needed
-    )
+    present, dependents = wheel.member_names, wheel.dependents
     for library in plan.grafted:
         places = [place for place in places_of(library.member, edits) if place in present]
         if places:
@@ -250,7 +246,7 @@ def graft_of(planner: Planner, wheel: Wheel) -> Graft:
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:
     """Return whether the wheel has the platform tag that is asked for, and deserves it."""
     platforms = wheel.name.platforms
-    if any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms):
+    if has_linux_tag(platforms):
         return False
     if settings.plat not in {"auto", *platforms}:
         return False
@@ -288,7 +284,7 @@ def _unmatched_patterns(
 
     Those that match a name without a version, and leave one with a version to the graft, too.
     """
-    names = {name for elf in wheel.elfs.values() for name in elf.needed} | {*excluded}
+    names = wheel.needed | {*excluded}
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
     others = {original_name(name) for name in names} - shipped
     left = [name for name in others if not any(fnmatchcase(name, glob) for glob in patterns)]
@@ -307,7 +303,7 @@ def _idle_patterns(
 ) -> Iterator[str]:
     """Yield a message for each pattern of `drop-needed` by which no entry is dropped."""
     dropped = {step.edit.name for step in edits if isinstance(step.edit, DropNeeded)}
-    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
+    needed = wheel.needed
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in dropped):
             known = any(fnmatchcase(name, pattern) for name in needed)

@@ -60,7 +60,7 @@ def _differences(written: Wheel, predicted: Wheel) -> list[str]:
         for member in dict.fromkeys((*theirs, *ours))
         if ours.get(member) != theirs.get(member)
     ]
-    wrong += sorted({m.name for m in written.members} ^ {m.name for m in predicted.members})
+    wrong += sorted(written.member_names ^ predicted.member_names)
     wrong += [problem.member for problem in written.record_problems]
     if (written.tags, written.root_is_purelib) != (predicted.tags, predicted.root_is_purelib):
         wrong.append(predicted.dist_info.wheel_file)

@@ -74,7 +74,7 @@ def sbom_edits(
     the lists of earlier repairs and of auditwheel, which it replaces.
     """
     edits = tuple(edits)
-    present = {member.name for member in wheel.members}
+    present = wheel.member_names
 
     def places(member: str) -> tuple[str, ...]:
         return tuple(place for place in places_of(member, edits) if place in present)
@@ -159,7 +159,7 @@ def included_sboms(
     Raises `SettingsError` for a file that cannot be read, is not an SBOM in JSON, or whose name
     another SBOM has.
     """
-    present = {member.name for member in wheel.members}
+    present = wheel.member_names
     taken: dict[str, NewFile] = {}
     for path in map(Path, files):
         source = NewFile(content=_content(path), origin=str(path))
@@ -283,7 +283,7 @@ def _holds(component: Mapping[str, Any], expected: _Components, wheel: Wheel) ->
     properties = _properties(component)
     if (_EXTERNAL, "true") not in properties:
         return True
-    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
+    needed = wheel.needed
     used = any(value in needed for name, value in properties if name == _LIBRARY)
     return used and component["name"] not in {other["name"] for other in expected.values()}
 

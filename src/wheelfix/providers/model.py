@@ -3,6 +3,7 @@
 `host.provider_lookup` reads wheels, installed distributions and directories.
 """
 
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -58,6 +59,11 @@ class Provided:
     def name(self) -> str:
         """The distribution's normalized name (PEP 503); empty for a directory."""
         return name_of(self.requirement)
+
+    @property
+    def file_name(self) -> str:
+        """The file name of its wheel; without one, the distribution's name."""
+        return posixpath.basename(self.wheel) or self.name
 
     @property
     def called(self) -> str:

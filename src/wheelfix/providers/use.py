@@ -51,7 +51,7 @@ def provider_uses(wheel: Wheel, providers: tuple[Provided, ...]) -> Iterator[Pro
 
     Of several providers, it is the first to which the search path of the object leads.
     """
-    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
+    shipped = wheel.object_names
     for member, elf in wheel.elfs.items() if providers else ():
         for library in dict.fromkeys(elf.needed):
             having = [

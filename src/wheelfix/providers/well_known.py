@@ -79,8 +79,7 @@ def _cuda_build(name: str) -> str:
 
 def _cuda_builds(wheel: Wheel) -> frozenset[str]:
     """Return the versions of CUDA whose libraries the wheel needs, where only one has a library."""
-    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
-    builds = ({*map(_cuda_build, well_known_providers_of(name))} for name in needed)
+    builds = ({*map(_cuda_build, well_known_providers_of(name))} for name in wheel.needed)
     return frozenset(build for some in builds if len(some) == 1 for build in some if build)
 
 

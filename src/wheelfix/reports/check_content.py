@@ -250,6 +250,17 @@ def causes_in_wheel(findings: Iterable[Finding]) -> list[Cause]:
     return causes((finding.member or "", finding) for finding in findings)
 
 
+def causes_of_set(set_report: SetReport, options: RenderOptions) -> list[Cause]:
+    """Return the findings of the cross-wheel rules by rule and cause."""
+    return causes((located.place, located.finding) for located in of_set(set_report, options))
+
+
+def objects_text(report: Report) -> str:
+    """Return how many objects the wheel of a report has."""
+    number = len(report.wheel.elfs) if report.wheel is not None else 0
+    return count(number, "object") if number else "no ELF objects"
+
+
 def _cause(finding: Finding) -> tuple[str, Severity, Safety | None, str]:
     """Return what findings of one cause have in common."""
     message = finding.message.replace(f"`{finding.member}`", "") if finding.member else ""

@@ -14,10 +14,10 @@ from wheelfix.reports.check_content import (
     Cause,
     RenderOptions,
     advice,
-    causes,
     causes_in_wheel,
+    causes_of_set,
     is_fixed_by_repair,
-    of_set,
+    objects_text,
     shown_path,
 )
 from wheelfix.reports.check_text import totals
@@ -37,7 +37,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
     sections: list[str] = []
     if set_report.findings:
-        beside = causes((located.place, located.finding) for located in of_set(set_report, options))
+        beside = causes_of_set(set_report, options)
         heading = "<h2>all wheels side by side</h2>"
         sections += _section(heading, _articles(beside, "", reasons), is_open=True)
     set_report = set_report._replace(reports=tuple(sorted(set_report.reports, key=_rank)))
@@ -97,12 +97,11 @@ def _wheel(
         )
         yield from _section(heading, article, is_open=is_open)
         return
-    objects = len(report.wheel.elfs) if report.wheel is not None else 0
     by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
     facts = [
         *(count(by[severity], severity.label) for severity in sorted(by, reverse=True)),
         *([f"its objects allow {report.verdict.overall}"] if report.verdict is not None else []),
-        report.skipped or (count(objects, "object") if objects else "no ELF objects"),
+        report.skipped or objects_text(report),
         *([in_units(report.size)] if report.size else []),
     ]
     small = f"<small>{_escape(', '.join(facts))}</small>"

@@ -9,13 +9,13 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     Cause,
     RenderOptions,
-    causes,
     causes_in_wheel,
+    causes_of_set,
     finding_text,
     heading,
     is_fixed_by_repair,
     is_shown,
-    of_set,
+    objects_text,
     shown_path,
     suppressed_findings,
     target_statuses,
@@ -42,7 +42,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     if shown.findings:
         title = f"{count(len(set_report.reports), 'wheel')} side by side"
         blocks.append(paint(title, Color.BOLD, on=options.style.color))
-        blocks += _texts(_causes_of_set(shown, options), "", reasons, options)
+        blocks += _texts(causes_of_set(shown, options), "", reasons, options)
     blocks += _wheels(set_report, shown, reasons, options)
     if options.style.verbose:
         blocks += _suppressed_lines(set_report)
@@ -91,8 +91,6 @@ def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
     is_alone = len(set_report.reports) == 1
     findings = (*report.findings, *(set_report.findings if is_alone else ()))
     sound = not any(is_shown(finding, options) for finding in findings)
-    number = len(report.wheel.elfs) if report.wheel is not None else 0
-    objects = count(number, "object") if number else "no ELF objects"
     facts = [
         *(
             [paint("ok", Color.GREEN, on=options.style.color)]
@@ -100,7 +98,7 @@ def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
             else []
         ),
         *_allowed(report),
-        report.skipped or objects,
+        report.skipped or objects_text(report),
         *([f"{kinds}: -v"] if (kinds := _kinds(_hidden(findings, options))) else []),
     ]
     return f"{path}: {', '.join(facts)}"
@@ -118,13 +116,9 @@ def _hidden(findings: Iterable[Finding], options: RenderOptions) -> list[Cause]:
     return causes_in_wheel(finding for finding in findings if not is_shown(finding, options))
 
 
-def _causes_of_set(set_report: SetReport, options: RenderOptions) -> list[Cause]:
-    return causes((located.place, located.finding) for located in of_set(set_report, options))
-
-
 def _all_causes(set_report: SetReport, options: RenderOptions) -> list[Cause]:
     per_wheel = (causes_in_wheel(report.findings) for report in set_report.reports)
-    return [*_causes_of_set(set_report, options), *(cause for some in per_wheel for cause in some)]
+    return [*causes_of_set(set_report, options), *(cause for some in per_wheel for cause in some)]
 
 
 def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
@@ -257,7 +251,7 @@ def render_concise(set_report: SetReport, options: RenderOptions) -> str:
     is_whole = options.style.verbose
     lines = [
         _concise(cause, cause.places[0] if cause.places else "all wheels", is_whole=is_whole)
-        for cause in _causes_of_set(shown, options)
+        for cause in causes_of_set(shown, options)
     ]
     for report in shown.reports:
         path = shown_path(report.source, options)

@@ -232,7 +232,7 @@ def _move(context: Context, gap: Gap) -> Fix | None:
         for member in (gap.dependent, *gap.libraries.values())
         if (new := _in_platlib(context.wheel, member)) is not None
     ]
-    taken = {member.name for member in context.wheel.members}
+    taken = context.wheel.member_names
     if not moves:
         return _colocate(context, gap)
     if any(move.new in taken for move in moves):

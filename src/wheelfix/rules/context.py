@@ -206,7 +206,7 @@ class Context:
         names = {
             member: names_of(member, elf.soname)
             for member, elf in self.wheel.elfs.items()
-            if elf.dynamic and not elf.module_hooks and not elf.is_executable
+            if elf.is_library and not elf.module_hooks
         }
         needed = {m: some for m, some in names.items() if some & self.dependents.keys()}
         mentions = self.definitions.code.mentions(
@@ -240,10 +240,7 @@ class Context:
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:
         """DT_NEEDED entry -> the objects of the wheel that have it."""
-        elfs = self.wheel.elfs.items()
-        return values_by_key(
-            (name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed)
-        )
+        return self.wheel.dependents
 
     @cached_property
     def provider_uses(self) -> tuple[ProviderUse, ...]:
@@ -393,8 +390,7 @@ class Context:
             path
             for path, label in world.others.items()
             if (neighbor := label.partition("!")[0]) in imported
-            and files[path].dynamic
-            and not files[path].is_executable
+            and files[path].is_library
             and (files[path].module_hooks or neighbor in opening)
         )
         loaded = {path for opening in opened for path in world.load(opening).objects}
@@ -406,9 +402,7 @@ class Context:
         """The neighbors whose sources may open libraries, as they are called."""
         code = None if self.definitions is None else self.definitions.code
         return frozenset(
-            posixpath.basename(one.wheel) or one.name
-            for one in self.providers
-            if code is None or code.opens(one.wheel)
+            one.file_name for one in self.providers if code is None or code.opens(one.wheel)
         )
 
     def _imported_by(self, package: str) -> frozenset[str]:
@@ -436,7 +430,7 @@ class Context:
                 and other not in found
                 and any(definitions.code.imports(one.wheel, module) for module in other.modules)
             )
-        return frozenset(posixpath.basename(one.wheel) or one.name for one in found)
+        return frozenset(one.file_name for one in found)
 
     @cached_property
     def needed_verdicts(self) -> Pruning:

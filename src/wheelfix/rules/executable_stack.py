@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from glob import escape
 from posixpath import basename
 
-from wheelfix.elf.constants import Pt
+from wheelfix.elf.image import loads_among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack, stack_flags
 from wheelfix.rules.context import Context
@@ -56,7 +56,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     found = {
         member: (elf, _needs_stack(elf))
         for member, elf in context.wheel.elfs.items()
-        if any(s.type == Pt.LOAD for s in elf.segments) and requires_executable_stack(elf)
+        if loads_among(elf.segments) and requires_executable_stack(elf)
     }
     bases = (original_name(basename(member)) for member, (_, reason) in found.items() if not reason)
     names = dict.fromkeys(shlex.quote(escape(base)) for base in bases)

@@ -19,6 +19,7 @@ from wheelfix.wheel.platform_tags import (
     ARCHITECTURES,
     CONVENTIONS,
     PlatformTag,
+    architectures_of,
     parse_platform_tag,
     promised_libcs,
 )
@@ -205,7 +206,7 @@ def _is_for(tag: PlatformTag, elf: Elf) -> bool:
 
 
 def _describe(elf: Elf) -> str:
-    names = [name for name, machine in ARCHITECTURES.items() if machine == elf.abi]
+    names = architectures_of(elf.abi)
     order = "little" if elf.little_endian else "big"
     other = f"{count(elf.bits, 'bit')}, {order} endian, machine {elf.machine}"
     return f"for {names[-1] if names else other}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, PF_W, PF_X, Pt
+from wheelfix.elf.image import loads_among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -71,8 +72,8 @@ def writable_code(context: Context) -> Iterator[Hit]:
     Not fixed: some of the code may change itself.
     """
     for member, elf in context.wheel.elfs.items():
-        for segment in elf.segments:
-            if segment.type == Pt.LOAD and segment.flags & PF_X and segment.flags & PF_W:
+        for segment in loads_among(elf.segments):
+            if segment.flags & PF_X and segment.flags & PF_W:
                 yield Hit(
                     message=f"the segment for address {segment.vaddr:#x} is writable and executable"
                     " at once",

@@ -14,7 +14,7 @@ from wheelfix.budget import Budget
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.system.packaged_text import read_text
+from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, is_license
@@ -128,14 +128,13 @@ def _is_one_of(stem: str, globs: Iterable[str]) -> bool:
 @cache
 def _projects() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the projects with libraries of other names, each with patterns of these names."""
-    text = read_text("wheelfix.rules", "library-projects.txt")
-    rows = (line.partition(": ") for line in text.splitlines() if line[0] != "#")
+    rows = (line.partition(": ") for line in read_lines("wheelfix.rules", "library-projects.txt"))
     return tuple((project, tuple(globs.split())) for project, _, globs in rows)
 
 
 def _members_with_text(wheel: Wheel) -> Iterator[str]:
     """Yield the members whose license text, according to an SBOM, is in the wheel."""
-    present = {member.name for member in wheel.members}
+    present = wheel.member_names
     folder = wheel.dist_info.sboms
     for name, text in wheel.texts.items():
         if not name.startswith(f"{folder}/"):

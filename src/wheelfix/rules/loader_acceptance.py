@@ -12,6 +12,7 @@ from posixpath import basename, normpath
 from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
+from wheelfix.elf.image import loads_among
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
@@ -37,10 +38,6 @@ _LARGE_PAGES: dict[int, str] = {
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _SHOWN = 4
-
-
-def _loads(elf: Elf) -> list[Segment]:
-    return [segment for segment in elf.segments if segment.type == Pt.LOAD]
 
 
 def _last(elf: Elf, kind: Pt) -> Segment | None:
@@ -110,7 +107,7 @@ def not_elf(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    sizes = {member.name: member.size for member in context.wheel.members}
+    sizes = context.wheel.sizes
     for_linkers = {member.partition(".so.")[0] + ".so" for member in context.wheel.elfs}
     for_linkers -= {m for m, what in context.wheel.impostors.items() if what != LINKER_SCRIPT}
     messages: dict[str, str] = {}
@@ -382,7 +379,7 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
     glibc = _oldest(context, Libc.GLIBC)
     old = glibc is not None and glibc < _NOT_CONGRUENT
     for member, elf in context.wheel.elfs.items():
-        for load in _loads(elf):
+        for load in loads_among(elf.segments):
             words = _misalignment(load, old=old and not elf.is_executable)
             if words is not None:
                 yield Hit(
@@ -438,7 +435,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
         if where is None:
             continue
         page = PAGE_SIZES[elf.machine].in_use
-        pages = min((_pages(load) for load in _loads(elf)), default=page)
+        pages = min((_pages(load) for load in loads_among(elf.segments)), default=page)
         if pages >= page or pages < SMALLEST_PAGE:
             continue  # segments that fit no page size are left to WF604
         yield Hit(
@@ -495,7 +492,7 @@ def disordered_segments(context: Context) -> Iterator[Hit]:
 
 
 def _disorder(elf: Elf) -> Iterator[str]:
-    loads = _loads(elf)
+    loads = loads_among(elf.segments)
     if not loads:
         yield "no segment is loaded: `object file has no loadable segments`"
         return
@@ -546,7 +543,7 @@ def no_hash_table(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     for member, elf in context.wheel.elfs.items():
-        if elf.dynamic and not elf.hashed and not elf.is_executable:
+        if elf.is_library and not elf.hashed:
             is_module = elf.module_hooks or MODULE_SUFFIX.search(member)
             yield Hit(
                 message="has symbols, but no hash table (DT_HASH, DT_GNU_HASH) to find them",

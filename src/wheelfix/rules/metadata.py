@@ -80,7 +80,7 @@ def _unlike_the_zip(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     record = wheel.dist_info.record
     listed = {row.name.replace("\\", "/") for row in wheel.record}
-    present = {member.name for member in wheel.members}.difference(signatures(record))
+    present = wheel.member_names.difference(signatures(record))
     if wheel.record and listed != present:
         yield Hit(
             message=f"RECORD has other names than the zip: {join_some(sorted(listed ^ present))}",
@@ -112,7 +112,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
     Safe: the file is dropped.
     """
     for member in signatures(context.wheel.dist_info.record):
-        if any(file.name == member for file in context.wheel.members):
+        if member in context.wheel.member_names:
             yield Hit(
                 message="signs RECORD, which the repair rewrites",
                 member=member,
@@ -314,13 +314,13 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     member = wheel.dist_info.metadata
+    is_present = member in wheel.member_names
     if wheel.metadata.problem is not None:
         note = IndexAnswer.NO_METADATA.note(f"'{wheel.name}'", member)
-        present = any(file.name == member for file in wheel.members)
-        notes, hint = ((), _REBUILD) if present else ((note,), "build the wheel again")
+        notes, hint = ((), _REBUILD) if is_present else ((note,), "build the wheel again")
         yield Hit(message=wheel.metadata.problem, member=member, notes=notes, hint=hint)
         return
-    if not any(file.name == member for file in wheel.members):
+    if not is_present:
         return
     is_variant = wheel.name.variant is not None
     fields = context.memory.recall(
@@ -400,7 +400,7 @@ def _index_refusals(wheel: Wheel) -> Iterator[tuple[str, str, IndexAnswer, tuple
         if "@" in text.partition(";")[0]:
             message = f"`Requires-Dist: {text}` is a URL, which PyPI refuses"
             yield text, message, IndexAnswer.URL, (text,)
-    names = {member.name for member in wheel.members}
+    names = wheel.member_names
     stated = wheel.metadata.license_files if has_license_files(wheel.metadata) else ()
     for path in stated:
         if f"{wheel.dist_info.licenses}/{path}" not in names:

@@ -65,7 +65,7 @@ def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
         return
     for member, elf in wheel.elfs.items():
         path = site_path(member, wheel)
-        if not elf.dynamic or elf.is_executable or path is None:
+        if not elf.is_library or path is None:
             continue
         folder, _, name = path.rpartition("/")
         stem, dot, rest = name.partition(".")

@@ -617,7 +617,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     mentions = context.definitions.code.mentions(
         {name for names in orphans.values() for name in names}
     )
-    sizes = {file.name: file.size for file in context.wheel.members}
+    sizes = context.wheel.sizes
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):
             yield Hit(

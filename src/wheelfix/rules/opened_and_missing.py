@@ -36,10 +36,6 @@ def _severity_of(opening: PythonOpening) -> Severity:
     return Severity.ERROR if opening.on_import else Severity.WARNING
 
 
-def _call(opening: PythonOpening) -> str:
-    return f'line {opening.line}: `{opening.function}("{opening.name}")`'
-
-
 @rule("WF317", "opened-library-missing", Severity.ERROR)
 def opened_library_missing(context: Context) -> Iterator[Hit]:
     """Library opened by Python code (ctypes, cffi) does not exist.
@@ -131,7 +127,7 @@ def _missing_path(
         )
         hint, fix = "use the same path in the build and the code" + graft * is_graftable, None
     yield Hit(
-        message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
+        message=f"{opening.text} opens `{place[1]}`, which the wheel does not have",
         member=source,
         entry=opening.name,
         notes=near,
@@ -165,7 +161,7 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
     if lost:
         everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
         yield Hit(
-            message=f"{_call(opening)} leads out of site-packages, but not to the wheel's "
+            message=f"{opening.text} leads out of site-packages, but not to the wheel's "
             f"{join_some(mine, 3)}",
             member=source,
             entry=opening.name,
@@ -186,7 +182,7 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         return  # once loaded, a library is found by its SONAME
     if name in context.dependents and _is_first(context, source, opening):
         yield Hit(
-            message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: no import "
+            message=f"{opening.text} does not find the wheel's `{libraries[0]}`: no import "
             "before this line loads what needs it",
             member=source,
             entry=name,
@@ -198,7 +194,7 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         return
     if name in context.dependents:
         yield Hit(
-            message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
+            message=f"{opening.text} finds the wheel's `{libraries[0]}` only after an object "
             "that needs it is loaded",
             member=source,
             entry=name,
@@ -208,7 +204,7 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         )
         return
     yield Hit(
-        message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: a bare name is "
+        message=f"{opening.text} does not find the wheel's `{libraries[0]}`: a bare name is "
         "searched only in the system",
         member=source,
         entry=name,
@@ -254,7 +250,7 @@ def _not_findable(
     ]
     if mine and not any(name.startswith(stem) for name in opened):
         yield Hit(
-            message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it searches only "
+            message=f"{opening.text} never finds the wheel's `{mine[0]}`: it searches only "
             "the system",
             member=source,
             entry=opening.name,
@@ -307,9 +303,9 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
         severity = _severity_of(opening)
         file = name if new is None else posixpath.basename(new)
         if new is not None:
-            message = f"{_call(opening)} does not find the library, which is now named `{file}`"
+            message = f"{opening.text} does not find the library, which is now named `{file}`"
         else:
-            message = f"{_call(opening)} opens a library that the graft will rename"
+            message = f"{opening.text} opens a library that the graft will rename"
             severity = min(severity, Severity.WARNING)  # nothing is broken yet
         yield Hit(
             message=message,

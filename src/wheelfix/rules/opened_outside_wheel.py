@@ -62,7 +62,7 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
             (
                 source,
                 opening.name,
-                f'line {opening.line}: `{opening.function}("{opening.name}")`',
+                opening.text,
                 Severity.WARNING if opening.sure else Severity.NOTE,
             )
             for source, opening in openings(context.wheel)

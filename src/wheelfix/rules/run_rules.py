@@ -44,7 +44,12 @@ def find_in_environment(modules: InstalledModules, settings: Settings) -> tuple[
         _finding(rule, hit, settings) for rule in ENVIRONMENT_RULES for hit in rule.check(modules)
     )
     kept = (finding for finding in found if matching_ignore(finding, settings) is None)
-    return tuple(sorted(kept, key=lambda finding: -finding.severity))
+    return worst_first(kept)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return `findings` sorted by severity, and otherwise in their order."""
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
 def _hits(rule: Rule, context: Context) -> Iterator[Hit]:

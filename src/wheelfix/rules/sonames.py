@@ -93,7 +93,7 @@ def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Con
 def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
     for member, elf in wheel.elfs.items():
         fits = elf.abi == dependent.abi
-        if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
+        if elf.soname == name and elf.is_library and fits:
             return member
     return None
 
@@ -124,7 +124,7 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     groups: dict[tuple[str, Abi], list[str]] = {}
     for member, elf in context.wheel.elfs.items():
         soname = elf.soname or ""
-        if soname in context.dependents and elf.dynamic and not elf.is_executable:
+        if soname in context.dependents and elf.is_library:
             groups.setdefault((soname, elf.abi), []).append(member)
     for (soname, _), members in groups.items():
         first, *others = members
@@ -191,7 +191,7 @@ def common_soname(context: Context) -> Iterator[Hit]:
     asked = (*context.settings.keep_names, *map(escape, context.included))
     for member, elf in context.wheel.elfs.items():
         name = elf.soname or member.rpartition("/")[2]
-        if not elf.dynamic or elf.is_executable or matches_any(name, asked):
+        if not elf.is_library or matches_any(name, asked):
             continue
         if _COMMON.fullmatch(name):
             dependents = context.dependents.get(name, ())

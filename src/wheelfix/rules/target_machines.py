@@ -7,7 +7,7 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator
 
 from wheelfix.analysis.world import World
-from wheelfix.elf.constants import Pt
+from wheelfix.elf.image import loads_among
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
@@ -258,7 +258,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
     for name in filter(is_page, context.settings.target):
         size = page_size(name)
         for member, elf in context.wheel.elfs.items():
-            aligns = [s.align for s in elf.segments if s.type == Pt.LOAD]
+            aligns = [s.align for s in loads_among(elf.segments)]
             small = min(aligns, default=size)
             if elf.dynamic and size in possible_pages(elf) and small % size:
                 yield Hit(
@@ -305,7 +305,7 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
         if not newer(REFUSING_GLIBC, target.versions.get("GLIBC", "0"))
     ]
     for member, elf in context.wheel.elfs.items() if refusing else ():
-        if elf.dynamic and not elf.is_executable and requires_executable_stack(elf):
+        if elf.is_library and requires_executable_stack(elf):
             yield Hit(
                 message="requires an executable stack, and does not load on "
                 + ", ".join(f"`{name}`" for name in refusing),

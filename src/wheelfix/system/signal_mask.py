@@ -1,10 +1,18 @@
 """The signals that end a run."""
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def set_handler(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Let `handler` get the signals that are not ignored (nohup, `&`)."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
+from wheelfix.grouping import values_by_key
 
 PRELOAD = "_wheelfix_preload"
 """The name of a preload shim: a module that opens libraries before their names are used."""
@@ -218,6 +219,11 @@ class PythonOpening(NamedTuple):
     for_all: bool = False
     """Whether it puts the library into the global scope (RTLD_GLOBAL)."""
 
+    @property
+    def text(self) -> str:
+        """The call and its line, in messages."""
+        return f'line {self.line}: `{self.function}("{self.name}")`'
+
 
 class EnvironAssignment(NamedTuple):
     """A variable that a Python source sets when it is imported: `os.environ[...] = ...`."""
@@ -324,6 +330,41 @@ class Wheel:
     def is_pure(self) -> bool:
         """Whether no member is an ELF object, readable or not."""
         return not self.elfs and not self.broken_elfs
+
+    @property
+    def member_names(self) -> frozenset[str]:
+        """The names of its members."""
+        return frozenset(member.name for member in self.members)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each member."""
+        return {member.name: member.size for member in self.members}
+
+    @property
+    def object_names(self) -> frozenset[str]:
+        """The file names of its objects for the dynamic loader."""
+        return frozenset(
+            member.rpartition("/")[2] for member, elf in self.elfs.items() if elf.dynamic
+        )
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The DT_NEEDED entries of its objects."""
+        return frozenset(name for elf in self.elfs.values() for name in elf.needed)
+
+    @property
+    def dependents(self) -> dict[str, list[str]]:
+        """DT_NEEDED entry -> its objects that have it."""
+        elfs = self.elfs.items()
+        return values_by_key(
+            (name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed)
+        )
+
+    @property
+    def needs_musl(self) -> bool:
+        """Whether an object needs musl."""
+        return any(elf.libc is Libc.MUSL for elf in self.elfs.values())
 
     @property
     def zip_size(self) -> int:

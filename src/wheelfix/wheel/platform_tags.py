@@ -95,6 +95,16 @@ def parse_platform_tag(tag: str) -> PlatformTag:
     return PlatformTag(Family.OTHER)
 
 
+def has_linux_tag(platforms: Iterable[str]) -> bool:
+    """Return whether one of the tags promises no C library, as `linux_x86_64`."""
+    return any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms)
+
+
+def architectures_of(abi: Abi) -> list[str]:
+    """Return the names that tags give a machine; none for one without tags."""
+    return [name for name, machine in ARCHITECTURES.items() if machine == abi]
+
+
 class OtherSystem(NamedTuple):
     """A system without ELF objects for glibc or musl."""
 

@@ -158,7 +158,7 @@ def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
 def with_record(wheel: Wheel) -> Wheel:
     """Return `wheel` with a member RECORD; where it lacks one, that is to be written."""
     name = wheel.dist_info.record
-    if any(member.name == name for member in wheel.members):
+    if name in wheel.member_names:
         return wheel
     new = Member(name, size=0, compressed_size=0)
     return replace(wheel, members=(*wheel.members, new))

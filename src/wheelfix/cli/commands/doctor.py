@@ -32,7 +32,7 @@ from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Group, Option, Settings
-from wheelfix.wheel.platform_tags import ARCHITECTURES
+from wheelfix.wheel.platform_tags import architectures_of
 
 _SECONDS = 300
 """The time for the imports of one order: torch takes ten seconds under the loader's log."""
@@ -188,7 +188,7 @@ def _refuse_another_machine(modules: InstalledModules, subject: Path) -> None:
     """Raise `SettingsError` if this machine has no C library for the objects."""
     world = modules.world
     files = world.environment.files.items()
-    archs = [arch for arch, abi in ARCHITECTURES.items() if abi == world.abi]
+    archs = architectures_of(world.abi)
     if archs and not any(elf.abi == world.abi for path, elf in files if path not in world.members):
         raise SettingsError(
             f"`{subject}` is for {' or '.join(archs)}: this machine has no C library for that",

@@ -286,7 +286,7 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
         return tuple(
             path
             for path, label in world.others.items()
-            if label.startswith(prefix) and files[path].dynamic and not files[path].is_executable
+            if label.startswith(prefix) and files[path].is_library
         )
     found = find_subject(world, prefix + name)
     if not found:

@@ -112,7 +112,7 @@ def _name(source: str, key: str) -> str:
     """Return the flag or the variable that the user gave for the setting `key`."""
     field = FIELDS[key]
     if source == FLAGS:
-        return field.flags[bool(field.setting.short)].partition("/")[0]
+        return field.long_flags[0]
     return field.variables[0] if source == ENVIRONMENT else source
 
 
