@@ -96,10 +96,10 @@ def explain_installed(
 
 def _version_problems(world: World, load: Load) -> Iterator[str]:
     """Yield the symbol versions that objects need and that are newer than the platform's."""
-    for lacking in world.lacking_versions([load]):
+    for path, lacking in world.lacking_versions([load]):
         if lacking.is_missing:
             yield (
-                f"`{world.label(lacking.path)}` needs {lacking.version} of {lacking.library}; "
+                f"`{world.label(path)}` needs {lacking.version} of {lacking.library}; "
                 f"{world.name} has {lacking.newest}"
             )
 

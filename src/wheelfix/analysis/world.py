@@ -28,7 +28,7 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
-from wheelfix.loader.targets import Target, abi_of, populate, versions_too_new
+from wheelfix.loader.targets import Target, TooNew, abi_of, populate, versions_too_new
 from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Key, Wheel
@@ -57,19 +57,6 @@ class Origin(NamedTuple):
     provenance: Provenance
     name: str
     """The member of the wheel, `other.whl!member`, or the path."""
-
-
-class LackingVersion(NamedTuple):
-    """A symbol version that is newer than those of the platform."""
-
-    path: str
-    """The object that needs it."""
-    library: str
-    version: str
-    newest: str
-    """The newest one there: `GLIBC_2.28`."""
-    is_missing: bool = True
-    """Whether it is missing for sure: otherwise an update of the platform may have brought it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +171,8 @@ class World:
         """Return a process with the program, to open one file after the other."""
         return start_process(self._files)
 
-    def lacking_versions(self, loads: Collection[Load]) -> Iterator[LackingVersion]:
-        """Yield the symbol versions that the objects of `loads` need of an older platform.
+    def lacking_versions(self, loads: Collection[Load]) -> Iterator[tuple[str, TooNew]]:
+        """Yield the symbol versions that objects of `loads` need of an older platform, by path.
 
         Those of a library that another file is loaded for are left out.
         """
@@ -200,7 +187,7 @@ class World:
             elf = self.environment.files.get(path)
             for lacking in versions_too_new(elf, self.versions) if elf else ():
                 if (path, lacking.library) not in served:
-                    yield LackingVersion(path, *lacking)
+                    yield path, lacking
 
     @cached_property
     def loads(self) -> Mapping[str, Load]:

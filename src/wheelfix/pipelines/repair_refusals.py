@@ -16,13 +16,18 @@ from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import ARCHITECTURES, other_system, parse_platform_tag
+from wheelfix.wheel.platform_tags import (
+    architectures_of,
+    other_system,
+    parse_platform_tag,
+)
 
 NO_OBJECT = (
     "This does not look like a platform wheel, no ELF executable or shared library file (including "
     "compiled Python C extension) found in the wheel archive"
 )
 """auditwheel's words (its error.py): its users search for them."""
+_OTHER_PLAT = "leave out --plat, or name a platform of the wheel's own architecture and libc"
 PLEASE_REPORT = "nothing was published; please report this wheel"
 """The hint for an edit that is not what was planned: a bug."""
 
@@ -46,7 +51,7 @@ def refuse_other_platform(wheel: Wheel, plat: str) -> None:
             f"{other}",
             hint="its objects are for that, the tag is not: give it the tag that it was built for"
             if (requested.arch, requested.libc) in built
-            else "leave out --plat, or name a platform of the wheel's own architecture and libc",
+            else _OTHER_PLAT,
         )
 
 
@@ -67,7 +72,7 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     elif plat == "auto":
         hint = "build it for that platform, or give it the tag that it was built for"
     else:
-        hint = "leave out --plat, or name a platform of the wheel's own architecture and libc"
+        hint = _OTHER_PLAT
     return NonPlatformWheelError(
         "Invalid binary wheel: no ELF executable or shared library file (including compiled Python "
         f"C extension) for the platform {named} found; "
@@ -79,8 +84,7 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
 def _built_for(wheel: Wheel, member: str) -> tuple[str, Libc | None]:
     """Return the architecture and the C library of an object; empty and None if not known."""
     elf = wheel.elfs[member]
-    names = (name for name, abi in ARCHITECTURES.items() if abi == elf.abi)
-    return next(names, ""), libc_of_object(member, elf)
+    return next(iter(architectures_of(elf.abi)), ""), libc_of_object(member, elf)
 
 
 def refuse_symbols_of_nothing(settings: Settings) -> None:

@@ -104,9 +104,9 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     for world in context.target_worlds:
         wanted: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
         lacking = world.lacking_versions(world.first_loads.values())
-        by_member = values_by_key((world.members.get(version.path), version) for version in lacking)
+        by_member = values_by_key((world.members.get(path), version) for path, version in lacking)
         for member, elf in context.wheel.elfs.items():
-            for _, library, version, newest, missing in by_member.get(member, ()):
+            for library, version, newest, missing in by_member.get(member, ()):
                 dependents = wanted.setdefault((library, newest, missing), {})
                 dependents.setdefault(member, []).append(_symbols(elf, library, version))
         for (file, there, missing), dependents in wanted.items():
