@@ -35,10 +35,11 @@ class WheelfixError(Exception):
         self.hint = hint
 
     def with_hint(self, hint: str | None) -> Self:
-        """Return this error with another hint."""
+        """Return this error, with its cause and traceback, with another hint."""
         error = copy(self)
         error.hint = hint
-        return error
+        error.__cause__ = self.__cause__
+        return error.with_traceback(self.__traceback__)
 
 
 class BadWheelError(WheelfixError):

@@ -9,14 +9,14 @@ from tests.support.browser import evaluated, needs_chromium
 from tests.support.many_objects import MISSING, wheel_of
 from tests.support.matrices import crossed
 from tests.support.values import wheel
-from wheelfix.pipelines.check import verdict_of, worst_first
+from wheelfix.pipelines.check import verdict_of
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import RenderOptions
 from wheelfix.reports.check_page import render
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Severity
 from wheelfix.rules.registry import RULES
-from wheelfix.rules.run_rules import run_rules
+from wheelfix.rules.run_rules import run_rules, worst_first
 from wheelfix.settings import Settings
 
 pytestmark = [pytest.mark.slow, needs_chromium]

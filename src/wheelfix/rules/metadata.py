@@ -79,7 +79,7 @@ def _unlike_the_zip(context: Context) -> Iterator[Hit]:
     """Compare the names in RECORD with those of the zip, as PyPI does."""
     wheel = context.wheel
     record = wheel.dist_info.record
-    listed = {row.name.replace("\\", "/") for row in wheel.record}
+    listed = frozenset(row.name.replace("\\", "/") for row in wheel.record)
     present = wheel.member_names.difference(signatures(record))
     if wheel.record and listed != present:
         yield Hit(
