@@ -6,16 +6,18 @@
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
     python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
     python scripts/bench.py --parts explain                # and auditwheel lddtree, libtree
+    python scripts/bench.py --parts doctor [--environment DIR]
     python scripts/bench.py --least --markdown docs/explanation/benchmarks.md
 
 The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
-`batch` (200 wheels in a directory), `explain`. Each run is a process of its own, measured by wait4:
-wall seconds, user and system CPU seconds of the process tree, and the peak memory of its largest
-process. The tables show medians, or with --least the least of all runs, and ratios of them,
-wheelfix to the other: below 1 is better. `floor` is what any program must do: inflate and hash
-every member once, deflate what is new, copy the rest (benchmark/floor.py). The wheels are made
-here, or fetched and made unrepaired again; they stay in the cache for the next run, as does an
-environment with repairwheel.
+`batch` (200 wheels in a directory), `explain`, `doctor` (an environment with the published wheels
+of the corpus, or DIR; its floor reads all objects and sources). Each run is a process of its own,
+measured by wait4: wall seconds, user and system CPU seconds of the process tree, and the peak
+memory of its largest process. The tables show medians, or with --least the least of all runs, and
+ratios of them, wheelfix to the other: below 1 is better. `floor` is what any program must do:
+inflate and hash every member once, deflate what is new, copy the rest (benchmark/floor.py). The
+wheels are made here, or fetched and made unrepaired again; they stay in the cache for the next run,
+as does an environment with repairwheel.
 """
 
 import argparse
@@ -246,6 +248,44 @@ def two_hundred(folder: Path, cache: Path) -> Path:
     return batch
 
 
+# --- An environment -------------------------------------------------------------------------------
+
+
+def diagnosing(programs: Programs, options: argparse.Namespace) -> str:
+    """Measure `wheelfix doctor` on an environment with an empty cache, and with what it kept."""
+    folder: Path = options.environment or installed(options.cache)
+    doctor, env = [*programs[OURS], "doctor", str(folder)], find_program("env")
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    objects = [path for path in files if path.suffix == ".so" or ".so." in path.name]
+    sources = [path for path in files if path.suffix == ".py"]
+    with tempfile.TemporaryDirectory(prefix="bench-") as made:
+        listed = Path(made, "list")
+        listed.write_text("".join(f"{path}\0" for path in (*objects, *sources)))
+        read = [*find_program("xargs"), "-0", "-a", str(listed), *find_program("cat")]
+        commands: Commands = {
+            FLOOR: partial(ready, [*find_program("sh"), "-c", f"{shlex.join(read)} >/dev/null"]),
+            "first": lambda out: [*env, f"XDG_CACHE_HOME={out}", *doctor],
+            "again": partial(ready, [*env, f"XDG_CACHE_HOME={made}", *doctor]),
+        }
+        runs = compare(commands, options.n, codes=(0, 1))
+    rows = [
+        {"run": name, **cells({FLOOR: runs[FLOOR], OURS: runs[name]}, least=options.least)}
+        for name in ("first", "again")
+    ]
+    return f"{table(rows)}\n\n{len(objects):,} objects, {len(sources):,} sources."
+
+
+def installed(cache: Path) -> Path:
+    """Install the published wheels of the corpus, once, into an environment."""
+    folder = cache / "environment"
+    if not (folder / "ready").exists():
+        run(sys.executable, "-m", "venv", "--clear", folder)
+        wanted = [each.requirement for each in read_corpus().published]
+        run(folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-deps", *wanted)
+        (folder / "ready").touch()
+    return folder
+
+
 # --- The command line -----------------------------------------------------------------------------
 
 
@@ -282,6 +322,7 @@ PARTS: Mapping[str, Part] = {
     "start": starting,
     "batch": in_batches,
     "explain": explaining,
+    "doctor": diagnosing,
 }
 
 
@@ -301,6 +342,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--least", action="store_true", help="the least of all runs, not medians")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE)
     parser.add_argument("--batch", type=Path, help="directory of wheels; default: one of 200")
+    parser.add_argument("--environment", type=Path, help="of `doctor`; default: one that is made")
     parser.add_argument("--wheelfix", default=OURS, help="command; default: %(default)s")
     parser.add_argument(
         "--tools", default=f"auditwheel,{FLOOR},{OURS}", help="default: %(default)s"
@@ -320,6 +362,7 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"`{file}` has no line {MARK} to write the tables below")
     options.cache = options.cache.resolve()
     options.batch = options.batch.resolve() if options.batch else None
+    options.environment = options.environment.resolve() if options.environment else None
     return options
 
 

@@ -61,12 +61,14 @@ def test_facts_are_known_until_a_file_changes(library: Path, tmp_path: Path) -> 
     first.read(str(library))
     first.facts(str(library))[b"is good"] = ("yes",)
     first.facts_of_files(folder, names)[b"are good"] = ("all",)
+    assert first.facts_of_files(folder, names) == {b"are good": ("all",)}
     first.save()
     again = CachedFacts(tmp_path / "cache", "/env")
     again.read(str(library))
     assert again.facts(str(library)) == {b"is good": ("yes",)}
     assert again.facts_of_files(folder, names) == {b"are good": ("all",)}
     assert again.facts_of_files(folder, []) == {}
+    assert again.facts_of_files(folder, [library.name, "gone.py"]) == {}
     os.utime(library, (1_000_000_001, 1_000_000_001))
     later = CachedFacts(tmp_path / "cache", "/env")
     later.read(str(library))

@@ -30,7 +30,7 @@ from wheelfix.cli.app import run
 from wheelfix.elf import exports
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Machine, Segment
-from wheelfix.host import installed_contents
+from wheelfix.host import installed_contents, site_sources
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -1316,7 +1316,7 @@ def test_symbols_are_read_once_until_an_object_changes(
         library = defining(tmp_path, name, DATA, own)
         files = package(tmp_path, name, library, f"{name}_uses", imports=text)
         site.install(tmp_path, name, **files, **{f"{name}__flags.py": FLAGS})
-    for path in site.site.rglob("*.so*"):
+    for path in (*site.site.rglob("*.so*"), *site.site.rglob("*.py")):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     first = site.says(capsys, 1)
     read: list[str] = []
@@ -1325,8 +1325,15 @@ def test_symbols_are_read_once_until_an_object_changes(
         read.append(path)
         return exports.read_symbol_places(data, path)
 
+    def refusing(*_: object, **__: object) -> None:
+        raise AssertionError
+
     monkeypatch.setattr(installed_contents, "read_symbol_places", noting)
-    assert site.says(capsys, 1) == first
+    with monkeypatch.context() as again:
+        again.setattr(installed_contents, "symbol_tables_at", refusing)
+        again.setattr(site_sources, "visit_source", refusing)
+        again.setattr(site_sources, "read_imports", refusing)
+        assert site.says(capsys, 1) == first
     assert read == []
     library = defining(tmp_path / "again", "beta", DATA, 8)
     shutil.copy(library, site.site / "beta/libbeta.so")

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from wheelfix.analysis.products import markers
@@ -191,16 +193,21 @@ class InstalledSymbols:
 
     @cached_property
     def _index(self) -> SymbolIndex:
-        some = self._references.values()
-        wanted = markers().union(one.name for references in some for one in references)
+        wanted = markers().union([one.name for one in self._different])
         return SymbolIndex(self.libraries, wanted, self.world.environment.libc)
+
+    @cached_property
+    def _different(self) -> AbstractSet[Undefined]:
+        """The references of all objects: many have the same."""
+        return set(chain.from_iterable(self._references.values()))
 
     @cached_property
     def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
         """Object -> the files of the environment that can define the same names -> these."""
-        providers = self._index.providers
+        index = self._index
+        providers = {one: index.providers(one.name, one.version) for one in self._different}
         return {
-            path: values_by_key([(providers(one.name, one.version), one.name) for one in some])
+            path: values_by_key([(providers[one], one.name) for one in some])
             for path, some in self._references.items()
         }
 

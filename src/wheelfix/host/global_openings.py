@@ -62,20 +62,20 @@ def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Prom
 def _callers(folder: str, setters: Mapping[str, bytes], sources: SiteSources) -> list[str]:
     """Return the sources that may call a function of `setters`, in the same packages."""
     packages = {path.partition("/")[0] for path in setters if "/" in path}
-    words = [
-        rb"\b%b\b" % re.escape(name)
-        for source in setters.values()
-        for name in sorted(functions_that_set_flags(source))
-    ]
-    if not words:
+    names = sorted(frozenset[bytes]().union(*map(functions_that_set_flags, setters.values())))
+    if not names:
         return []
-    calls = re.compile(b"|".join(words))
+    # Hundreds of sources define a `__getattr__` of their own.
+    calls = re.compile(rb"(?<!\bdef )\b(?:%b)\b" % b"|".join(map(re.escape, names)))
+
+    def may_call(source: bytes) -> bool:
+        is_there = any(name in source for name in names)  # ten times as fast
+        return is_there and calls.search(source) is not None
+
     return [
         path
         for package in sorted(packages)
-        for path, _ in sources.that(
-            lambda data: calls.search(data) is not None, calls.pattern, folder, package
-        )
+        for path, _ in sources.that(may_call, calls.pattern, folder, package)
     ]
 
 
