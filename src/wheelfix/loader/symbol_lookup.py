@@ -64,11 +64,11 @@ class SymbolIndex:
             return ()
         known = self._matching.setdefault(version, {})
         if name not in known:
-            definitions = (self.libraries[path].exports.definitions[name] for path in paths)
+            libraries, libc = self.libraries, self._libc
             matches = [
                 path
-                for path, found in zip(paths, definitions, strict=True)
-                if binds(found, version, self._libc)
+                for path in paths
+                if binds(libraries[path].exports.definitions[name], version, libc)
             ]
             known[name] = paths if len(matches) == len(paths) else tuple(matches)
         return known[name]
