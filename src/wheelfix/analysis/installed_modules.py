@@ -16,6 +16,7 @@ from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.loader.targets import newer
+from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.imported_modules import module_name
 
 EXECUTABLE_STACK = "executable stack"
@@ -251,8 +252,8 @@ class InstalledModules:
             return True
         tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
         tops |= {name.partition(".")[0] for name in self.names_before(module)}
-        may_open = self.symbols.contents.may_open_for_all
-        return any(may_open(posixpath.basename(path), frozenset(tops)) for path in paths)
+        packages, may_open = frozenset(tops), self.symbols.contents.may_open
+        return any(may_open(posixpath.basename(path), packages, opens_for_all) for path in paths)
 
     @cached_property
     def _global(self) -> frozenset[str]:

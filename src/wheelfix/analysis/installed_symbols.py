@@ -1,7 +1,7 @@
 """What the objects of an installed environment define for each other, and look up."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -17,6 +17,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import is_python_name
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
+from wheelfix.wheel.content_scan import may_open
 
 
 class Promotion(NamedTuple):
@@ -107,15 +108,13 @@ class Contents(Protocol):
         """Return which of some texts a file has."""
         ...
 
-    def may_open(self, library: str, packages: frozenset[str]) -> bool:
+    def may_open(
+        self, library: str, packages: frozenset[str], how: Callable[[bytes], bool] = may_open
+    ) -> bool:
         """Return whether a source or object of top-level `packages` may open libraries.
 
-        Or a source of another one that has the name of `library`.
+        Or a source of another one that opens some as asked, and has the name of `library`.
         """
-        ...
-
-    def may_open_for_all(self, library: str, packages: frozenset[str]) -> bool:
-        """Return the same, where a source of another package must name RTLD_GLOBAL, too."""
         ...
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:

@@ -14,6 +14,7 @@ from wheelfix.errors import SettingsError, WheelfixError
 from wheelfix.host.machine_files import folders_below
 from wheelfix.reports.printable import printable
 from wheelfix.text import join_some, operand
+from wheelfix.wheel.required_file import no_wheel_error
 
 _Answer = TypeVar("_Answer")
 
@@ -45,7 +46,7 @@ def wheels_below(folder: Path) -> list[Path]:
     """
     wheels = sorted(path for path in _wheels_below(folder) if not path.is_dir())
     if not wheels:
-        raise SettingsError(f"there is no wheel in `{folder}`", hint="build one, or name a file")
+        raise no_wheel_error(folder)
     return wheels
 
 

@@ -31,7 +31,7 @@ from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.host.site_sources import SiteSources, read_variables
 from wheelfix.wheel.content_scan import may_open
-from wheelfix.wheel.global_imports import opens_for_all
+from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -204,19 +204,16 @@ class InstalledContents:
             return cast("tuple[str, ...]", facts[question])
         return ()
 
-    def may_open(self, library: str, packages: frozenset[str]) -> bool:
+    def may_open(
+        self, library: str, packages: frozenset[str], how: Callable[[bytes], bool] = may_open
+    ) -> bool:
         """Return whether a source or object of top-level `packages` may open libraries.
 
-        Or a source of another one that has the name of `library`.
+        Or a source of another one that opens some as asked, and has the name of `library`.
         """
-        stem = library.partition(".so")[0].encode()
-        return self._open_any(packages) or any(stem in source for _, source in self._opening)
-
-    def may_open_for_all(self, library: str, packages: frozenset[str]) -> bool:
-        """Return the same, where a source of another package must name RTLD_GLOBAL, too."""
-        stem = library.partition(".so")[0].encode()
+        stem = stem_of(library).encode()
         return self._open_any(packages) or any(
-            stem in source and opens_for_all(source) for _, source in self._opening
+            stem in source and how(source) for _, source in self._opening
         )
 
     def _open_any(self, packages: frozenset[str]) -> bool:

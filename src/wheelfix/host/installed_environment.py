@@ -26,7 +26,7 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
-from wheelfix.host.prefixes import is_venv, python_around
+from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site
@@ -71,7 +71,7 @@ def read_site(
     if not has_objects and not (target is None and _is_pure(directory, disk)):
         raise SettingsError(
             f"there is no ELF object below `{directory}`",
-            hint="name a virtual environment, a prefix, or a site-packages folder",
+            hint=NAME_ENVIRONMENT,
         )
     names = {path.rpartition("/")[2] for path in members}
     known = set(disk.files)

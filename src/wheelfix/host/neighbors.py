@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.installed_modules import Owner
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import dist_info_folders, owners_of_files
+from wheelfix.host.prefixes import NAME_ENVIRONMENT
 from wheelfix.host.provider_lookup import (
     find_providers,
     in_directory,
@@ -148,6 +149,6 @@ def _in_site(site: Path) -> dict[str, Provided]:
     if not found:
         raise SettingsError(
             f"no distribution is installed in `{site}`",
-            hint="name a virtual environment, a prefix, or a site-packages folder",
+            hint=NAME_ENVIRONMENT,
         )
     return found

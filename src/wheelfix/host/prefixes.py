@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+NAME_ENVIRONMENT = "name a virtual environment, a prefix, or a site-packages folder"
+
 
 def prefixes_around(folder: Path) -> Iterator[Path]:
     """Yield the folders that may be the prefix of what is in `folder`, the nearest first.

@@ -15,7 +15,7 @@ from wheelfix.providers.requirements_between_wheels import Part, applicable_requ
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
-from wheelfix.wheel.required_file import require_file
+from wheelfix.wheel.required_file import no_wheel_error, require_file
 from wheelfix.wheel.requirements import each_version, name_of
 
 
@@ -91,7 +91,7 @@ def _files(others: Sequence[str]) -> Iterator[Path]:
     for text in filter(_is_file, others):
         wheels = named_wheels(text)
         if not wheels:
-            raise SettingsError(f"there is no wheel in `{text}`", hint="build one, or name a file")
+            raise no_wheel_error(text)
         for path in wheels:
             require_file(path)
             yield path

@@ -26,3 +26,8 @@ def require_file(path: Path, folder: Path = Path()) -> None:
         f"`{path}` cannot be read: No such file",
         hint=f"did you mean `{path.with_name(near[0])}`?" if near else None,
     )
+
+
+def no_wheel_error(folder: object) -> SettingsError:
+    """Return the error for a folder that has no wheel."""
+    return SettingsError(f"there is no wheel in `{folder}`", hint="build one, or name a file")
