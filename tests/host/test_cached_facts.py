@@ -73,6 +73,15 @@ def test_facts_are_known_until_a_file_changes(library: Path, tmp_path: Path) -> 
     later = CachedFacts(tmp_path / "cache", "/env")
     later.read(str(library))
     assert later.facts(str(library)) == later.facts_of_files(folder, names) == {}
+    os.utime(library)  # just now: what is read is known in this run alone
+    now = CachedFacts(tmp_path / "cache", "/env")
+    now.read(str(library))
+    now.facts(str(library))[b"is good"] = ("yes",)
+    assert now.facts(str(library)) == {b"is good": ("yes",)}
+    now.save()
+    afterwards = CachedFacts(tmp_path / "cache", "/env")
+    afterwards.read(str(library))
+    assert afterwards.facts(str(library)) == {}
 
 
 def damage(data: bytes) -> bytes:

@@ -56,6 +56,7 @@ class CachedFacts:
         self._used: dict[str, _Entry] = {}
         self._known_folders: dict[str, tuple[bytes, Facts]] = {}
         self._used_folders: dict[str, tuple[bytes, Facts]] = {}
+        self._changing: dict[str, Facts] = {}
         self._undefined: dict[Undefined, Undefined] = {}
         """Those of objects that were read now: most objects have the same ones."""
         if self._file is not None:
@@ -83,8 +84,12 @@ class CachedFacts:
         return elf
 
     def facts(self, path: str) -> Facts:
-        """Return what else is known of an object; what is added to it is kept."""
-        return self._used[path][2] if path in self._used else {}
+        """Return what else is known of an object; what is added to it is kept.
+
+        Of one that may yet change unnoticed it is kept for this run.
+        """
+        known = self._used.get(path)
+        return self._changing.setdefault(path, {}) if known is None else known[2]
 
     def facts_of_files(self, folder: str, names: Iterable[str]) -> Facts:
         """Return what is known of some files of a folder together, as `facts` does."""
