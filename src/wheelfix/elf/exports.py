@@ -162,7 +162,8 @@ class SymbolTables(NamedTuple):
         """
         infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
         own = self.hashes or self.name_hashes()
-        numbers = [n for n, one in enumerate(own) if one in hashes and infos[n] not in _COPIES]
+        asked = compress(self._all(), map(hashes.__contains__, own))
+        numbers = [number for number in asked if infos[number] not in _COPIES]
         self._spend(len(own))
         found: dict[str, int] = {}
         for raw, _, _, size, version in self._definitions(numbers):
