@@ -4,6 +4,7 @@ Within what one object needs, auditwheel takes a name for one file, as a process
 objects of the wheel may find another file of that name, by search paths of their own.
 """
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,13 @@ class Host(Protocol):
         the member that needs it, directly or not.
         """
         ...
+
+
+def members_by_name(elfs: Mapping[str, Elf]) -> dict[str, str]:
+    """Return the objects for the loader by their names; a file name goes before a SONAME."""
+    dynamic = {member: elf for member, elf in elfs.items() if elf.dynamic}
+    sonames = {elf.soname: member for member, elf in reversed(dynamic.items()) if elf.soname}
+    return sonames | {posixpath.basename(member): member for member in reversed(dynamic)}
 
 
 def search_entries(

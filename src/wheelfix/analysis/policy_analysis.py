@@ -22,6 +22,7 @@ from wheelfix.analysis.lddtree_search import (
     LIBPYTHON,
     SearchPath,
     excluded_names,
+    members_by_name,
     search_entries,
 )
 from wheelfix.analysis.policies import (
@@ -175,7 +176,7 @@ class _Search:
         self._exclude = exclude
         self._subject = subject
         self._search = find
-        self._shipped = _members_by_name(subject)
+        self._shipped = members_by_name(subject.elfs)
         self._entries = search_entries(subject.elfs, self._shipped)
         self._found: dict[object, _Found | None] = {}
         self._walked: dict[object, list[_Names]] = {}
@@ -379,18 +380,6 @@ def _ladder_of(subject: _Subject, policies: Sequence[Policy]) -> list[Policy]:
         key=lambda policy: -policy.priority,
     )
     return fitting[-1:] if subject.family is Family.MUSLLINUX else fitting
-
-
-def _members_by_name(subject: _Subject) -> dict[str, str]:
-    """Return the members by their file names and SONAMEs."""
-    found: dict[str, str] = {}
-    for member, elf in subject.elfs.items():
-        if elf.dynamic:
-            found.setdefault(basename(member), member)
-    for member, elf in subject.elfs.items():
-        if elf.soname:
-            found.setdefault(elf.soname, member)
-    return found
 
 
 def _allowed_libraries(subject: _Subject, policy: Policy) -> AbstractSet[str]:

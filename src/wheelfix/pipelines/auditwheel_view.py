@@ -31,6 +31,7 @@ from wheelfix.analysis.lddtree_search import (
     C_LIBRARIES,
     LIBPYTHON,
     excluded_names,
+    members_by_name,
     search_entries,
 )
 from wheelfix.analysis.policies import (
@@ -196,12 +197,7 @@ def _with_usual_musl(elf: Elf) -> Elf:
 
 def _members_by_name(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:
     """Return DT_NEEDED name -> the member of that name; a file name goes before a SONAME."""
-    providers: dict[str, str] = {}
-    for member in elfs:
-        providers.setdefault(posixpath.basename(member), member)
-    for member, elf in elfs.items():
-        if elf.soname:
-            providers.setdefault(elf.soname, member)
+    providers = members_by_name(elfs)
     return {
         name: providers[name]
         for name in dict.fromkeys(name for elf in elfs.values() for name in elf.needed)

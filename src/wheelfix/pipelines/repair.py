@@ -448,12 +448,8 @@ def _inflate_kept(job: Job, after: Wheel, applied: Applied) -> dict[str, Path]:
 def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:
     if pending.size != archive.size:
         return False
-    step = 2**20
     with pending.path.open("rb") as file:
-        return all(
-            archive.read_at(at, min(step, archive.size - at)) == file.read(step)
-            for at in range(0, archive.size, step)
-        )
+        return all(piece == file.read(len(piece)) for piece in archive.pieces(0, archive.size))
 
 
 def _with_false_rows(job: Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
+from operator import eq
 from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
@@ -47,7 +48,6 @@ ProgressWatch = Callable[[float], None]
 
 _LARGEST_TEXT = 2**20
 _TEXTS = 16 * 2**20
-_PIECE = 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
 _TICK = 10**8
 """Nanoseconds; several times the resolution of the clocks of file systems."""
@@ -297,14 +297,15 @@ def _runs(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
 
 def _has_same_bytes(archive: ZipReader, origin: ZipReader, run: Sequence[_Pair]) -> bool:
     """Compare all bytes of a run: local headers, data and what follows."""
-    start, before = run[0].new.offset, run[0].old.offset
-    size = run[-1].new.end - start
+    first, last = run[0], run[-1]
     return all(
         (new.flags, new.end - new.offset) == (old.flags, old.end - old.offset) for new, old in run
     ) and all(
-        archive.read_at(start + at, min(_PIECE, size - at))
-        == origin.read_at(before + at, min(_PIECE, size - at))
-        for at in range(0, size, _PIECE)
+        map(
+            eq,
+            archive.pieces(first.new.offset, last.new.end),
+            origin.pieces(first.old.offset, last.old.end),
+        )
     )
 
 

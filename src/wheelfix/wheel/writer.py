@@ -111,8 +111,7 @@ def copy_wheel(archive: Archive, directory: Path) -> PendingFile:
     with ExitStack() as stack:
         pending = stack.enter_context(PendingFile(directory, str(archive.wheel.name)))
         with output_errors(directory), os.fdopen(os.dup(pending.descriptor), "wb") as file:
-            for offset in range(0, archive.size, _PIECE):
-                file.write(archive.read_at(offset, min(_PIECE, archive.size - offset)))
+            file.writelines(archive.pieces(0, archive.size))
         stack.pop_all()
     return pending
 

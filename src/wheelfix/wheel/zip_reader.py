@@ -14,6 +14,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
 from typing import Self
 
@@ -135,6 +136,10 @@ class ZipReader:
             data += more
         return data
 
+    def pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of the zip file from `start` to `end` - 1."""
+        return (self.read_at(at, min(_PIECE, end - at)) for at in range(start, end, _PIECE))
+
     def _inflate(self, entry: Entry) -> Iterator[bytes]:
         _, raw = self._raw(entry)
         return _check_pieces(entry, inflate_pieces(entry, raw) if entry.method == DEFLATED else raw)
@@ -151,13 +156,9 @@ class ZipReader:
             raise BadWheelError(
                 f"{quote(entry.name)} is followed by foreign bytes in the zip", hint=REPACK
             )
-        return extra, self._pieces(head[length:end], entry.offset + len(head), entry.offset + end)
-
-    def _pieces(self, first: bytes, start: int, end: int) -> Iterator[bytes]:
-        if first:
-            yield first
-        for at in range(start, end, _PIECE):
-            yield self.read_at(at, min(_PIECE, end - at))
+        after = self.pieces(entry.offset + len(head), entry.offset + end)
+        first = head[length:end]
+        return extra, chain([first], after) if first else after
 
 
 def _check_pieces(entry: Entry, inflated: Iterable[bytes]) -> Iterator[bytes]:
