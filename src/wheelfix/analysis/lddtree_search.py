@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, PathTag
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import postorder, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
 from wheelfix.settings import matches_any
@@ -77,11 +77,11 @@ def search_entries(
         member: [library for name in elf.needed if (library := shipped.get(name)) is not None]
         for member, elf in elfs.items()
     }
-    order = _dependents_first(needed)
+    dependents_first = [*postorder(needed, needed.__getitem__)][::-1]
     has_changed = True
     while has_changed:  # once, and once more for each circle in a circle
         has_changed = False
-        for member in order:
+        for member in dependents_first:
             for library in needed[member]:
                 if having[member] & ~having[library]:
                     having[library] |= having[member]
@@ -92,25 +92,6 @@ def search_entries(
         )
         for member in elfs
     }
-
-
-def _dependents_first(needed: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the objects, each before those that it needs but for circles: reverse postorder."""
-    done: list[str] = []
-    seen: set[str] = set()
-    for root in needed:
-        path = [(root, iter(needed[root]))] if root not in seen else []
-        seen.add(root)
-        while path:
-            member, rest = path[-1]
-            following = next((one for one in rest if one not in seen), None)
-            if following is None:
-                done.append(member)
-                path.pop()
-            else:
-                seen.add(following)
-                path.append((following, iter(needed[following])))
-    return done[::-1]
 
 
 def _chosen(lists: Sequence[tuple[str, ...]], bits: int) -> Iterator[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.constants import DF_SYMBOLIC
+from wheelfix.grouping import postorder
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
@@ -120,20 +121,6 @@ def dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
         source = request.requester
         if source in edges and source != opened and request.result in edges:
             edges[source].append(request.result)
-    visited: set[str] = set()
-    for start in reversed(new):
-        stack = [(start, iter(edges[start]))] if start not in visited else []
-        visited.add(start)
-        while stack:
-            path, rest = stack[-1]
-            for needed in rest:
-                if needed not in visited:
-                    visited.add(needed)
-                    stack.append((needed, iter(edges[needed])))
-                    break
-            else:
-                stack.pop()
-                if path != opened:
-                    yield path
+    yield from (path for path in postorder(reversed(new), edges.__getitem__) if path != opened)
     if opened in edges:
         yield opened
