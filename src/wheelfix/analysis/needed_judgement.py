@@ -19,7 +19,7 @@ from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, 
 from wheelfix.budget import Budget
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import grouped, postorder, values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
@@ -180,14 +180,8 @@ class _Change:
         """Return `start` and its direct and indirect dependencies, with the entries."""
         if start not in self._closures:
             budget.spend(len(self.before.requests), "the dependencies", start)
-            found = {start}
-            waiting = [start]
-            while waiting:
-                needed = self._dependencies.get(waiting.pop(), ())
-                new = [path for path in needed if path not in found]
-                found.update(new)
-                waiting += new
-            self._closures[start] = frozenset(found)
+            needed = self._dependencies
+            self._closures[start] = frozenset(postorder([start], lambda path: needed.get(path, ())))
         return self._closures[start]
 
     def involves(self, paths: AbstractSet[str]) -> bool:
