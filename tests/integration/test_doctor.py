@@ -696,6 +696,9 @@ def test_hostile_environments_are_read_within_limits(
     (site.site / "loop.so").symlink_to("loop.so")
     with (site.site / "sparse.so").open("wb") as file:
         file.truncate(1 << 36)
+    (site.site / "alpha" / os.fsdecode(b"\xff.py")).write_text(
+        "import os\nos.environ['LD_LIBRARY_PATH'] = '/usr/lib'\n"
+    )
     (finding,) = site.says(capsys, 0)
     assert finding["code"] == "WF951"
     assert finding["file"] == "alpha/libfoo.so.1"

@@ -195,11 +195,11 @@ class InstalledContents:
     def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
         """Return which of some texts a file has."""
         facts = self._objects.facts(path)
-        question = "\0".join(["mentions", *sorted(words)]).encode()
+        question = os.fsencode("\0".join(["mentions", *sorted(words)]))
         with suppress(OSError):
             if question not in facts:
                 with map_regular(path) as data:
-                    found = [word for word in words if re.search(re.escape(word.encode()), data)]
+                    found = [word for word in words if re.search(re.escape(os.fsencode(word)), data)]
                 facts[question] = tuple(sorted(found))
             return cast("tuple[str, ...]", facts[question])
         return ()
@@ -211,7 +211,7 @@ class InstalledContents:
 
         Or a source of another one that opens some as asked, and has the name of `library`.
         """
-        stem = stem_of(library).encode()
+        stem = os.fsencode(stem_of(library))
         return self._open_any(packages) or any(
             stem in source and how(source) for _, source in self._opening
         )

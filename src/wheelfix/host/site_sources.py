@@ -92,7 +92,7 @@ class SiteSources:
     def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
         """Return what `visit` does of the source at `path` in `folder`."""
         place, _, name = f"{folder}{path}".rpartition("/")
-        facts, question = self._places[place][1], f"visit {name}".encode()
+        facts, question = self._places[place][1], os.fsencode(f"visit {name}")
         if question in facts:
             steps, *known = cast("tuple[Any, ...]", facts[question])
             with suppress(BudgetError):
@@ -108,7 +108,7 @@ class SiteSources:
         names, facts = self._places.get(place, ((), Facts()))
         if name not in names:
             raise FileNotFoundError(path)
-        question = f"imports {module} {name}".encode()
+        question = os.fsencode(f"imports {module} {name}")
         if question not in facts:
             source = read_regular(path, MAX_SOURCE)
             found = read_imports(module, source, is_package=is_package)
