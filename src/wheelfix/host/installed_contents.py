@@ -199,8 +199,8 @@ class InstalledContents:
         with suppress(OSError):
             if question not in facts:
                 with map_regular(path) as data:
-                    found = [word for word in words if re.search(re.escape(os.fsencode(word)), data)]
-                facts[question] = tuple(sorted(found))
+                    raw = {re.escape(os.fsencode(word)): word for word in words}
+                    facts[question] = tuple(sorted(raw[one] for one in raw if re.search(one, data)))
             return cast("tuple[str, ...]", facts[question])
         return ()
 
