@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
+from tests.support.clusters import cluster, distributed
 from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.cli import dask_workers
 from wheelfix.cli.app import run
 from wheelfix.pipelines.check import CheckTask, check
 from wheelfix.pipelines.check_result import Report
-
-dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
-distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
 STREAM = ("check", "--output-format", "jsonl")
 WHEELS = 40
@@ -32,28 +29,14 @@ WHEELS = 40
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The scheduler of two worker processes, which gives up a task that has killed two.
-
-    Dask sets variables, such as PYTHONHASHSEED: with them, a `warm_program` is no fork.
-    """
-    with (
-        patch.dict(os.environ),
-        dask.config.set(
-            {
-                "distributed.scheduler.allowed-failures": 1,
-                "distributed.comm.timeouts.connect": HANGS,
-                "distributed.comm.timeouts.tcp": HANGS,
-            }
-        ),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as local,
-    ):
-        yield local.scheduler_address
+    """The scheduler of two worker processes, which gives up a task that has killed two."""
+    settings = {
+        "distributed.scheduler.allowed-failures": 1,
+        "distributed.comm.timeouts.connect": HANGS,
+        "distributed.comm.timeouts.tcp": HANGS,
+    }
+    with cluster(2, **settings) as of_scheduler:
+        yield of_scheduler
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -172,12 +173,24 @@ def test_tags_that_expand_beyond_memory(command: str, tag: str, tmp_path: Path) 
 
 @cache
 def vast_metadata() -> bytes:
-    """Make a wheel of files of 1 GiB each, which takes seconds."""
+    """Make a wheel of files of 1 GiB each, of the same 16 MiB, deflated once."""
+    times, part = 64, bytes(1 << 24)
+    deflated = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+    stream = times * (deflated.compress(part) + deflated.flush(zlib.Z_FULL_FLUSH))
+    stream += deflated.flush()
+    crc = 0
+    for _ in range(times):
+        crc = zlib.crc32(part, crc)
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(written, "w") as archive:
         for name in ("WHEEL", "METADATA"):
-            archive.writestr(f"bomb-1.0.dist-info/{name}", bytes(1 << 30))
-    return written.getvalue()
+            archive.writestr(f"bomb-1.0.dist-info/{name}", stream)
+    content = bytearray(written.getvalue())
+    for header in re.finditer(b"PK(?:\1\2|\3\4)", bytes(content)):
+        at = header.start() + (10 if header[0] == b"PK\1\2" else 8)
+        struct.pack_into("<H", content, at, zipfile.ZIP_DEFLATED)
+        struct.pack_into("<3I", content, at + 6, crc, len(stream), times * len(part))
+    return bytes(content)
 
 
 @pytest.mark.parametrize("command", ["check", "repair"])

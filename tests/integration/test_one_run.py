@@ -1,14 +1,11 @@
 """Every way to check or to repair several wheels gives the same: command, formats, workers, API."""
 
 import json
-import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -168,19 +165,10 @@ def test_all_ways_to_check_report_the_same(
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The scheduler of a cluster whose workers have another current directory."""
-    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    clusters: Any = pytest.importorskip("tests.support.clusters")
     monkeypatch.chdir("/")
-    with (
-        patch.dict(os.environ),  # Dask sets variables, such as PYTHONHASHSEED
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as local,
-    ):
-        yield local.scheduler_address
+    with clusters.cluster(1) as of_scheduler:
+        yield of_scheduler
 
 
 def test_a_cluster_reports_the_same(

@@ -63,6 +63,15 @@ EXEMPT = {
 """Functions that read TMPDIR, or run only in a worker process, which may change itself."""
 
 
+def dotted(node: ast.expr) -> str:
+    """Return the name that `node` spells, such as `os.path.abspath`; empty if it is none."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (owner := dotted(node.value)):
+        return f"{owner}.{node.attr}"
+    return ""
+
+
 def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]:
     """Yield uses of the process in `source` that only `cli` may make, or none at all."""
     tree = ast.parse(source)
@@ -76,7 +85,7 @@ def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]
             case ast.Call(func=ast.Attribute(attr="absolute" | "cwd"), args=[]):
                 yield f"line {node.lineno}: reads the current directory"
             case ast.Name() | ast.Attribute():
-                name = ast.unparse(node)
+                name = dotted(node)
                 if name in FORBIDDEN:
                     yield f"line {node.lineno}: `{name}` {FORBIDDEN[name]}"
             case ast.ImportFrom(module=module):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ from wheelfix.wheel.reader import open_wheel
 
 PURE = "py3-none-any"
 UV = [find_uv_bin()]
+_OF_PIP = (
+    "commands.install",
+    "metadata.importlib",
+    "operations.install.wheel",
+    "resolution.resolvelib.resolver",
+)
 
 
 def found(path: Path) -> dict[str, Finding]:
@@ -35,9 +42,24 @@ def found(path: Path) -> dict[str, Finding]:
 def pip(
     *arguments: str | Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    import_module("pip._internal.commands.install")  # once, not in each fork
-    main: Any = import_module("pip._internal.cli.main").main  # it has no types
-    return forked(main, ["--disable-pip-version-check", *arguments], env=env)
+    return forked(_warm_pip(), ["--disable-pip-version-check", *arguments], env=env)
+
+
+@cache
+def _warm_pip() -> Any:
+    """Return pip's `main`, of which each fork has what takes two thirds of an installation.
+
+    That are its modules, the certificates, and what it tells an index about this machine, for which
+    it starts `lsb_release` and `rustc`.
+    """
+    for name in _OF_PIP:
+        import_module(f"pip._internal.{name}")
+    command: Any = import_module("pip._internal.cli.index_command")
+    command._create_truststore_ssl_context()
+    session: Any = import_module("pip._internal.network.session")
+    session.user_agent = cache(session.user_agent)
+    session.user_agent()
+    return import_module("pip._internal.cli.main").main
 
 
 def install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:

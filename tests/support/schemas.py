@@ -1,6 +1,7 @@
 """The published JSON schemas, and the errors of a report against them."""
 
 import json
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,5 +16,9 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def errors(name: str, report: Any) -> list[str]:
-    validator: Any = Draft202012Validator(schema_of(name))
-    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(report)]
+    return [f"{each.json_path}: {each.message}" for each in _validator(name).iter_errors(report)]
+
+
+@cache
+def _validator(name: str) -> Any:
+    return Draft202012Validator(schema_of(name))
