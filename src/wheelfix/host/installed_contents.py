@@ -96,7 +96,7 @@ class InstalledContents:
         read: Callable[[SymbolTables], Mapping[str, SizedDefinition]],
     ) -> Mapping[str, SizedDefinition]:
         with suppress(OSError, BadElfError):
-            return self.answer(path, kind, names, read)
+            return self.answer(path, kind, _digest(names), read)
         return {}
 
     def hashes(self, path: str) -> Collection[int]:
@@ -108,8 +108,9 @@ class InstalledContents:
 
     def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
         """Return the bytes of definitions that others have no copies of, by hashes of names."""
+        about = b"%x" % hash(hashes)  # of numbers it is the same in every process
         with suppress(OSError, BadElfError):
-            return self.answer(path, b"own sizes", hashes, lambda of: of.own_sizes(hashes))
+            return self.answer(path, b"own sizes", about, lambda of: of.own_sizes(hashes))
         return {}
 
     def symbols(self, path: str) -> SymbolPlaces | SymbolTables:
@@ -121,15 +122,15 @@ class InstalledContents:
         self,
         path: str,
         kind: bytes,
-        about: frozenset[str] | frozenset[int],
+        about: bytes,
         read: Callable[[SymbolTables], _Answer],
     ) -> _Answer:
-        """Return the answer to a question about the symbols of an object.
+        """Return what `read` says of the symbols of an object; `about` is what it asks for.
 
         It is kept: the same is asked again, as long as the environment does not change. Of a kind
         of question only the last few are. Raises `OSError` and `BadElfError`.
         """
-        facts, question = self._facts(path), kind + _digest(about)
+        facts, question = self._facts(path), kind + about
         if question not in facts:
             found = read(self.tables(path))
             for older in [key for key in facts if key.startswith(kind)][: 1 - _QUESTIONS]:
@@ -284,7 +285,7 @@ class _KeptDefinitions:
             return self._contents.tables(self._path).definitions()
         about = frozenset(names)
         return self._contents.answer(
-            self._path, b"definitions", about, lambda of: of.definitions(about)
+            self._path, b"definitions", _digest(about), lambda of: of.definitions(about)
         )
 
     @property
@@ -298,5 +299,5 @@ class _KeptDefinitions:
 
 
 @lru_cache(_QUESTIONS)
-def _digest(about: frozenset[str] | frozenset[int]) -> bytes:
-    return hashlib.sha256(repr(sorted(about)).encode()).digest()
+def _digest(names: frozenset[str]) -> bytes:
+    return hashlib.sha256(repr(sorted(names)).encode()).digest()
