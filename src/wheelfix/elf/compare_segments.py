@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from wheelfix.elf.constants import PF_R, PF_W, PF_X, Pt
-from wheelfix.elf.image import Header, Image
+from wheelfix.elf.image import Header, Image, last_of
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import Segment
 from wheelfix.errors import BadElfError
@@ -78,8 +78,7 @@ def _properties(image: Image) -> list[bytes]:
 def stack_differences(predicted: Sequence[Segment], actual: Sequence[Segment]) -> Iterator[str]:
     """Compare PT_GNU_STACK, by whose flags loaders make the stack executable."""
     was, now = (
-        _compared_fields(next((s for s in reversed(segments) if s.type == Pt.GNU_STACK), None))
-        for segments in (predicted, actual)
+        _compared_fields(last_of(segments, Pt.GNU_STACK)) for segments in (predicted, actual)
     )
     if was != now:
         yield f"PT_GNU_STACK changed from {was} to {now}"

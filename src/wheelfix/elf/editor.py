@@ -27,7 +27,7 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.dynamic_strings import DynamicStrings
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
 from wheelfix.elf.growth import NoRoomError, TableLayout, Tables, lay_out
-from wheelfix.elf.image import Buffer, Image, Section
+from wheelfix.elf.image import Buffer, Image, Section, last_of
 from wheelfix.elf.patch import Patch, PatchDraft
 from wheelfix.elf.relocate import write_tables
 from wheelfix.elf.revision import Revision
@@ -79,9 +79,9 @@ def edit(
 
 def _with_stack(layout: TableLayout, revision: Revision) -> TableLayout:
     """Return the layout with the flags of PT_GNU_STACK after the edits."""
-    flags = [s.flags for s in revision.after.segments if s.type == Pt.GNU_STACK]
+    stack = last_of(revision.after.segments, Pt.GNU_STACK)
     headers = (
-        header._replace(flags=flags[-1]) if flags and header.type == Pt.GNU_STACK else header
+        header._replace(flags=stack.flags) if stack and header.type == Pt.GNU_STACK else header
         for header in layout.headers
     )
     return layout._replace(headers=tuple(headers))

@@ -7,7 +7,7 @@ what nothing else says. No header is trusted: each access is checked against the
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from mmap import mmap
 from struct import Struct
 from sys import byteorder
@@ -309,8 +309,8 @@ class Image(NamedTuple):
         return bytes(self.view[start : start + 64]).partition(b"\0")[0]
 
     def segment(self, kind: Pt) -> Segment | None:
-        """Return the last segment of a type: the one that glibc's loader keeps."""
-        return next((s for s in reversed(self.segments) if s.type == kind), None)
+        """As `last_of`."""
+        return last_of(self.segments, kind)
 
     def offset(self, address: int, size: int, what: str) -> int:
         """Return the file offset of `size` bytes that are mapped to a virtual address."""
@@ -385,6 +385,11 @@ def _segments(
     if structs.bits == 32:
         raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
     return tuple(Segment(*fields) for fields in raw)
+
+
+def last_of(segments: Sequence[Segment], kind: Pt) -> Segment | None:
+    """Return the last segment of a type: the one that glibc's loader keeps."""
+    return next((segment for segment in reversed(segments) if segment.type == kind), None)
 
 
 def loads_among(segments: Iterable[Segment]) -> list[Segment]:

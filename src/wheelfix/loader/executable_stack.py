@@ -1,6 +1,7 @@
 """Which objects need an executable stack, and which C libraries refuse them."""
 
 from wheelfix.elf.constants import PF_X, Pt
+from wheelfix.elf.image import last_of
 from wheelfix.elf.model import Elf, Machine
 
 REFUSING_GLIBC = "2.41"
@@ -21,5 +22,5 @@ def requires_executable_stack(elf: Elf) -> bool:
 
 def stack_flags(elf: Elf) -> int | None:
     """Return the flags of PT_GNU_STACK, None without one; of several, the loader takes the last."""
-    found = [segment.flags for segment in elf.segments if segment.type == Pt.GNU_STACK]
-    return found[-1] if found else None
+    stack = last_of(elf.segments, Pt.GNU_STACK)
+    return stack and stack.flags

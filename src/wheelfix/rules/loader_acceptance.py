@@ -12,7 +12,7 @@ from posixpath import basename, normpath
 from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
-from wheelfix.elf.image import loads_among
+from wheelfix.elf.image import last_of, loads_among
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
@@ -38,10 +38,6 @@ _LARGE_PAGES: dict[int, str] = {
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _SHOWN = 4
-
-
-def _last(elf: Elf, kind: Pt) -> Segment | None:
-    return next((s for s in reversed(elf.segments) if s.type == kind), None)
 
 
 def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
@@ -502,7 +498,7 @@ def _disorder(elf: Elf) -> Iterator[str]:
         elif first.vaddr + first.memsz > second.vaddr and not _maps_the_same(first, second):
             yield f"the segments for {first.vaddr:#x} and {second.vaddr:#x} overlap"
     for kind in (Pt.DYNAMIC, Pt.TLS, Pt.GNU_RELRO):
-        part = _last(elf, kind)
+        part = last_of(elf.segments, kind)
         if part is None or not (part.filesz if kind is Pt.TLS else part.memsz):
             continue  # thread-local data without initial values has no address
         if not any(_holds(load, part.vaddr) for load in loads):
