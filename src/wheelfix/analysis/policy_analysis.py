@@ -96,8 +96,9 @@ def analyze(
     search = _Search(subject, find, exclude)
     allowed = [frozenset(_allowed_libraries(subject, policy)) for policy in ladder]
     found = {member: search.of(member, allowed) for member in subject.elfs}
+    answers = {id(some): some for some in found.values()}  # most objects share theirs
     external = [
-        {name: library for some in found.values() for name, library in some[rung].items()}
+        {name: library for some in answers.values() for name, library in some[rung].items()}
         for rung in range(len(ladder))
     ]
     grafts = [[one.elf for one in some.values() if one is not None] for some in external]
@@ -106,6 +107,10 @@ def analyze(
     most = _most_grafts(settings.plat, ladder, external) if find else 0
     overall = max(*checked, _first_met(len(names) <= most for names in external))
     tags = _tags(subject.arch, ladder)
+    by_tag = {
+        key: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
+        for key, some in answers.items()
+    }
     return Analysis(
         policies=tuple(
             PolicyFindings(tag, aliases, _paths(names), lacking)
@@ -115,10 +120,7 @@ def analyze(
         ),
         overall=tags[overall][0],
         **{name: tags[rung][0] for name, rung in checked._asdict().items()},
-        external={
-            member: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
-            for member, some in found.items()
-        },
+        external={member: by_tag[id(some)] for member, some in found.items()},
         libpython=frozenset(
             name for names in external for name in names if LIBPYTHON.fullmatch(name)
         ),
