@@ -19,7 +19,7 @@ from tests.support.no_names import NoMentions
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
 from wheelfix.analysis.installed_modules import InstalledModules, Owner
-from wheelfix.analysis.installed_symbols import InstalledSymbols, Promotion, Variable
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Opening, Promotion, Variable
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import PlantedLibraries, World
@@ -236,6 +236,9 @@ class WrittenContents(NamedTuple):
 
     def size(self, path: str) -> int:
         return len(self.files[path].soname or "")
+
+    def openings(self) -> Sequence[Opening]:
+        return ()
 
     def promotions(self) -> Sequence[Promotion]:
         paths = (path for path in self.files if path.endswith("/for_all.so"))

@@ -10,7 +10,8 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.budget import Budget
-from wheelfix.wheel.global_imports import Sources, functions_that_set_flags, global_imports
+from wheelfix.wheel.global_imports import functions_that_set_flags, global_imports
+from wheelfix.wheel.python_parsing import Sources
 
 FLAGS = """
     import ctypes, sys

@@ -62,8 +62,8 @@ class Order(NamedTuple):
 def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModules:
     """Return the modules that importing `names` opens, in this order.
 
-    A package is taken to open all of its extension modules, those first that it surely imports,
-    after those of the packages that it surely imports.
+    A package is taken to open all of its extension modules, those first that it surely imports, in
+    turn with those of the packages that it surely imports.
     Raises `SettingsError` for a name that nothing there has.
     """
     for name in names:
@@ -100,16 +100,14 @@ def _opened_by(modules: InstalledModules, name: str, seen: set[str]) -> Iterator
         return
     seen.add(name)
     top = name.partition(".")[0]
-    sure = modules.symbols.contents.sure_imports(top) if name == top else ()
-    for other in dict.fromkeys(one.partition(".")[0] for one in sure):
-        if other != top:
-            yield from _opened_by(modules, other, seen)
-    own = [
-        path
-        for path in modules.imports.get(top, ())
-        if f"{modules.modules[path]}.".startswith(f"{name}.")
-    ]
-    yield from sorted(own, key=lambda path: modules.modules[path] not in sure)
+    for other in modules.symbols.contents.sure_imports(top) if name == top else ():
+        if other.startswith("/") or other.partition(".")[0] == top:
+            yield from modules.at([other])
+        else:
+            yield from _opened_by(modules, other.partition(".")[0], seen)
+    for path in modules.imports.get(top, ()):
+        if f"{modules.modules[path]}.".startswith(f"{name}."):
+            yield path
 
 
 def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]:

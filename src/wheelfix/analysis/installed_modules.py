@@ -7,10 +7,10 @@ from functools import cache, cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
-from wheelfix.analysis.installed_symbols import InstalledSymbols
+from wheelfix.analysis.installed_symbols import InstalledSymbols, Opening
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Libc
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
@@ -81,7 +81,10 @@ class Clash(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledModules:
-    """The extension modules of an installed environment, and all that they load."""
+    """What imports open in an installed environment, and all that it loads.
+
+    These are its extension modules, and libraries that Python sources open by their paths.
+    """
 
     symbols: InstalledSymbols
     owners: Mapping[str, tuple[Owner, ...]]
@@ -111,19 +114,24 @@ class InstalledModules:
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
-        """Path -> dotted name, for the extension modules, or those of `order`."""
-        files, members = self.world.environment.files, self.world.members
-        if self.order:
-            return {path: module_name(members[path]) for path in self.order}
+        """Path -> dotted name of the module that opens it, for all, or for those of `order`."""
+        files, members, opened = self.world.environment.files, self.world.members, self.opened
         return {
-            path: module_name(member)
-            for path, member in sorted(members.items())
-            if path in files and any(hook.startswith("Py") for hook in files[path].module_hooks)
+            path: opened[path].module if path in opened else module_name(members[path])
+            for path in self.order or sorted(members)
+            if self.order or path in opened or _is_module(files.get(path))
         }
 
     @cached_property
+    def opened(self) -> Mapping[str, Opening]:
+        """The libraries that Python sources open when they are imported, by path."""
+        files = self.world.environment.files
+        found = {one.path: one for one in self.symbols.contents.openings()}
+        return {path: one for path, one in found.items() if not _is_module(files.get(path))}
+
+    @cached_property
     def imports(self) -> Mapping[str, Sequence[str]]:
-        """Top-level name -> the extension modules below it, by path."""
+        """Top-level name -> what modules below it open, by path."""
         return values_by_key(
             (module.partition(".")[0], path) for path, module in self.modules.items()
         )
@@ -147,8 +155,10 @@ class InstalledModules:
             is_after |= self.distribution(path) == distribution
 
     def is_surely_imported(self, path: str) -> bool:
-        """Return whether the import of the top-level package imports the module at `path`."""
+        """Return whether the import of the top-level package fails if that at `path` does."""
         module = self.modules[path]
+        if path in self.opened:
+            return self.opened[path].sure
         top, dot, _ = module.partition(".")
         return module in self.symbols.contents.sure_imports(top) if dot else top[:1] != "_"
 
@@ -159,25 +169,29 @@ class InstalledModules:
 
     def names_before(self, path: str) -> Sequence[str]:
         """Return what the import of the module at `path` surely imports before it."""
-        name = self.modules[path]
-        return tuple(takewhile(name.__ne__, self.symbols.contents.sure_imports(name)))
+        name, own = self.modules[path], self._name(path)
+        return tuple(takewhile(own.__ne__, self.symbols.contents.sure_imports(name)))
+
+    def _name(self, path: str) -> str:
+        """Return how `sure_imports` calls what is at `path`."""
+        return path if path in self.opened else self.modules[path]
 
     def _turn(self, path: str) -> Sequence[str]:
         """Return the extension modules that are surely opened if that at `path` is imported."""
-        return (*self._at(self.names_before(path)), path)
+        return (*self.at(self.names_before(path)), path)
 
     def imported_until(self, source: str) -> Sequence[str]:
         """Return the modules that are surely imported before a line of a source (`a/b.py:7`)."""
         path, _, line = source.rpartition(":")
-        return self._at(self.symbols.contents.sure_imports(module_name(path), int(line)))
+        return self.at(self.symbols.contents.sure_imports(module_name(path), int(line)))
 
-    def _at(self, names: Iterable[str]) -> Sequence[str]:
-        """Return the extension modules of some names; none where the order is known."""
+    def at(self, names: Iterable[str]) -> Sequence[str]:
+        """Return what is opened for some of `sure_imports`; nothing where the order is known."""
         return () if self.order else [path for name in names for path in self._paths.get(name, ())]
 
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
-        return values_by_key((name, path) for path, name in self.modules.items())
+        return values_by_key((self._name(path), path) for path in self.modules)
 
     def changed_files(self) -> Iterator[tuple[str, str]]:
         """Yield the objects that are not as large as their only distribution says, with it."""
@@ -474,3 +488,7 @@ class InstalledModules:
         }
         versions = [some for some in found.values() if some]
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
+
+
+def _is_module(elf: Elf | None) -> bool:
+    return elf is not None and any(hook.startswith("Py") for hook in elf.module_hooks)

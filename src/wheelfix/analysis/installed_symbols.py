@@ -28,6 +28,18 @@ class Promotion(NamedTuple):
     """The source below site-packages, and the line: `torch/__init__.py:300`."""
 
 
+class Opening(NamedTuple):
+    """A library that the import of a Python source opens by its path."""
+
+    path: str
+    module: str
+    """The dotted name of the source."""
+    line: int
+    """Of the statement of the module that opens it."""
+    sure: bool
+    """Whether the import fails if the library cannot be opened; otherwise that may be caught."""
+
+
 class Variable(NamedTuple):
     """An environment variable that a file of an environment sets."""
 
@@ -92,6 +104,10 @@ class Contents(Protocol):
         """Return the objects that enter the global scope when a Python source opens them."""
         ...
 
+    def openings(self) -> Sequence[Opening]:
+        """Return the libraries that sources open which the import of their packages imports."""
+        ...
+
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
         ...
@@ -120,7 +136,8 @@ class Contents(Protocol):
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.
 
-        With `line`, those that are imported before this line of it runs. None without a source.
+        The libraries that these open by a path are among them, by this path. With `line`, those
+        that are imported before this line of it runs. None without a source.
         """
         ...
 

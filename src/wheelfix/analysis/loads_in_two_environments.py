@@ -56,13 +56,12 @@ class Compared(NamedTuple):
 
     @property
     def twins(self) -> Mapping[str, tuple[str, str]]:
-        """Module of both environments -> its paths."""
-        there = {module: path for path, module in self.there.modules.items()}
-        return {
-            module: (path, there[module])
-            for path, module in self.here.modules.items()
-            if module in there
-        }
+        """Extension module of both environments -> its paths."""
+        here, there = (
+            {module: path for path, module in some.modules.items() if path not in some.opened}
+            for some in self.environments
+        )
+        return {module: (path, there[module]) for module, path in here.items() if module in there}
 
 
 def first_difference(compared: Compared) -> LoadDifference | None:

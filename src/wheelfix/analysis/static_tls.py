@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.analysis.world import World
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.load_values import Load
@@ -19,9 +20,10 @@ SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 OPTIONAL = 512
 """Those of them that descriptors may take since glibc 2.32: `glibc.rtld.optional_static_tls`."""
-LAST_WITHOUT_LIMIT = "2.31"
-_PATCHED = "2.28"
-"""That of RHEL 8 has the limit; those of Debian and Ubuntu are as they were released."""
+_UNLIMITED, _PATCHED = "2.31", "2.28"
+"""The last glibc without this limit, and the first to which distributions have added it."""
+_LIMITED_PLATFORM, _UNLIMITED_PLATFORMS = "debian:11", ("debian:", "ubuntu:")
+"""Debian 11 has added it to 2.31; otherwise these have not, and of others it is not known."""
 _ROUNDED = 64
 """The area is rounded up to a multiple of it at most (TCB_ALIGNMENT)."""
 _SURE_ALIGNMENT = 16
@@ -110,11 +112,10 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
     elif needs:
         failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures()}
         order = [path for path in modules.order if path not in failing]
-        sure = {short.module: short for short in _in_order(modules, needs, order, sure=True)}
-        yield from sure.values()
-        for short in _in_order(modules, needs, order, sure=False):
-            if short.module not in sure:
-                yield short
+        seen = list(filter(modules.is_surely_imported, order))
+        sure = {short.module for short in _in_order(modules, needs, seen)}
+        for short in _in_order(modules, needs, order):
+            yield short._replace(sure=short.module in sure)
 
 
 def _of_pairs(modules: InstalledModules, needs: Mapping[str, _Need]) -> Iterator[Shortage]:
@@ -162,19 +163,16 @@ def _after_others(
 
 
 def _in_order(
-    modules: InstalledModules, needs: Mapping[str, _Need], order: Sequence[str], *, sure: bool
+    modules: InstalledModules, needs: Mapping[str, _Need], order: Sequence[str]
 ) -> Iterator[Shortage]:
-    """Yield the modules that find no room; they leave nothing loaded, but room may stay used.
-
-    If it is to be `sure`, only those are opened that their packages are seen to import.
-    """
+    """Yield the modules that find no room; they leave nothing loaded, but room may stay used."""
     areas, loader = _Process(modules, needs), modules.world.start_process()
-    for module in filter(modules.is_surely_imported, order) if sure else order:
+    for module in order:
         load = loader.dlopen(module)
         short = None if load.missing else areas.open(load)
         if short is not None:
             loader.undo(load)
-            yield short._replace(sure=sure)
+            yield short
 
 
 class _Process:
@@ -270,10 +268,14 @@ def _need(path: str, elf: Elf) -> _Need | None:
 
 def _areas(modules: InstalledModules) -> list[_Area]:
     """Return the areas that a process may begin with, that with most room last."""
-    world = modules.world
+    starts = range(SURPLUS, SURPLUS + _ROUNDED)
+    return [_Area(start, limit) for limit in limits(modules.world) for start in starts]
+
+
+def limits(world: World) -> tuple[float, ...]:
+    """Return how many bytes descriptors may take: what is possible where it is not known."""
     version = world.versions.get("GLIBC", "")
-    limits: list[float] = [] if newer(version, LAST_WITHOUT_LIMIT) else [math.inf]
-    is_known = world.name.startswith(("debian:", "ubuntu:")) or newer(_PATCHED, version)
-    if not limits or not is_known:
-        limits.append(OPTIONAL)
-    return [_Area(SURPLUS + more, limit) for limit in limits for more in range(_ROUNDED)]
+    if newer(version, _UNLIMITED) or world.name.startswith(_LIMITED_PLATFORM):
+        return (OPTIONAL,)
+    is_known = newer(_PATCHED, version) or world.name.startswith(_UNLIMITED_PLATFORMS)
+    return (math.inf,) if is_known else (math.inf, OPTIONAL)

@@ -3,24 +3,19 @@
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
-from functools import cache
+from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.host.machine_files import read_regular
-from wheelfix.host.site_sources import SiteSources
+from wheelfix.host.site_sources import SiteSources, sources_in
 from wheelfix.wheel.global_imports import (
-    Sources,
     functions_that_set_flags,
     global_imports,
     sets_flags,
 )
 from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
-from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 
 
 def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
@@ -54,7 +49,7 @@ def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Prom
     }
     callers = _callers(folder, setters, sources)
     starts = sorted({*map(module_name, setters), *map(module_name, callers)})
-    for found in global_imports(starts, _reader(folder, modules), budget):
+    for found in global_imports(starts, sources_in(folder, modules), budget):
         if found.module in modules:
             yield Promotion(modules[found.module], f"{found.source}:{found.line}")
 
@@ -77,21 +72,3 @@ def _callers(folder: str, setters: Mapping[str, bytes], sources: SiteSources) ->
         for package in sorted(packages)
         for path, _ in sources.that(may_call, calls.pattern, folder, package)
     ]
-
-
-def _reader(folder: str, extensions: Collection[str]) -> Sources:
-    @cache
-    def path_of(module: str) -> str | None:
-        stem = module.replace(".", "/")
-        for path in (f"{stem}/__init__.py", f"{stem}.py"):
-            if os.path.isfile(folder + path):  # noqa: PTH113 - text
-                return path
-        return None
-
-    @cache
-    def read(path: str) -> bytes:
-        with suppress(OSError):
-            return read_regular(folder + path, MAX_SOURCE)
-        return b""
-
-    return Sources(path_of, read, extensions.__contains__)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import posixpath
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from wheelfix.analysis.installed_symbols import Promotion, Variable
+from wheelfix.analysis.installed_symbols import Opening, Promotion, Variable
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget
 from wheelfix.elf.exports import (
@@ -29,9 +30,11 @@ from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.host.site_sources import SiteSources, read_variables
+from wheelfix.host.site_sources import OPENS, SiteSources, read_variables
 from wheelfix.wheel.content_scan import may_open
+from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.library_names import stem_of
+from wheelfix.wheel.opening_calls import CALLS
 from wheelfix.wheel.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -59,6 +62,7 @@ class InstalledContents:
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
+        self._opened = cache(self._read_opened)
 
     def save(self) -> None:
         """Keep what was read for later runs."""
@@ -175,6 +179,62 @@ class InstalledContents:
     def _promotions(self) -> Sequence[Promotion]:
         return read_promotions(self._world, self._sources)
 
+    def openings(self) -> Sequence[Opening]:
+        """Return the libraries that sources open which the import of their packages imports."""
+        return self._openings
+
+    @cached_property
+    def _openings(self) -> Sequence[Opening]:
+        tops = sorted({module.partition(".")[0] for module in self._openers})
+        names = {name for top in tops for name in self.sure_imports(top)}
+        found: dict[str, Opening] = {}
+        for module, (folder, path) in self._openers.items():
+            for opening in self._opened(module, folder, path) if module in names else ():
+                found.setdefault(opening.path, opening)
+        return list(found.values())
+
+    @cached_property
+    def _openers(self) -> Mapping[str, tuple[str, str]]:
+        """The modules whose sources may open libraries -> folder and path in it."""
+        return {
+            module_name(path): (folder, path)
+            for folder in self._sources.site_folders
+            for path, source in self._sources.that(may_open, OPENS, folder)
+            if CALLS.search(source)
+        }
+
+    @cached_property
+    def _importers(self) -> Collection[str]:
+        """The modules by which packages come to those that surely open libraries, if any do."""
+        found: set[str] = set()
+        waiting = [
+            (module, folder)
+            for module, (folder, path) in self._openers.items()
+            if self._opened(module, folder, path)
+        ]
+        for module, folder in waiting:  # grows during the loop
+            new = [one for one in self._that_import(module, folder) if one not in found]
+            found.update(new)
+            waiting += ((one, folder) for one in new)
+        return found
+
+    def _that_import(self, module: str, folder: str) -> Iterator[str]:
+        """Yield the modules of a package that surely import another one; they are no packages."""
+        top, dot, _ = module.partition(".")
+        name = re.escape(module.rpartition(".")[2]).encode()
+        word = re.compile(
+            rb"^from .*\b%b +import\b|^(from .*)?\bimport .*\b%b\b" % (name, name), re.MULTILINE
+        )
+        told = self._sources.that(
+            lambda data: name in data and bool(word.search(data)), word.pattern, folder, top
+        )
+        for path, _ in told if dot else ():
+            importer = module_name(path)
+            if not path.endswith(_PACKAGES):
+                found = self._sources.imports(importer, f"{folder}{path}", is_package=False)
+                if any(one.name == module for one in found):
+                    yield importer
+
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
         return self._variables
@@ -230,19 +290,21 @@ class InstalledContents:
         return [
             found
             for folder in self._sources.folders
-            for found in self._sources.that(may_open, b"opens", folder)
+            for found in self._sources.that(may_open, OPENS, folder)
         ]
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         """Return the modules that importing `name` surely imports, in turn, itself among them.
 
-        With `line`, those that are imported before this line of it runs. None without a source.
+        The libraries that these open by a path are among them, by this path. With `line`, those
+        that are imported before this line of it runs. None without a source.
         """
         return self._sure_imports(name, line)
 
     def _read_sure_imports(self, name: str, line: int | None) -> Collection[str]:
         def imports_of(module: str) -> Sequence[Imported] | None:
             is_read = "." not in module or (module == name and line is not None)
+            is_read = is_read or module in self._openers or module in self._importers
             return self._imports(module, _MODULES if is_read else _PACKAGES)
 
         is_known = imports_of(name.partition(".")[0]) is not None
@@ -254,8 +316,26 @@ class InstalledContents:
             for folder in self._sources.folders:
                 path = f"{folder}{module.replace('.', '/')}{ending}"
                 with suppress(OSError):
-                    return self._sources.imports(module, path, is_package=ending in _PACKAGES)
+                    found = self._sources.imports(module, path, is_package=ending in _PACKAGES)
+                    if module not in self._openers:
+                        return found
+                    opened = self._opened(module, *self._openers[module])
+                    both = (*found, *(Imported(one.path, one.line) for one in opened))
+                    return sorted(both, key=lambda one: one.line)
         return None
+
+    def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
+        """Return the objects that the import of a source surely opens by their paths."""
+        files = self._world.environment.files
+        places = (
+            (os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"), line, sure)
+            for line, name, sure in self._sources.opened(folder, path)
+        )
+        return [
+            Opening(place, module, line, sure)
+            for place, line, sure in places
+            if place in self._world.members and place in files
+        ]
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""

@@ -4,9 +4,10 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,9 +19,10 @@ from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import LookupPlace
-from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
+from wheelfix.wheel.python_opens import opened_on_import, visit_source
+from wheelfix.wheel.python_parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.sure_imports import Imported, read_imports
 
@@ -55,6 +57,12 @@ class SiteSources:
         members = world.members.items()
         self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
         """Where the names of members begin: site-packages folders, maybe others."""
+        self.site_folders: Sequence[str] = [
+            one
+            for one in self.folders
+            if not any(other != one and other.startswith(one) for other in self.folders)
+        ]
+        """Those of them that no other one is in."""
 
     @cached_property
     def telling(self) -> Mapping[str, Mapping[str, bytes]]:
@@ -63,7 +71,7 @@ class SiteSources:
         By the site-packages folder, and by their paths in it.
         """
         return {
-            folder: dict(self.that(_is_telling, b"telling", folder))
+            folder: dict(self.that(_is_telling, TELLING, folder))
             for folder in self.folders
             if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
         }
@@ -80,14 +88,19 @@ class SiteSources:
             if place != top and not place.startswith(f"{top}/"):
                 continue
             known = cast("tuple[str, ...] | None", facts.get(question))
-            told: list[str] = []
+            asked = {question: tells}
+            if known is None and question in _ASKED_OF_ALL:
+                asked |= _ASKED_OF_ALL
+            told: dict[bytes, list[str]] = {one: [] for one in asked}
             for name in names if known is None else known:
                 with suppress(OSError):
                     data = read_regular(f"{place}/{name}", MAX_SOURCE)
-                    if tells(data):
-                        told.append(name)
+                    for one, is_told in asked.items():
+                        if is_told(data):
+                            told[one].append(name)
+                    if name in told[question]:
                         yield f"{place}/{name}".removeprefix(folder), data
-            facts[question] = tuple(told)
+            facts |= {one: tuple(some) for one, some in told.items()}
 
     def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
         """Return what `visit` does of the source at `path` in `folder`."""
@@ -101,6 +114,33 @@ class SiteSources:
         before, found = budget.steps, visit(source, path, budget)
         facts[question] = before - budget.steps, *found
         return found
+
+    def opened(self, folder: str, path: str) -> Sequence[tuple[int, str, bool]]:
+        """Return what the import of the source at `path` in `folder` surely opens.
+
+        That is the line of the module's statement, the path from the source, and whether the
+        import fails with it.
+        """
+        place, _, name = f"{folder}{path}".rpartition("/")
+        facts, question = self._places[place][1], f"opened {name}".encode()
+        seen, found = cast("tuple[Any, Any]", facts.get(question, ((), None)))
+        if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
+            asked: dict[str, tuple[int, int] | None] = {}
+            there = sources_in(folder)
+
+            def is_file(one: str) -> bool:
+                asked[one] = _stamp(f"{folder}{one}")
+                return asked[one] is not None
+
+            def read(one: str) -> bytes:
+                return there.read(one) if is_file(one) else b""
+
+            sources = there._replace(read=read, is_file=is_file)
+            budget = Budget(path, STEPS_PER_SOURCE)
+            openings = opened_on_import(there.read(path), path, sources, budget)
+            found = tuple((one.statement, one.name, one.sure) for one in openings)
+            facts[question] = tuple(asked.items()), found
+        return cast("Sequence[tuple[int, str, bool]]", found)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
         """Return what the source of a module surely imports. Raises `OSError` if there is none."""
@@ -125,6 +165,35 @@ class SiteSources:
         return found
 
 
+def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
+    """Return the modules below a site-packages folder; those of `extensions` are no sources."""
+
+    @cache
+    def path_of(module: str) -> str | None:
+        stem = module.replace(".", "/")
+        for path in (f"{stem}/__init__.py", f"{stem}.py"):
+            if os.path.isfile(folder + path):  # noqa: PTH113 - text
+                return path
+        return None
+
+    @cache
+    def read(path: str) -> bytes:
+        with suppress(OSError):
+            return read_regular(folder + path, MAX_SOURCE)
+        return b""
+
+    return Sources(path_of, read, extensions.__contains__)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes with a file, None if there is none."""
+    with suppress(OSError):
+        there = os.stat(path)  # noqa: PTH116 - text
+        if stat.S_ISREG(there.st_mode):
+            return there.st_size, there.st_mtime_ns
+    return None
+
+
 def visit(source: bytes, path: str, budget: Budget) -> Visited:
     """Visit the source at `path`, below site-packages."""
     found = visit_source(source, path, {}, budget)
@@ -137,6 +206,11 @@ def visit(source: bytes, path: str, budget: Budget) -> Visited:
 
 def _is_telling(source: bytes) -> bool:
     return b"RTLD_GLOBAL" in source or (b"environ[" in source and bool(_SETS.search(source)))
+
+
+TELLING, OPENS = b"telling", b"opens"
+_ASKED_OF_ALL: Mapping[bytes, Callable[[bytes], bool]] = {TELLING: _is_telling, OPENS: may_open}
+"""Questions that are answered together: to read all sources takes most of the time."""
 
 
 def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:

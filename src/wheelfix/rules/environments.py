@@ -1,5 +1,6 @@
 """What goes wrong where installed distributions meet."""
 
+import posixpath
 import shlex
 from collections.abc import Iterable, Iterator
 
@@ -16,10 +17,10 @@ from wheelfix.analysis.installed_symbols import Variable
 from wheelfix.analysis.predictions import Prediction
 from wheelfix.analysis.product_copies import copies
 from wheelfix.analysis.static_tls import (
-    LAST_WITHOUT_LIMIT,
     OPTIONAL,
     SURPLUS,
     Shortage,
+    limits,
     shortages,
 )
 from wheelfix.elf.demangle import demangle
@@ -27,7 +28,6 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
-from wheelfix.loader.targets import newer
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some
@@ -94,9 +94,10 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     """Installed extension module loads in no order of imports.
 
     ## What it does
-    Loads each extension module of an installed environment as the dynamic loader would. Reports
-    those that need a library which is not found, and no other file of the environment has the
-    SONAME; those that need a symbol version which the library found does not define; those
+    Loads each extension module of an installed environment as the dynamic loader would, and each
+    library that a Python source opens by its path (ctypes, cffi) when its package is imported.
+    Reports those that need a library which is not found, and no other file of the environment has
+    the SONAME; those that need a symbol version which the library found does not define; those
     that refer to a symbol which nothing in the environment defines, or only a file that neither the
     module loads nor any code may open for all others (RTLD_GLOBAL); and, with glibc 2.41 or later,
     those with an object that needs an executable stack (WF603). Where the package itself is not
@@ -127,6 +128,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         sure = [one for one in found if modules.is_surely_imported(one[0])]
         path, lack = (sure or found)[0]
         module = modules.modules[path]
+        opened = posixpath.basename(path) if path in modules.opened else module
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
         when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
@@ -143,7 +145,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                     if other in modules.world.of_variables
                 ),
             ),
-            hint=f"`wheelfix explain --site {where} {module}` shows what it loads"
+            hint=f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.library
             else "its wheel must link with the library that defines it"
             if lack.definers
@@ -330,9 +332,9 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
     Adds up the thread-local data (PT_TLS) of the objects with DF_STATIC_TLS that two modules of
     different distributions load, and compares it with the 1,664 bytes that glibc reserves. Objects
     whose code finds their data by descriptors, as on ARM64, take some of them, too, if there are
-    any: before glibc 2.32 all that are left, and 512 since then. Where a package is not seen to
-    import its module, it is a warning. With `--order`, what a failed import leaves in use counts,
-    too. WF606 does so for one wheel.
+    any: before glibc 2.32 all that are left (but on Debian 11), and 512 since then. Where a package
+    is not seen to import its module, it is a warning. With `--order`, what a failed import leaves
+    in use counts, too. WF606 does so for one wheel.
 
     ## Why is this bad?
     Whichever is imported later fails: `cannot allocate memory in static TLS block`.
@@ -372,7 +374,7 @@ def static_tls_of_several(modules: InstalledModules) -> Iterator[Hit]:
 
 
 def _room_text(modules: InstalledModules, short: Shortage) -> str:
-    if newer(modules.world.versions.get("GLIBC", ""), LAST_WITHOUT_LIMIT):
+    if limits(modules.world) == (OPTIONAL,):
         room = -(-(short.wanted - SURPLUS + OPTIONAL) // 64) * 64
         variable = f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={room}"
     else:

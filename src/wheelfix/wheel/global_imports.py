@@ -13,7 +13,12 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
-from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin, parse_source
+from wheelfix.wheel.python_parsing import (
+    STEPS_PER_EXPRESSION,
+    Sources,
+    import_origin,
+    parse_source,
+)
 from wheelfix.wheel.python_values import CONSTANTS, READS_VARIABLE, RTLD_GLOBAL
 
 _MAX_DEPTH = 8
@@ -33,17 +38,6 @@ class GlobalImport(NamedTuple):
     source: str
     """The source that imports it, below site-packages."""
     line: int
-
-
-class Sources(NamedTuple):
-    """The modules of an environment."""
-
-    paths: Callable[[str], str | None]
-    """Dotted name -> the path of its source below site-packages, None without one."""
-    read: Callable[[str], bytes]
-    """Path below site-packages -> the source."""
-    is_extension: Callable[[str], bool]
-    """Dotted name -> whether it is an extension module."""
 
 
 def opens_for_all(source: bytes) -> bool:

@@ -218,6 +218,10 @@ class PythonOpening(NamedTuple):
     """Globs of suffixes that the call tries after `name`; empty for `name` alone."""
     for_all: bool = False
     """Whether it puts the library into the global scope (RTLD_GLOBAL)."""
+    runs: bool = False
+    """Whether the import of the module surely runs it, also if its failure is caught."""
+    statement: int = 0
+    """The line of the module's own statement that runs it; 0 if the import does not."""
 
     @property
     def text(self) -> str:

@@ -14,5 +14,7 @@ CFFI = "dlopen"
 
 WORDS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
 """In lower case."""
+CALLS = re.compile(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
+"""The words of the calls that open a library."""
 SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
 """The words of a source that may search for libraries; others look for files that are none."""

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.wheel.content_scan import may_open
-from wheelfix.wheel.model import EnvironAssignment, PythonOpening
+from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
     STEPS_PER_WHEEL,
+    Sources,
     is_too_large,
     parse_source,
 )
@@ -32,7 +33,10 @@ class Followed(NamedTuple):
 
 
 def visit_source(
-    source: bytes, path: str, modules: Mapping[str, str], budget: Budget | None = None
+    source: bytes,
+    path: str,
+    modules: Mapping[str, str],
+    budget: Budget | None = None,
 ) -> Followed:
     """Visit the source at `path`, below site-packages, for what it opens, until `budget` is spent.
 
@@ -54,6 +58,25 @@ def visit_source(
         to_its_end = True
     found = sorted(visitor.openings.values(), key=lambda opening: (opening.line, opening.name))
     return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()))
+
+
+def opened_on_import(
+    source: bytes, path: str, sources: Sources, budget: Budget
+) -> list[PythonOpening]:
+    """Return what the import of the source at `path` surely opens by a path from its folder.
+
+    It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
+    """
+    tree = parse_source(source)
+    visitor = Visitor(path, {}, budget, sources)
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
+        if tree is not None:
+            visitor.visit_module(tree)
+    return [
+        opening
+        for opening in visitor.openings.values()
+        if opening.runs and opening.where is LookupPlace.SOURCE and not opening.suffixes
+    ]
 
 
 def _that_may_open(

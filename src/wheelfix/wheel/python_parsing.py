@@ -3,6 +3,8 @@
 import ast
 import re
 import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 STEPS_PER_EXPRESSION = 5
 """Steps of the budget for the evaluation of one expression."""
@@ -13,6 +15,19 @@ STEPS_PER_WHEEL = 1_000_000 * STEPS_PER_EXPRESSION
 _MEMBER = "<a member of the wheel>"
 _MAX_TOKENS = 100_000
 """More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""
+
+
+class Sources(NamedTuple):
+    """The modules of an environment."""
+
+    paths: Callable[[str], str | None]
+    """Dotted name -> the path of its source below site-packages, None without one."""
+    read: Callable[[str], bytes]
+    """Path below site-packages -> the source."""
+    is_extension: Callable[[str], bool]
+    """Dotted name -> whether it is an extension module."""
+    is_file: Callable[[str], bool] = lambda _: False
+    """Path from site-packages, which may begin with `..` -> whether a file is there."""
 
 
 def parse_source(source: bytes) -> ast.Module | None:

@@ -17,6 +17,8 @@ SITE = "/\0/" + "/".join("abcdefghijkl") + "/site"
 """Stands for site-packages: deep enough for any `..`."""
 PREFIX = "/\0prefix"
 """Stands for `sys.prefix`."""
+BASE = "/\0base"
+"""Stands for `sys.base_prefix`, which is another one in a virtual environment."""
 VARIABLE = re.compile(r"/\0\?env\0(\d+)\0([^/]*)")
 """Stands for what an environment variable holds: the line that reads it, and its name."""
 UNKNOWN: Final = "\0?"
@@ -177,8 +179,13 @@ CONSTANTS: Mapping[str, object] = {
     "os.path.sep": "/",
     "os.pathsep": ":",
     "os.pardir": "..",
+    "os.path.pardir": "..",
+    "os.curdir": ".",
+    "os.path.curdir": ".",
     "sys.prefix": PREFIX,
     "sys.exec_prefix": PREFIX,
+    "sys.base_prefix": BASE,
+    "sys.base_exec_prefix": BASE,
     "sys.maxsize": 2**63 - 1,
     "typing.TYPE_CHECKING": False,
     **{

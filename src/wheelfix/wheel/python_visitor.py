@@ -13,13 +13,20 @@ from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, product
+from typing import cast
 
 from wheelfix.budget import Budget
 from wheelfix.wheel import opening_calls
 from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
-from wheelfix.wheel.python_parsing import STEPS_PER_EXPRESSION, import_origin
+from wheelfix.wheel.python_parsing import (
+    STEPS_PER_EXPRESSION,
+    Sources,
+    import_origin,
+    parse_source,
+)
 from wheelfix.wheel.python_values import (
     ANY,
+    BASE,
     CONSTANTS,
     FUNCTIONS,
     OPERATORS,
@@ -45,20 +52,40 @@ from wheelfix.wheel.python_values import (
 _MAX_CALL_DEPTH = 3
 """Calls of functions of the same source that are followed into each other."""
 _MAX_COMBINATIONS = 64
+_ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
 _MAX_SIZE = 1024
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Names = ChainMap[str, Values]
 
 
+class _Module:
+    """The names of a module."""
+
+    def __init__(self, path: str) -> None:
+        self.file = f"{SITE}/{path}"
+        self.package = posixpath.dirname(path).replace("/", ".")
+        self.globals: _Names = ChainMap()
+        self.imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
+        self.functions: dict[str, Function] = {}
+
+
 class Visitor:
     """One visit of one source."""
 
-    def __init__(self, path: str, modules: Mapping[str, str], budget: Budget) -> None:
+    def __init__(
+        self,
+        path: str,
+        modules: Mapping[str, str],
+        budget: Budget,
+        sources: Sources | None = None,
+    ) -> None:
         """Begin with nothing imported.
 
         `path` is that of the source, below site-packages; `modules` has the paths of those that it
-        may import from there, by their dotted names.
+        may import from there, by their dotted names. With `sources`, those of the environment,
+        functions of other modules of the package are followed, files are there or not, and no
+        environment variable is set.
         """
         self.openings: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
         self.assignments: dict[int, EnvironAssignment] = {}
@@ -67,18 +94,21 @@ class Visitor:
         """What each function opens or returns; an empty name stands for the module itself."""
         self.calls: dict[str, set[str]] = {"": set()}
         """The functions of the same source that each one calls."""
-        self._file = f"{SITE}/{path}"
-        self._package = posixpath.dirname(path).replace("/", ".")
+        self._own = self._module = _Module(path)
+        """The visited module, and that of the function which is visited now."""
+        self._others: dict[str, _Module | None] = {}
         self._modules = modules
+        self._sources = sources
         self._budget = budget
-        self._globals: _Names = ChainMap()
-        self._imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
-        self._functions: dict[str, Function] = {}
         self._depth = 0
+        self._line = 0
+        """Of the module's own statement that is visited now."""
         self._on_import = True
         self._sure = True
         """Whether what is visited now runs whenever its function does, and no error is caught."""
-        self._opened_unknown = False
+        self._runs = True
+        """The same, but an error may be caught."""
+        self._opened_unknown: bool = False
         """Whether the function opened a library whose name could not be determined."""
         self._results: list[object] = self.results[""]
         self._calls: set[str] = self.calls[""]
@@ -88,22 +118,27 @@ class Visitor:
 
         Raises `BudgetError` when the budget is spent.
         """
+        functions = self._visit(tree)
+        self._on_import = False
+        return functions
+
+    def _visit(self, tree: ast.Module) -> Sequence[Function]:
         functions: list[Function] = []
+        module = self._module
         for node in ast.walk(tree):  # outer statements first
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
             elif isinstance(node, Function):
                 functions.append(node)
-                self._functions.setdefault(node.name, node)
-        stem = posixpath.basename(self._file).removesuffix(".py")
-        name = self._package if stem == "__init__" else f"{self._package}.{stem}".lstrip(".")
-        self._globals |= {
-            "__file__": (self._file,),
-            "__package__": (self._package,),
+                module.functions.setdefault(node.name, node)
+        stem = posixpath.basename(module.file).removesuffix(".py")
+        name = module.package if stem == "__init__" else f"{module.package}.{stem}".lstrip(".")
+        module.globals |= {
+            "__file__": (module.file,),
+            "__package__": (module.package,),
             "__name__": (name,),
         }
-        self._block(tree.body, self._globals)
-        self._on_import = False
+        self._block(tree.body, module.globals)
         return functions
 
     def visit_functions(self, functions: Iterable[Function]) -> None:
@@ -115,31 +150,36 @@ class Visitor:
             self._sure, self._opened_unknown = True, False
             self._results, self._calls = [], set[str]()
             self.results[function.name], self.calls[function.name] = self._results, self._calls
-            self._block(function.body, self._globals.new_child(_parameters(function)))
+            self._block(function.body, self._own.globals.new_child(_parameters(function)))
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        origin = import_origin(node, self._package) if isinstance(node, ast.ImportFrom) else ""
+        module = self._module
+        origin = import_origin(node, module.package) if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names:
             if origin:
-                self._imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
+                module.imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
             else:
                 top = alias.name.partition(".")[0]
-                self._imported[alias.asname or top] = alias.name if alias.asname else top
+                module.imported[alias.asname or top] = alias.name if alias.asname else top
 
     # --- Statements -------------------------------------------------------------------------------
 
     def _block(self, body: Iterable[ast.stmt], names: _Names) -> bool:
         """Visit statements; return whether what follows the block is surely not reached."""
-        before = self._sure
+        before = self._sure, self._runs
         ends = any(self._statement(statement, names) for statement in body)
-        self._sure = before
+        self._sure, self._runs = before
         return ends
 
     def _statement(  # noqa: C901, PLR0912 - one case for each kind of statement
         self, node: ast.stmt, names: _Names
     ) -> bool:
         """Visit one statement; return whether what follows it is surely not reached."""
+        if not self._depth:
+            self._line = node.lineno
         match node:
+            case ast.Import() | ast.ImportFrom():
+                self._runs = self._sure
             case ast.Return(value=value):
                 self._results += self._evaluate(value, names) if value else (None,)
                 return True
@@ -187,17 +227,22 @@ class Visitor:
             return self._block(node.body if holds else node.orelse, names)
         bodies = [node.body, node.orelse] if node.orelse else [[], node.body]
         ends = self._branches(bodies, names)
-        self._sure = self._sure and not any(ends)  # what follows a guard is reached only sometimes
+        if any(ends):  # what follows a guard is reached only sometimes
+            self._sure = self._runs = False
         return all(ends)
 
-    def _branches(self, bodies: Iterable[Sequence[ast.stmt]], names: _Names) -> list[bool]:
+    def _branches(
+        self, bodies: Iterable[Sequence[ast.stmt]], names: _Names, tried: Sequence[ast.stmt] = ()
+    ) -> list[bool]:
         """Visit what is run only sometimes; a name then has the values of all ways that go on.
 
-        Return for each body whether it surely ends the block.
+        Return for each body whether it surely ends the block. One that is `tried` begins surely.
         """
         ways = [names.new_child() for _ in bodies]  # a copy of many names for each branch is slow
-        with self._maybe():
-            ends = [self._block(body, way) for body, way in zip(bodies, ways, strict=True)]
+        ends: list[bool] = []
+        for body, way in zip(bodies, ways, strict=True):
+            with self._maybe(runs=self._runs and body is tried):
+                ends.append(self._block(body, way))
         ways = [way for way, end in zip(ways, ends, strict=True) if not end]
         for name in {name for way in ways for name in way.maps[0]}:
             values = [way.get(name, ANY) for way in ways]
@@ -212,7 +257,7 @@ class Visitor:
             ends = self._block(body, names)
             self._branches([*handlers, []], names)
         else:
-            ends = all(self._branches([body, *handlers], names))
+            ends = all(self._branches([body, *handlers], names, body))
         return self._block(node.finalbody, names) or ends
 
     def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> bool:
@@ -224,7 +269,7 @@ class Visitor:
             call = item.context_expr
             suppresses |= isinstance(call, ast.Call) and "suppress" in self._dotted_name(call.func)
         if suppresses:
-            self._branches([node.body, []], names)
+            self._branches([node.body, []], names, node.body)
             return False
         return self._block(node.body, names)
 
@@ -244,12 +289,13 @@ class Visitor:
                 pass
 
     @contextmanager
-    def _maybe(self) -> Generator[None]:
-        before, self._sure = self._sure, False
+    def _maybe(self, *, runs: bool = False) -> Generator[None]:
+        before = self._sure, self._runs
+        self._sure, self._runs = False, runs
         try:
             yield
         finally:
-            self._sure = before
+            self._sure, self._runs = before
 
     # --- Expressions ------------------------------------------------------------------------------
 
@@ -304,6 +350,9 @@ class Visitor:
                 return ANY if holds is None else (not holds,)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 inner = names.new_child()
+                known = self._elements(node, inner)
+                if known is not None:
+                    return (known,)
                 for generator in node.generators:
                     self._bind(
                         generator.target, items(self._evaluate(generator.iter, inner)), inner
@@ -319,6 +368,30 @@ class Visitor:
                 self._evaluate_children(node, names)
                 return ANY
 
+    def _elements(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names
+    ) -> Values | None:
+        """Return the elements of a comprehension, None if they are not known."""
+        generator, *others = node.generators
+        known, *alternatives = self._evaluate(generator.iter, names)
+        if (
+            others
+            or alternatives
+            or not isinstance(known, tuple)
+            or is_unknown(cast("Values", known))
+        ):
+            return None
+        found: list[object] = []
+        for element in cast("Values", known):
+            self._bind(generator.target, (element,), names)
+            tests = [truth(self._evaluate(test, names)) for test in generator.ifs]
+            if False not in tests:
+                values = self._evaluate(node.elt, names)
+                if None in tests or len(values) > 1:
+                    return None
+                found += values
+        return tuple(found)
+
     def _evaluate_children(self, node: ast.AST, names: _Names) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
@@ -328,7 +401,7 @@ class Visitor:
         return [self._evaluate(node, names) for node in nodes]
 
     def _spend(self, steps: int) -> None:
-        self._budget.spend(STEPS_PER_EXPRESSION * steps, "a Python source", self._file)
+        self._budget.spend(STEPS_PER_EXPRESSION * steps, "a Python source", self._own.file)
 
     def _apply(self, function: Callable[..., object], *arguments: Values) -> Values:
         """Apply `function` to every combination of values; what is too large is unknown."""
@@ -364,7 +437,7 @@ class Visitor:
     def _dotted_name(self, node: ast.expr) -> str:
         """Return the name of what is imported: `ctypes.cdll.LoadLibrary`; else nothing."""
         if isinstance(node, ast.Name):
-            return self._imported.get(node.id, "")
+            return self._module.imported.get(node.id, "")
         base = self._dotted_name(node.value) if isinstance(node, ast.Attribute) else ""
         return f"{base}.{node.attr}" if isinstance(node, ast.Attribute) and base else ""
 
@@ -385,16 +458,19 @@ class Visitor:
         function = node.func
         arguments = self._each(node.args, names)
         named = {k.arg: self._evaluate(k.value, names) for k in node.keywords if k.arg}
-        if isinstance(function, ast.Name) and function.id in self._functions:
+        if isinstance(function, ast.Name) and function.id in self._module.functions:
             self._calls.add(function.id)
-            return self._inline(self._functions[function.id], arguments, named, names)
+            return self._inline(self._module.functions[function.id], arguments, named, names)
         dotted = self._dotted_name(function)
+        module, _, name = dotted.rpartition(".")
+        if other := self._other(module):
+            return self._call_there(other, name, arguments, named)
         if isinstance(function, ast.Name) and not dotted:
             dotted = function.id  # a built-in function
         if dotted in FUNCTIONS:
             return self._apply(FUNCTIONS[dotted], *arguments)
-        if dotted in READS_VARIABLE and arguments:
-            return either(self._apply(variable, arguments[0], (node.lineno,)), *arguments[1:])
+        if arguments and dotted in {*_ASKS_FOR_FILE, *READS_VARIABLE}:
+            return self._of_environment(dotted, arguments, node.lineno)
         if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
             modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())
             return self._note(
@@ -409,6 +485,8 @@ class Visitor:
             return ANY
         if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
             return self._note(node, "ffi.dlopen", arguments[0])
+        if self._sources and function.attr in {"exists", "is_file"}:
+            return self._apply(self._is_file, self._evaluate(function.value, names))
         if function.attr == "enter_context" and arguments:
             return arguments[0]
         if function.attr in {"append", "extend", "insert"} and arguments:
@@ -416,6 +494,61 @@ class Visitor:
         return self._apply(
             call_method, (function.attr,), self._evaluate(function.value, names), *arguments
         )
+
+    def _of_environment(self, function: str, given: Sequence[Values], line: int) -> Values:
+        """Return whether there is a file, or the value of an environment variable."""
+        if function in _ASKS_FOR_FILE:
+            return self._apply(self._is_file, given[0])
+        if self._sources:
+            return given[1] if len(given) > 1 else (None,)
+        return either(self._apply(variable, given[0], (line,)), *given[1:])
+
+    def _other(self, name: str) -> _Module | None:
+        """Return another module of the same package that may know of files, once it has run."""
+        top = self._own.package.partition(".")[0]
+        if self._sources is None or not name or name.partition(".")[0] != top:
+            return None
+        if name not in self._others:
+            self._others[name] = None
+            path = self._sources.paths(name)
+            source = b"" if path is None else self._sources.read(path)
+            is_followed = b"__file__" in source or opening_calls.SEARCHING.search(source)
+            tree = parse_source(source) if is_followed else None
+            if path is not None and tree is not None:
+                noted, self.openings = self.openings, {}
+                self._others[name] = other = _Module(path)
+                with self._inside(other):
+                    self._visit(tree)
+                self.openings = noted
+        return self._others[name]
+
+    @contextmanager
+    def _inside(self, module: _Module) -> Generator[None]:
+        """Visit the statements of a module, or of a function of it, that another one runs."""
+        before, self._module = self._module, module
+        noted, self.assignments = self.assignments, {}
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._module, self.assignments = before, noted
+            self._depth -= 1
+
+    def _call_there(
+        self, module: _Module, name: str, given: Sequence[Values], named: dict[str, Values]
+    ) -> Values:
+        if name not in module.functions or self._depth >= _MAX_CALL_DEPTH:
+            return ANY
+        with self._inside(module):
+            return self._inline(module.functions[name], given, named, module.globals)
+
+    def _is_file(self, path: object) -> object:
+        """Return whether a file is there; raise `TypeError` if the path is not known."""
+        prefix = posixpath.normpath(f"{SITE}/../../..")
+        known = text(path).replace(PREFIX, prefix, 1).replace(BASE, prefix, 1)
+        if self._sources is None or UNKNOWN in known or not known.startswith("/\0/"):
+            raise TypeError
+        return self._sources.is_file(posixpath.relpath(posixpath.normpath(known), SITE))
 
     def _grow(self, function: ast.Attribute, arguments: Sequence[Values], names: _Names) -> Values:
         """Follow a call that adds to a list."""
@@ -442,19 +575,19 @@ class Visitor:
         bound = names.new_child(_parameters(function))
         bound |= {p.arg: self._evaluate(default, names) for p, default in defaults if default}
         bound |= dict(zip((p.arg for p in positional), given, strict=False)) | named
-        outer = self._sure, self._opened_unknown, self._results
+        outer = self._sure, self._runs, self._opened_unknown, self._results
         self._results = []
         self._depth += 1
         try:
             ends = self._block(function.body, bound)
             return either(self._results, () if ends else (None,))
         finally:
-            self._sure, self._opened_unknown, self._results = outer
+            self._sure, self._runs, self._opened_unknown, self._results = outer
             self._depth -= 1
 
     def _note_numpy(self, node: ast.Call, given: Sequence[Values]) -> Values:
         """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""
-        files = {f"{SITE}/{path}" for path in self._modules.values()} | {self._file}
+        files = {f"{SITE}/{path}" for path in self._modules.values()} | {self._own.file}
         for name, place in product(*(map(text, values) for values in given[:2])):
             path = posixpath.join(posixpath.dirname(place) if place in files else place, name)
             suffixes = () if posixpath.splitext(name)[1] else (".so", ".cpython-*.so", ".abi3.so")
@@ -480,7 +613,7 @@ class Visitor:
                 self._opened_unknown |= not finds
             elif name and "\n" not in name:
                 opening = PythonOpening(
-                    line=node.lineno,
+                    line=node.lineno if self._module is self._own else self._line,
                     function=function,
                     name=name,
                     where=where,
@@ -488,6 +621,8 @@ class Visitor:
                     on_import=self._on_import,
                     suffixes=suffixes,
                     for_all=for_all,
+                    runs=self._on_import and self._runs and len(names) == 1,
+                    statement=self._line if self._on_import else 0,
                 )
                 # The first visit knows most: the import comes before the functions.
                 self.openings.setdefault((node.lineno, name, where), opening)
@@ -495,7 +630,7 @@ class Visitor:
 
     def _place(self, name: str) -> tuple[str, LookupPlace]:
         if name.startswith("/\0/"):
-            folder = posixpath.dirname(self._file)
+            folder = posixpath.dirname(self._own.file)
             return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
         if name.startswith(PREFIX):
             return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX

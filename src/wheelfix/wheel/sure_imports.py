@@ -9,10 +9,10 @@ from wheelfix.wheel.python_parsing import import_origin, parse_source
 
 
 class Imported(NamedTuple):
-    """What a statement of a module itself imports."""
+    """What a statement of a module itself imports, or opens."""
 
     name: str
-    """Of `from a import b` also `a.b`, which may be no module."""
+    """Of `from a import b` also `a.b`, which may be no module; of a library, its path."""
     line: int
 
 
@@ -21,8 +21,9 @@ def sure_imports(
 ) -> KeysView[str]:
     """Return the modules that importing `name` surely imports, in the order in which they begin.
 
-    `imports_of` returns what a module imports (`read_imports`), nothing of an unknown one. With
-    `line`, only what is imported before this line of `name` runs is returned.
+    The paths of libraries that are opened are among them. `imports_of` returns what a module
+    imports (`read_imports`) and opens, nothing of an unknown one. With `line`, only what is
+    imported before this line of `name` runs is returned.
     """
     modules: dict[str, None] = {}
     waiting = [(name, iter(_with_parents(name)))]
@@ -60,5 +61,7 @@ def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Iter
 
 
 def _with_parents(name: str) -> Iterable[str]:
+    if name.startswith("/"):
+        return (name,)
     parts = name.split(".")
     return (".".join(parts[:n]) for n in range(1, len(parts) + 1))

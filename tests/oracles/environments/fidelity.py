@@ -20,6 +20,7 @@ from random import Random
 from tests.oracles.environments.compare import compared, logged, open_in_turn, predicted
 from tests.oracles.environments.random_environment import Import, random_order, write_environment
 from tests.oracles.installations.programs import build_programs
+from wheelfix.analysis.import_orders import in_order
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.static_tls import shortages
 from wheelfix.host.installed_environment import read_modules
@@ -54,10 +55,13 @@ def a_program(folder: Path) -> Path:
 def differences(seed: int, folder: Path, program: Path, counts: Counter[str]) -> Iterator[str]:
     """Yield where the log of the loader is not as predicted."""
     dice = Random(seed)  # noqa: S311 - random cases, repeatable by their seeds
-    modules = write_environment(folder / "venv", program, dice)
+    packages = write_environment(folder / "venv", program, dice)
     environment = read_modules(folder / "venv")
     counts["environments"] += 1
-    for imports in (random_order(modules, dice), random_order(modules, dice)):
+    for names, imports in (random_order(packages, dice), random_order(packages, dice)):
+        expected = [os.path.realpath(path) for name in names for path in packages[name]]
+        if list(in_order(environment, names).order) != expected:
+            yield f"{names}: opened is {in_order(environment, names).order}, not {expected}"
         out, log = open_in_turn(folder / "venv/bin/python3", imports)
         failing = _failing(environment, imports)
         twice = Counter(each.path for each in imports)

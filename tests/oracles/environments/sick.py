@@ -38,6 +38,10 @@ _OPENS_FOR_ALL = """
 import ctypes, pathlib
 ctypes.CDLL(str(pathlib.Path(__file__).parent / "{library}"), mode=ctypes.RTLD_GLOBAL)
 """
+_OPENS = """
+import ctypes, os
+_library = ctypes.CDLL(os.path.join(os.path.dirname(__file__), "{library}"))
+"""
 _SETS_FLAGS = """
 import os, sys
 _before = sys.getdlopenflags()
@@ -209,6 +213,17 @@ def static_tls(site: Site) -> Expected:
     return Expected("WF956", imports if sizes[0] != sizes[1] else (), words)
 
 
+def opened_library(site: Site) -> Expected:
+    """WF952: a library that is opened by its path lacks another one."""
+    name = site.names[0]
+    site.install(name, None, imports=_OPENS.format(library=f"lib{name}.so"))
+    other = site.library(functions(site.symbol))
+    source = f"int {site.symbol}(void); int {name}_uses(void) {{ return {site.symbol}(); }}"
+    path = site.site / name / f"lib{name}.so"
+    shared_object(path, source, soname=path.name, needed=[other], runpath="$ORIGIN")
+    return Expected("WF952", (name,), (site.soname, f"lib{name}.so"))
+
+
 def library_path(site: Site) -> Expected:
     """WF959: LD_LIBRARY_PATH has another build."""
     name, other = site.names[0], site.sources / "opt"
@@ -222,7 +237,7 @@ MECHANISMS: Mapping[str, Callable[[Site], Expected]] = {
     make.__name__: make
     for make in (
         library_nowhere, symbol_nowhere, version_nowhere, first_soname, first_version,
-        unique_sizes, preempted, static_tls, library_path,
+        unique_sizes, preempted, static_tls, opened_library, library_path,
     )
 }  # fmt: skip
 

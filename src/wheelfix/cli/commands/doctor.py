@@ -177,7 +177,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(asked.others)))),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
-        modules=len(modules.modules),
+        modules=len(modules.modules.keys() - modules.opened.keys()),
         findings=findings,
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
