@@ -422,10 +422,10 @@ CALLS: dict[Message, Call] = {
         then="repair WHEEL --include libextra.so --library-path lib",
         words="--library-path",
     ),
-    ("analysis/policy_reasons.py", "--exclude {}"): Call(
+    ("analysis/ungraftable_libraries.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
-    ("analysis/policy_reasons.py", " --add-requires"): Call(
+    ("analysis/ungraftable_libraries.py", " --add-requires"): Call(
         make=of_a_known_provider,
         first="repair WHEEL",
         then="repair WHEEL --provider nvidia-cublas-cu12 --add-requires",
@@ -439,7 +439,10 @@ CALLS: dict[Message, Call] = {
         then="repair WHEEL --include libextra.so.1 --library-path lib",
         words="--library-path",
     ),
-    ("analysis/policy_reasons.py", "name the folder that has {} with `--library-path`; or,"): Call(
+    (
+        "analysis/ungraftable_libraries.py",
+        "name the folder that has {} with `--library-path`; or,",
+    ): Call(
         make=lost,
         first="repair WHEEL",
         then="repair WHEEL --library-path lib",
@@ -1050,7 +1053,6 @@ DIFF_HINTS = (
     "compare their directories",
     "name the earlier release, then the later one",
     "give two releases of one distribution",
-    "build one, or name a file",
     "name wheels, directories, or --from-file",
     "choose one, for example: `{}`",
 )
@@ -1156,7 +1158,7 @@ HELD: dict[Message, str] = {
         ", or repair it with `--plat {}`",
     ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
     (
-        "analysis/policy_reasons.py",
+        "analysis/ungraftable_libraries.py",
         "{} is in {}: `--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (

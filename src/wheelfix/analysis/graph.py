@@ -4,12 +4,11 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from wheelfix.analysis.load_tree import Step, describe_search, flat_steps
+from wheelfix.analysis.load_tree import Step, describe_search, flat_steps, found_elsewhere
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How
-from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.wheel.model import Wheel
 
 
@@ -178,13 +177,13 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
             provenance = world.origin(path).provenance
             nodes[edge.target] = _file_node(edge.target, provenance, files[path])
         elif edge.how == "not found":
-            versions = world.other_versions(edge.name)
+            package, wheels, versions = found_elsewhere(world, edge.name)
             nodes[edge.target] = Node(
                 id=edge.target,
                 provenance=Provenance.MISSING,
                 role="library",
-                package=world.packages.get(edge.target),
-                wheels=() if versions else well_known_providers_of(edge.name),
+                package=package,
+                wheels=wheels,
                 unreached=tuple(map(world.label, others.get(edge.target, ()))),
                 versions=versions,
             )

@@ -91,15 +91,8 @@ def _step(
     if request.how is How.LIBC:
         return Step(depth=depth, request=request, origin=Origin(Provenance.PLATFORM, request.name))
     if request.result is None:
-        versions = world.other_versions(request.name)
-        return Step(
-            depth=depth,
-            request=request,
-            origin=None,
-            package=world.packages.get(request.name),
-            wheels=() if versions else well_known_providers_of(request.name),
-            versions=versions,
-        )
+        package, wheels, versions = found_elsewhere(world, request.name)
+        return Step(depth, request, None, package=package, wheels=wheels, versions=versions)
     earlier = first.get(request.result)
     before = request.how in {How.LOADED, How.SAME_FILE} and earlier is not None
     source = request if request.candidates else earlier
@@ -111,6 +104,13 @@ def _step(
         loaded_by=earlier.requester if before and earlier and earlier.how is not How.PATH else None,
         repeated=repeated,
     )
+
+
+def found_elsewhere(world: World, name: str) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+    """Return the platform's package, the well-known wheels, and the other versions of a library."""
+    versions = world.other_versions(name)
+    wheels = () if versions else well_known_providers_of(name)
+    return world.packages.get(name), wheels, versions
 
 
 class Resolution(NamedTuple):
