@@ -221,7 +221,7 @@ class InstalledContents:
     def _that_import(self, module: str, folder: str) -> Iterator[str]:
         """Yield the modules of a package that surely import another one; they are no packages."""
         top, dot, _ = module.partition(".")
-        name = re.escape(module.rpartition(".")[2]).encode()
+        name = re.escape(os.fsencode(module.rpartition(".")[2]))
         word = re.compile(
             rb"^from .*\b%b +import\b|^(from .*)?\bimport .*\b%b\b" % (name, name), re.MULTILINE
         )

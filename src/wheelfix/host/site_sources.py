@@ -122,7 +122,7 @@ class SiteSources:
         import fails with it.
         """
         place, _, name = f"{folder}{path}".rpartition("/")
-        facts, question = self._places[place][1], f"opened {name}".encode()
+        facts, question = self._places[place][1], os.fsencode(f"opened {name}")
         seen, found = cast("tuple[Any, Any]", facts.get(question, ((), None)))
         if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
             asked: dict[str, tuple[int, int] | None] = {}
