@@ -1114,6 +1114,31 @@ def test_a_library_that_a_source_opens_when_it_is_imported(
     assert site.says(capsys, 0, "--order", "beta") == []
 
 
+OPENS = """
+import ctypes, os
+ctypes.CDLL(os.path.join(os.path.dirname(__file__), "libfoo.so.1"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "error"),
+    [("", "undefined symbol: foo_new"), ("try: import beta\nexcept ImportError: pass\n", "")],
+)
+def test_what_a_package_may_import_before_it_opens_a_library_is_not_after_it(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str, error: str
+) -> None:
+    """xgboost tries to import scikit-learn, and then opens its library."""
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    files: dict[str, str | Path] = {"alpha____init__.py": before + OPENS, "alpha__libfoo.so.1": old}
+    site.install(tmp_path, "alpha", **files)
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", new, "one", "foo_new"))
+    assert [one["code"] for one in site.says(capsys, 0)] == ["WF953"] * bool(error)
+    assert site.imports("alpha", "beta").endswith(error)
+    site.says(capsys, int(bool(error)), "--order", "alpha,beta")
+    served = [one for asked in site.asked for copy in asked["copies"] for one in copy["served"]]
+    assert served == []
+
+
 def test_descriptors_take_all_static_tls_of_an_older_glibc(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -240,6 +240,9 @@ class WrittenContents(NamedTuple):
     def openings(self) -> Sequence[Opening]:
         return ()
 
+    def may_import(self, top: str, other: str) -> bool:  # noqa: ARG002 - as `Contents` has it
+        return False
+
     def promotions(self) -> Sequence[Promotion]:
         paths = (path for path in self.files if path.endswith("/for_all.so"))
         return [Promotion(path, "alpha/__init__.py:1") for path in paths]

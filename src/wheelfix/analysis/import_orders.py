@@ -159,6 +159,8 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
             first_with.setdefault(result, path)
         for request, usual in modules.otherwise(load):
             user, result = request.requester or "", request.result or ""
+            if not modules.can_be_first(first_with[result], path):
+                continue
             bindings = _bindings(modules, load, user, result)
             imports = modules.modules[first_with[result]], modules.modules[path]
             shown = Prediction(imports, bindings=bindings) if bindings else None

@@ -309,6 +309,14 @@ class InstalledModules:
 
     # --- What an order of imports changes ---
 
+    def can_be_first(self, first: str, second: str) -> bool:
+        """Return whether it is known that what is at `first` can be opened before `second`.
+
+        A package runs much before a source of it opens a library: what it tries to import, too.
+        """
+        top, other = (self.modules[path].partition(".")[0] for path in (first, second))
+        return first not in self.opened or not self.symbols.contents.may_import(top, other)
+
     def meetings(self) -> Iterator[Meeting]:
         """Yield pairs of modules of two distributions, where the order of imports decides.
 
@@ -364,7 +372,8 @@ class InstalledModules:
                     if request.result not in {None, other} and key not in asked:
                         asked.add(key)
                         users = importers.get(other, {})
-                        first = next((one for by, one in users.items() if by != own), None)
+                        others = (one for by, one in users.items() if by != own)
+                        first = next((one for one in others if self.can_be_first(one, path)), None)
                         if first is not None:
                             yield first, path, request, other
 
@@ -381,6 +390,8 @@ class InstalledModules:
                 if not any(self.lacking(requester, request.name, usual, other)):
                     continue
                 first = first_with.get(other, path)
+                if not self.can_be_first(first, path):
+                    continue
                 both = first != path and self.lack_after((path,), first) is not None
                 yield Meeting(first, path, lack, other, usual, both)
                 break

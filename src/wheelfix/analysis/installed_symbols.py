@@ -108,6 +108,10 @@ class Contents(Protocol):
         """Return the libraries that sources open which the import of their packages imports."""
         ...
 
+    def may_import(self, top: str, other: str) -> bool:
+        """Return whether a source of the package `top` imports another one, at any time."""
+        ...
+
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
         ...

@@ -151,6 +151,8 @@ def _after_others(
         for other, first in users.items():
             if other == owner or frozenset((owner, other)) in met:
                 continue
+            if not modules.can_be_first(first, path):
+                continue
             if taken[first] + taken[path] < SURPLUS:
                 break
             process = _Process(modules, needs)

@@ -63,6 +63,7 @@ class InstalledContents:
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
         self._opened = cache(self._read_opened)
+        self._may_import = cache(self._read_may_import)
 
     def save(self) -> None:
         """Keep what was read for later runs."""
@@ -234,6 +235,21 @@ class InstalledContents:
                 found = self._sources.imports(importer, f"{folder}{path}", is_package=False)
                 if any(one.name == module for one in found):
                     yield importer
+
+    def may_import(self, top: str, other: str) -> bool:
+        """Return whether a source of the package `top` imports another one, at any time."""
+        return self._may_import(top, other)
+
+    def _read_may_import(self, top: str, other: str) -> bool:
+        name = re.escape(os.fsencode(other))
+        statement = re.compile(rb"\bimport[^\n]*\b%b\b|\bfrom\s+%b\b" % (name, name))
+        return any(
+            True
+            for folder in self._sources.site_folders
+            for _ in self._sources.that(
+                lambda data: statement.search(data) is not None, statement.pattern, folder, top
+            )
+        )
 
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""

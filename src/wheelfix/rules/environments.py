@@ -171,8 +171,9 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     needs one of them, and each of these files, it loads a module of another distribution that
     loads the file, and then the module with the object. Reports those that need a symbol
     version or a symbol which that file does not define. What the `__init__.py` of packages always
-    import comes before. It is an error if both orders fail, and a note for modules in a top-level
-    folder without `__init__.py`, which may be there to be copied.
+    import comes before; where a package opens the file itself, and may import the other module
+    before that, nothing is said. It is an error if both orders fail, and a note for modules in a
+    top-level folder without `__init__.py`, which may be there to be copied.
 
     ## Why is this bad?
     The loader searches for a SONAME once in a process: the first file serves all that ask for the
