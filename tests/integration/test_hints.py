@@ -233,11 +233,11 @@ class Repair:
 
 DROPS = "`wheelfix repair` drops it"
 REPAIRS: dict[Message, Repair] = {
-    ("rules/bundled_search_paths.py", "`wheelfix repair` adds the entry `{}`"): Repair(
+    ("rules/bundled_not_found.py", "`wheelfix repair` adds the entry `{}`"): Repair(
         code="WF101", make=unreachable
     ),
     (
-        "rules/bundled_search_paths.py",
+        "rules/bundled_not_found.py",
         "`wheelfix repair --data-libraries=colocate`, `search` or `move`",
     ): Repair(code="WF103", make=apart),
     ("rules/search_paths.py", DROPS): Repair(

@@ -22,7 +22,7 @@ from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import bundled_search_paths
+from wheelfix.rules import bundled_not_found
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings, StripLevel
 
@@ -199,7 +199,7 @@ def test_a_grafted_library_that_is_not_found_is_not_published(
     def no_fix(*_: object) -> None:
         """Fix nothing."""
 
-    monkeypatch.setattr(bundled_search_paths, "_fix", no_fix)
+    monkeypatch.setattr(bundled_not_found, "_fix", no_fix)
     outcome = bench.repair(
         bench.wheels[0], tmp_path, {"ignore": {"ALL": ""}, "severity": {"ALL": "note"}}
     )

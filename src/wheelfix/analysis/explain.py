@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from wheelfix.analysis.environment_remedies import Requirements, remedies
+from wheelfix.analysis.explain_remedies import Requirements, remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World

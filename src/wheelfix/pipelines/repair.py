@@ -63,7 +63,7 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.providers.model import Provided
-from wheelfix.rules.bundled_search_paths import gaps_of_new_members
+from wheelfix.rules.bundled_not_found import gaps_of_new_members
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import plan_in_order

@@ -39,7 +39,7 @@ from wheelfix.pipelines.repair_refusals import (
 )
 from wheelfix.providers.model import Provided
 from wheelfix.rules.auditwheel_verdict import broken_promises
-from wheelfix.rules.bundled_search_paths import gaps_of_new_members
+from wheelfix.rules.bundled_not_found import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import PlannedEdit

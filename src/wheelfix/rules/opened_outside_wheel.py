@@ -17,7 +17,7 @@ from wheelfix.loader.install_schemes import entries_between, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
-from wheelfix.rules.bundled_search_paths import add_entries
+from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.opened_and_missing import finds_by_name

@@ -6,7 +6,7 @@ from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.providers.model import Folder
 from wheelfix.providers.use import ProviderUse, by_provider, versions_of
-from wheelfix.rules.bundled_search_paths import add_entries
+from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule

@@ -7,13 +7,13 @@ from typing import TypeVar
 from wheelfix.rules import (
     allowed_contents,
     auditwheel_verdict,
-    bundled_search_paths,
+    bundled_not_found,
     drivers,
-    entry_points,
     environments,
     executable_stack,
     file_placement,
     hardening,
+    installer_refusals,
     left_to_requirements,
     leftovers,
     licenses,
@@ -57,7 +57,7 @@ def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]
 RULES = rules_in(
     Rule,
     search_paths,
-    bundled_search_paths,
+    bundled_not_found,
     needed_entries,
     undefined_symbols,
     symbol_contract,
@@ -66,7 +66,7 @@ RULES = rules_in(
     opened_and_missing,
     opened_outside_wheel,
     metadata,
-    entry_points,
+    installer_refusals,
     executable_stack,
     package_index,
     loader_acceptance,
@@ -106,7 +106,14 @@ SYMBOL_RULES = rules_in(Rule, needed_entries, undefined_symbols, symbol_contract
 """Rules that look at the libraries around the wheel: `check` does not know those of the machine."""
 
 ARCHIVE_RULES = rules_in(
-    Rule, metadata, entry_points, package_index, file_placement, allowed_contents, leftovers, size
+    Rule,
+    metadata,
+    installer_refusals,
+    package_index,
+    file_placement,
+    allowed_contents,
+    leftovers,
+    size,
 )
 """Rules about the zip, RECORD, metadata and entry points: for the wheels of every system."""
 

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from wheelfix.elf.model import Elf, Libc, PathTag, starts_at_origin
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loading import entry_directory, expands
-from wheelfix.rules.bundled_search_paths import search_path_note
+from wheelfix.rules.bundled_not_found import search_path_note
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_search_paths import leads_to_provider

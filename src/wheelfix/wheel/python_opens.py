@@ -33,10 +33,7 @@ class Followed(NamedTuple):
 
 
 def visit_source(
-    source: bytes,
-    path: str,
-    modules: Mapping[str, str],
-    budget: Budget | None = None,
+    source: bytes, path: str, modules: Mapping[str, str], budget: Budget | None = None
 ) -> Followed:
     """Visit the source at `path`, below site-packages, for what it opens, until `budget` is spent.
 

@@ -11,9 +11,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.environment_remedies import remedies
 from wheelfix.analysis.explain import Explanation, explain_installed
 from wheelfix.analysis.explain import explain as explain_load
+from wheelfix.analysis.explain_remedies import remedies
 from wheelfix.analysis.load_tree import Resolution, Step, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_file_not_used import why_not

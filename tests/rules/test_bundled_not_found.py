@@ -12,7 +12,7 @@ from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix import check
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc
-from wheelfix.rules.bundled_search_paths import (
+from wheelfix.rules.bundled_not_found import (
     inherited_search_path,
     lost_by_installer,
     no_common_path,
