@@ -108,7 +108,7 @@ class Visitor:
         """Whether what is visited now runs whenever its function does, and no error is caught."""
         self._runs = True
         """The same, but an error may be caught."""
-        self._opened_unknown = False
+        self._opened_unknown: bool = False
         """Whether the function opened a library whose name could not be determined."""
         self._results: list[object] = self.results[""]
         self._calls: set[str] = self.calls[""]
