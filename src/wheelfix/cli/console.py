@@ -16,6 +16,7 @@ import typer
 
 from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import Style, error_text, fit, printable
+from wheelfix.system.signal_mask import start_without_signals
 from wheelfix.system.tempfiles import write_whole
 
 
@@ -214,7 +215,7 @@ class SlowProgress:
         self._text = text
         if self._thread is None:
             self._thread = Thread(target=self._run, daemon=True)
-            self._thread.start()
+            start_without_signals(self._thread)
 
     def _run(self) -> None:
         while not self._end.wait(INTERVAL):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.signal_mask import SIGNALS, set_handler
+from wheelfix.system.signal_mask import SIGNALS, set_handler, start_without_signals
 from wheelfix.system.subprocesses import stop_children
 from wheelfix.system.tempfiles import remove_own
 
@@ -33,10 +33,7 @@ def install_signal_handlers() -> Callable[[], None]:
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     set_handler(leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
-    # The thread inherits the mask, and so gets no signal that `trace` waits for.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    thread.start()
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    start_without_signals(thread)  # nor those that `trace` waits for
     return lambda: thread.join() if came else None
 
 

@@ -8,6 +8,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.signals import end_now
 from wheelfix.errors import ExitCode, time_limit_error
 from wheelfix.reports.printable import printable
+from wheelfix.system.signal_mask import start_without_signals
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def time_limit(seconds: float, name: str) -> Generator[None]:
     timer = Timer(seconds, _end, [seconds, name])
     timer.daemon = True
     if seconds:
-        timer.start()
+        start_without_signals(timer)
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """The signals that end a run."""
 
 import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,6 +14,18 @@ def set_handler(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def start_without_signals(thread: threading.Thread) -> None:
+    """Start a thread that gets no signal, so that those that the main thread holds do wait.
+
+    The system gives a signal to any thread, and Python then runs its handler in the main one.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()  # which inherits the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
