@@ -215,7 +215,7 @@ class SlowProgress:
         self._text = text
         if self._thread is None:
             self._thread = Thread(target=self._run, daemon=True)
-            start_without_signals(self._thread)
+            start_without_signals(self._thread.start)
 
     def _run(self) -> None:
         while not self._end.wait(INTERVAL):

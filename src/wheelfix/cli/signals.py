@@ -33,7 +33,7 @@ def install_signal_handlers() -> Callable[[], None]:
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     set_handler(leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
-    start_without_signals(thread)  # nor those that `trace` waits for
+    start_without_signals(thread.start)  # nor those that `trace` waits for
     return lambda: thread.join() if came else None
 
 

@@ -20,7 +20,7 @@ def time_limit(seconds: float, name: str) -> Generator[None]:
     timer = Timer(seconds, _end, [seconds, name])
     timer.daemon = True
     if seconds:
-        start_without_signals(timer)
+        start_without_signals(timer.start)
     try:
         yield
     finally:

@@ -1,7 +1,6 @@
 """The signals that end a run."""
 
 import signal
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,14 +15,14 @@ def set_handler(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(number, handler)
 
 
-def start_without_signals(thread: threading.Thread) -> None:
-    """Start a thread that gets no signal, so that those that the main thread holds do wait.
+def start_without_signals(start: Callable[[], None]) -> None:
+    """Call the `start` of a thread, so that it gets no signal: what the main thread holds waits.
 
     The system gives a signal to any thread, and Python then runs its handler in the main one.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        thread.start()  # which inherits the mask
+        start()  # the thread inherits the mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
