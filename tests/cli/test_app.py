@@ -412,7 +412,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     [
         (["dist/*.whl"], "no file matches `dist/*.whl`"),
         (["nothing.whl"], "`nothing.whl` cannot be read: No such file"),
-        (["empty"], "there is no wheel in `empty`"),
+        (["empty"], "no wheel was found in `empty`"),
         (["a.whl", "other/a.whl"], "2 of the wheels are called `a.whl`"),
         (["a.whl", "--patcher", "x"], "--patcher"),
         (["a.whl", "--select", "WF9999"], "no rule has the code, prefix or name `WF9999`"),

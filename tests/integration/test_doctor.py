@@ -773,7 +773,7 @@ def test_what_cannot_be_put_beside_a_wheel(
     assert "no findings; 1 distribution, 0 objects" in capsys.readouterr().out
     for words, message in (
         ([str(wheel), "--with", "a b"], "`--with a b` is neither a wheel, nor a directory, nor"),
-        ([str(wheel), "--with", str(index)], f"there is no wheel in `{index}`"),
+        ([str(wheel), "--with", str(index)], f"no wheel was found in `{index}`"),
         ([str(wheel), "--with", "absent"], "cannot be fetched"),
         ([str(wheel), "--with", "core==1.0,1.1"], "hint: choose one: `--with core==1.0`"),
         ([str(wheel), "--with", "absent.whl"], "`absent.whl` cannot be read: No such file"),
@@ -978,6 +978,10 @@ def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cas
         variable, _, value = findings[0]["hint"].split("`")[1].partition("=")
         monkeypatch.setenv(variable, value)
         assert site.imports("alpha", "beta") == ""
+        monkeypatch.delenv(variable)
+        lacking = site.site / findings[0]["notes"][0].split("`")[1]  # the hint for an older glibc
+        command = [str(site.root / "bin/python"), "-c", "import alpha, beta"]
+        subprocess.run(command, env={"LD_PRELOAD": str(lacking)}, check=True)
 
 
 @pytest.mark.parametrize("size", [500, 512])
@@ -1135,8 +1139,25 @@ def test_what_a_package_may_import_before_it_opens_a_library_is_not_after_it(
     assert [one["code"] for one in site.says(capsys, 0)] == ["WF953"] * bool(error)
     assert site.imports("alpha", "beta").endswith(error)
     site.says(capsys, int(bool(error)), "--order", "alpha,beta")
-    served = [one for asked in site.asked for copy in asked["copies"] for one in copy["served"]]
-    assert served == []
+    (asked,) = site.asked
+    assert [one for copy in asked["copies"] for one in copy["served"]] == []
+    assert asked["fails"] == ["beta._core"] * bool(error)
+
+
+def test_what_a_library_that_a_source_opens_lacks_is_explained(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = lib(tmp_path / "gone", "one", name="libgone.so")
+    opened = shared_object(tmp_path / "libfoo.so.1", "", soname="libfoo.so.1", needed=[gone])
+    files: dict[str, str | Path] = {"alpha____init__.py": OPENS, "alpha__libfoo.so.1": opened}
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    assert finding["message"].startswith("importing `alpha` fails: `libgone.so`, which")
+    program, *words = shlex.split(finding["hint"].split("`")[1])
+    assert (program, run(words)) == ("wheelfix", 1)
+    assert "libgone.so" in capsys.readouterr().out
+    assert "libgone.so" in site.imports("alpha")
 
 
 def test_descriptors_take_all_static_tls_of_an_older_glibc(

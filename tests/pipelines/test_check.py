@@ -122,7 +122,7 @@ def test_wheels_are_checked_side_by_side_in_order(
 
 def test_an_empty_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(tmp_path)]) == 2
-    assert "there is no wheel in" in capsys.readouterr().err
+    assert "no wheel was found in" in capsys.readouterr().err
 
 
 # --- Baseline -------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_a_directory_without_wheels_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert run([command, str(tmp_path)]) == 2
-    assert "there is no wheel in" in capsys.readouterr().err
+    assert "no wheel was found in" in capsys.readouterr().err
 
 
 def test_an_unpacked_wheel_is_no_wheel_of_a_directory(
@@ -96,4 +96,4 @@ def test_an_unpacked_wheel_is_no_wheel_of_a_directory(
 ) -> None:
     (tmp_path / "demo-1.0-py3-none-any.whl").mkdir()
     assert run(["check", str(tmp_path)]) == 2
-    assert "there is no wheel in" in capsys.readouterr().err
+    assert "no wheel was found in" in capsys.readouterr().err

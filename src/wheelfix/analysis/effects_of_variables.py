@@ -89,8 +89,7 @@ def _own_files(modules: InstalledModules, variable: Variable) -> Sequence[str]:
 def _reads_variables(modules: InstalledModules, path: str) -> bool:
     """Return whether an object calls a function like `getenv`, or one of Qt."""
     undefined = modules.world.environment.files[path].undefined
-    names = "\0".join([one.name for one in undefined])
-    return "getenv" in names or "nvironmentVariable" in names
+    return any("getenv" in one.name or "nvironmentVariable" in one.name for one in undefined)
 
 
 def _second(modules: InstalledModules, reader: str, paths: Sequence[str]) -> str | None:

@@ -157,10 +157,8 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
     for path, load in loads.items():
         for result in load.objects:
             first_with.setdefault(result, path)
-        for request, usual in modules.otherwise(load):
+        for request, usual in modules.otherwise(load) if modules.is_order_known(load) else ():
             user, result = request.requester or "", request.result or ""
-            if not modules.can_be_first(first_with[result], path):
-                continue
             bindings = _bindings(modules, load, user, result)
             imports = modules.modules[first_with[result]], modules.modules[path]
             shown = Prediction(imports, bindings=bindings) if bindings else None
@@ -177,8 +175,9 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
         for path, first in first_with.items()
         if path in sonames
     )
-    alone = {path: lack for path, lack in modules.failures() if modules.is_surely_imported(path)}
-    failing = {**alone, **{path: lack for path, (_, lack) in lacks.items()}}
+    alone = {path: lack for path, lack in modules.failures if modules.is_surely_imported(path)}
+    known = {path: lack for path, (load, lack) in lacks.items() if modules.is_order_known(load)}
+    failing = {**alone, **known}
     return Order(
         names=tuple(names),
         copies=tuple(copies),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from wheelfix.analysis.installed_symbols import InstalledSymbols, Opening
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
@@ -119,7 +119,7 @@ class InstalledModules:
         return {
             path: opened[path].module if path in opened else module_name(members[path])
             for path in self.order or sorted(members)
-            if self.order or path in opened or _is_module(files.get(path))
+            if self.order or path in opened or (path in files and files[path].is_module)
         }
 
     @cached_property
@@ -127,7 +127,7 @@ class InstalledModules:
         """The libraries that Python sources open when they are imported, by path."""
         files = self.world.environment.files
         found = {one.path: one for one in self.symbols.contents.openings()}
-        return {path: one for path, one in found.items() if not _is_module(files.get(path))}
+        return {path: one for path, one in found.items() if not files[path].is_module}
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[str]]:
@@ -204,13 +204,17 @@ class InstalledModules:
 
     # --- What does not load ---
 
-    def failures(self) -> Iterator[tuple[str, Lack]]:
-        """Yield each module that loads in no order of imports, and what it lacks.
+    @cached_property
+    def failures(self) -> Sequence[tuple[str, Lack]]:
+        """Each module that loads in no order of imports, and what it lacks.
 
         A library that it does not find may be loaded by another import; a symbol may be defined by
         a file that another import opens for all. Where one of the environment that may be loaded
-        has the SONAME, or one that may be opened so defines the symbol, nothing is yielded.
+        has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
+        return tuple(self._failures())
+
+    def _failures(self) -> Iterator[tuple[str, Lack]]:
         for path in self.modules:
             load = self._with_others(path)
             requests = (*self.world.load(path).missing, *load.missing)
@@ -315,7 +319,8 @@ class InstalledModules:
         A package runs much before a source of it opens a library: what it tries to import, too.
         """
         top, other = (self.modules[path].partition(".")[0] for path in (first, second))
-        return first not in self.opened or not self.symbols.contents.may_import(top, other)
+        is_of_source = first in self.opened and top != other
+        return not is_of_source or not self.symbols.contents.may_import(top, other)
 
     def meetings(self) -> Iterator[Meeting]:
         """Yield pairs of modules of two distributions, where the order of imports decides.
@@ -379,19 +384,12 @@ class InstalledModules:
 
     def _meetings_in_turn(self) -> Iterator[Meeting]:
         """Yield the modules that fail in `order`, with the one that has loaded the other file."""
-        loads, lacks = self.in_turn
-        first_with: dict[str, str] = {}
-        for path, load in loads.items():
-            for result in load.objects:
-                first_with.setdefault(result, path)
-        for path, (load, lack) in lacks.items():
-            for request, usual in self.otherwise(load):
+        for path, (load, lack) in self.in_turn[1].items():
+            for request, usual in self.otherwise(load) if self.is_order_known(load) else ():
                 other, requester = request.result or "", request.requester or ""
                 if not any(self.lacking(requester, request.name, usual, other)):
                     continue
-                first = first_with.get(other, path)
-                if not self.can_be_first(first, path):
-                    continue
+                first = self.first_with.get(other, path)
                 both = first != path and self.lack_after((path,), first) is not None
                 yield Meeting(first, path, lack, other, usual, both)
                 break
@@ -414,6 +412,23 @@ class InstalledModules:
                 lacks[path] = load, lack
                 process.undo(load)
         return loads, lacks
+
+    @cached_property
+    def first_with(self) -> Mapping[str, str]:
+        """The objects that are loaded in `order`, each with the module that has loaded it."""
+        first: dict[str, str] = {}
+        for path, load in self.in_turn[0].items():
+            for result in load.objects:
+                first.setdefault(result, path)
+        return first
+
+    def is_order_known(self, load: Load) -> bool:
+        """Return whether all that a load in `order` gets otherwise is known to come before it."""
+        results = (request.result or "" for request, _ in self.otherwise(load))
+        return all(
+            self.can_be_first(self.first_with.get(result, load.root), load.root)
+            for result in results
+        )
 
     def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
         """Yield the requests that get another file than in a load of the same module alone."""
@@ -499,7 +514,3 @@ class InstalledModules:
         }
         versions = [some for some in found.values() if some]
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
-
-
-def _is_module(elf: Elf | None) -> bool:
-    return elf is not None and any(hook.startswith("Py") for hook in elf.module_hooks)

@@ -13,8 +13,9 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from wheelfix.budget import Budget
+from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, PathTag
-from wheelfix.grouping import postorder, values_by_key
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
 from wheelfix.settings import matches_any

@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.budget import Budget
+from wheelfix.depth_first import postorder
 from wheelfix.elf.exports import among, preemptible
 from wheelfix.elf.model import Exports, Undefined, libc_of
-from wheelfix.grouping import grouped, postorder, values_by_key
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform

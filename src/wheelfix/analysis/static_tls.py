@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.world import World
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.elf.image import last_of
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
@@ -110,12 +111,13 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
     if not modules.order:
         yield from _of_pairs(modules, needs)
     elif needs:
-        failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures()}
+        failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures}
         order = [path for path in modules.order if path not in failing]
         seen = list(filter(modules.is_surely_imported, order))
         sure = {short.module for short in _in_order(modules, needs, seen)}
         for short in _in_order(modules, needs, order):
-            yield short._replace(sure=short.module in sure)
+            if all(modules.can_be_first(one, short.module) for one in short.before):
+                yield short._replace(sure=short.module in sure)
 
 
 def _of_pairs(modules: InstalledModules, needs: Mapping[str, _Need]) -> Iterator[Shortage]:
@@ -262,7 +264,7 @@ def _need(path: str, elf: Elf) -> _Need | None:
     is_static = bool(elf.dt_flags & DF_STATIC_TLS)
     if elf.is_executable or not (is_static or elf.tls_descriptors):
         return None
-    tls = next((one for one in reversed(elf.segments) if one.type == Pt.TLS), None)
+    tls = last_of(elf.segments, Pt.TLS)
     if tls is None or not tls.memsz:
         return None
     return _Need(path, tls.memsz, tls.align or 1, optional=not is_static)

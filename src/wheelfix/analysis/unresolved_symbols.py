@@ -153,8 +153,7 @@ class _Search:
 
     def _is_root(self, member: str) -> bool:
         elf = self._loaded.elf(member)
-        is_module = any(hook.startswith("Py") for hook in elf.module_hooks)
-        return is_module or elf.is_executable or member not in self._loaded_by_others
+        return elf.is_module or elf.is_executable or member not in self._loaded_by_others
 
     @cached_property
     def _loaded_by_others(self) -> frozenset[str]:

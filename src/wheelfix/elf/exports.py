@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
-from itertools import compress
 from sys import intern
 from typing import NamedTuple, Protocol
 from zlib import crc32
@@ -105,8 +104,6 @@ class SymbolTables(NamedTuple):
     """Undefined symbols to which no relocation refers: the loader does not look them up."""
     hashes: "array[int] | None" = None
     """A hash of the name of each of `symbols`: most names are not compared then."""
-    long_names: bool | None = None
-    """Whether a name may be longer than `LONGEST_NAME`; None if that is not known."""
 
     @property
     def size(self) -> int:
@@ -162,8 +159,7 @@ class SymbolTables(NamedTuple):
         """
         infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
         own = self.hashes or self.name_hashes()
-        asked = compress(self._all(), map(hashes.__contains__, own))
-        numbers = [number for number in asked if infos[number] not in _COPIES]
+        numbers = [n for n, one in enumerate(own) if one in hashes and infos[n] not in _COPIES]
         self._spend(len(own))
         found: dict[str, int] = {}
         for raw, _, _, size, version in self._definitions(numbers):
@@ -187,10 +183,8 @@ class SymbolTables(NamedTuple):
         self._spend_names(places, self._all())
         return array("I", [crc32(strings[at : find(b"\0", at)]) for at in places])
 
-    def has_long_names(self) -> bool:
+    def _has_long_names(self) -> bool:
         """Return whether a name may be longer than `LONGEST_NAME`."""
-        if self.long_names is not None:
-            return self.long_names
         strings, step = self.strings, LONGEST_NAME // 2  # twice a step has a whole one in it
         starts = range(0, len(strings), step)
         return any(strings.find(b"\0", at, at + step) < 0 for at in starts)
@@ -202,7 +196,7 @@ class SymbolTables(NamedTuple):
     def _spend_names(self, places: Sequence[int], numbers: Iterable[int]) -> None:
         """Spend the time for long names of the entries `numbers`."""
         find = self.strings.find
-        if self.has_long_names():
+        if self._has_long_names():
             for number in numbers:
                 self._spend(max(find(b"\0", places[number]) - places[number], 0) >> 8)
 
@@ -222,8 +216,8 @@ class SymbolTables(NamedTuple):
         wanted, strings, find = _encoded(frozenset(names)), self.strings, self.strings.find
         self._spend(len(numbers))
         if self.hashes is not None:
-            are_likely = map(_hashes_of(wanted).__contains__, map(self.hashes.__getitem__, numbers))
-            numbers = list(compress(numbers, are_likely))
+            hashes, likely = self.hashes, _hashes_of(wanted)
+            numbers = [number for number in numbers if hashes[number] in likely]
             if not numbers:
                 return []
         places = self._places()
@@ -439,7 +433,6 @@ class SymbolPlaces(NamedTuple):
     """As in `SymbolTables`, which has the rest, too."""
     idle: tuple[str, ...] = ()
     hashes: bytes = b""
-    long_names: bool | None = None
 
 
 def read_symbol_tables(data: Buffer, name: str, budget: Budget | None = None) -> SymbolTables:
@@ -462,9 +455,7 @@ def read_symbol_places(data: Buffer, name: str) -> SymbolPlaces:
         image = Image.parse(view, name)
         places = _symbol_places(image, Dynamic.parse(image))
         tables = symbol_tables_at(places, view, name, image.budget)
-        return places._replace(
-            hashes=tables.name_hashes().tobytes(), long_names=tables.has_long_names()
-        )
+        return places._replace(hashes=tables.name_hashes().tobytes())
 
 
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
@@ -496,7 +487,6 @@ def symbol_tables_at(
         referenced=array("I", places.referenced),
         idle=places.idle,
         hashes=array("I", places.hashes) if places.hashes else None,
-        long_names=places.long_names,
     )
 
 

@@ -272,6 +272,11 @@ class Elf(NamedTuple):
         return self.type == ElfType.EXEC or is_pie
 
     @property
+    def is_module(self) -> bool:
+        """Whether CPython can import it: one of `module_hooks` is an init function of its."""
+        return any(hook.startswith("Py") for hook in self.module_hooks)
+
+    @property
     def is_library(self) -> bool:
         """Whether a process can open it: an object for the dynamic loader, and no program."""
         return self.dynamic and not self.is_executable

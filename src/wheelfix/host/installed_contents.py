@@ -199,9 +199,8 @@ class InstalledContents:
         """The modules whose sources may open libraries -> folder and path in it."""
         return {
             module_name(path): (folder, path)
-            for folder in self._sources.site_folders
-            for path, source in self._sources.that(may_open, OPENS, folder)
-            if CALLS.search(source)
+            for folder, path, source in self._opening
+            if folder in self._sources.site_folders and CALLS.search(source)
         }
 
     @cached_property
@@ -290,23 +289,23 @@ class InstalledContents:
         """
         stem = os.fsencode(stem_of(library))
         return self._open_any(packages) or any(
-            stem in source and how(source) for _, source in self._opening
+            stem in source and how(source) for *_, source in self._opening
         )
 
     def _open_any(self, packages: frozenset[str]) -> bool:
-        tops = (path.partition("/")[0].removesuffix(".py") for path, _ in self._opening)
+        tops = (path.partition("/")[0].removesuffix(".py") for _, path, _ in self._opening)
         names = frozenset({"dlopen"})
         members = self._world.members.items()
         objects = (path for path, member in members if member.partition("/")[0] in packages)
         return not packages.isdisjoint(tops) or any(self.mentions(path, names) for path in objects)
 
     @cached_property
-    def _opening(self) -> Sequence[tuple[str, bytes]]:
-        """The sources that may open libraries, below site-packages."""
+    def _opening(self) -> Sequence[tuple[str, str, bytes]]:
+        """The sources that may open libraries, with the folder, and the path in it."""
         return [
-            found
+            (folder, path, source)
             for folder in self._sources.folders
-            for found in self._sources.that(may_open, OPENS, folder)
+            for path, source in self._sources.that(may_open, OPENS, folder)
         ]
 
     def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:

@@ -40,7 +40,8 @@ _LibraryPath = tuple[Path, ...]
 _Directories = tuple[tuple[str, ...], tuple[str, ...]]
 """Those of the object and of the user's environment, and those that come last."""
 _TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
-LIBRARY_PATHS = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+AUDITWHEEL_PATH = "AUDITWHEEL_LD_LIBRARY_PATH"
+LIBRARY_PATHS = (AUDITWHEEL_PATH, "LD_LIBRARY_PATH")
 """The variables with folders in which auditwheel looks for libraries, in its order."""
 
 

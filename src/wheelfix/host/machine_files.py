@@ -70,20 +70,16 @@ def open_regular(path: str | Path) -> BufferedReader:
     Raises `OSError` if that is not possible. A FIFO or a device is not opened: that can block, or
     act on the device.
     """
-    return os.fdopen(_open(path), "rb")
-
-
-def _open(path: str | Path) -> int:
-    """Return a descriptor as `open_regular` does a file."""
     with _paths_of_text(path):
         if not S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - the path may be text
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags)
+    file = os.fdopen(descriptor, "rb")
     if not S_ISREG(os.fstat(descriptor).st_mode):  # replaced since
-        os.close(descriptor)
+        file.close()
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return descriptor
+    return file
 
 
 def read_regular(path: str | Path, limit: int) -> bytes:
@@ -92,15 +88,11 @@ def read_regular(path: str | Path, limit: int) -> bytes:
     Raises `OSError`, also for more than `limit` bytes.
     """
     data = bytearray()
-    descriptor = _open(path)
-    try:
-        # In pieces: one read of all that is allowed would allocate it. It blocks where a file of
+    with open_regular(path) as file:
+        # In pieces: one read of all that is allowed would allocate it. It is None where a file of
         # /proc has nothing to read yet.
-        with suppress(BlockingIOError):
-            while len(data) <= limit and (piece := os.read(descriptor, min(limit + 1, _PIECE))):
-                data += piece
-    finally:
-        os.close(descriptor)
+        while len(data) <= limit and (piece := file.read(min(limit + 1, _PIECE))):
+            data += piece
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {count(limit, 'byte')}", os.fspath(path))
     return bytes(data)

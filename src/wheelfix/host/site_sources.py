@@ -103,7 +103,7 @@ class SiteSources:
             facts |= {one: tuple(some) for one, some in told.items()}
 
     def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
-        """Return what `visit` does of the source at `path` in `folder`."""
+        """Return what the source at `path` in `folder` does, for the steps that it took once."""
         place, _, name = f"{folder}{path}".rpartition("/")
         facts, question = self._places[place][1], os.fsencode(f"visit {name}")
         if question in facts:
@@ -111,7 +111,7 @@ class SiteSources:
             with suppress(BudgetError):
                 budget.spend(steps, "a Python source", path)
             return Visited(*known)
-        before, found = budget.steps, visit(source, path, budget)
+        before, found = budget.steps, _visit(source, path, budget)
         facts[question] = before - budget.steps, *found
         return found
 
@@ -194,7 +194,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return None
 
 
-def visit(source: bytes, path: str, budget: Budget) -> Visited:
+def _visit(source: bytes, path: str, budget: Budget) -> Visited:
     """Visit the source at `path`, below site-packages."""
     found = visit_source(source, path, {}, budget)
     is_global = (one for one in found.openings if one.for_all and one.where is LookupPlace.SOURCE)
@@ -227,7 +227,7 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
                 for path, data in some.items()
                 if _SETS.search(data)
             ),
-            ((path, visit(data, path, budget)) for path, data in _path_files(folder)),
+            ((path, _visit(data, path, budget)) for path, data in _path_files(folder)),
         )
         for path, found in visits:
             for line, name, directories in found.assignments:

@@ -239,7 +239,7 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
                 return None
             names = parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts
             fits = not set(init_functions(names[-1])).isdisjoint(elf.module_hooks)
-            is_tagged = suffix != ".so" and any(hook.startswith("Py") for hook in elf.module_hooks)
+            is_tagged = suffix != ".so" and elf.is_module
             return ".".join(names) if fits or is_tagged else None
     return None
 

@@ -158,7 +158,7 @@ class Load(NamedTuple):
     @property
     def missing(self) -> tuple[Request, ...]:
         """The requests that fail; the loader's message names the first."""
-        return tuple([one for one in self.requests if one.result is None and one.failed])
+        return tuple(request for request in self.requests if request.failed)
 
 
 class Dlopen(NamedTuple):

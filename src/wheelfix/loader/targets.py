@@ -160,8 +160,9 @@ def newer(version: str, there: str) -> bool:
 
 
 GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
-WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
 """The version of libc.so.6 that says that its TLS descriptors keep all registers."""
+WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
+"""The hint for an object that needs it."""
 _RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
 _ANY, _NEVER = "0", "999999999"
 _SINCE = {

@@ -16,7 +16,7 @@ from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import checks_isa, newest_symbol
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.host.library_search import LIBRARY_PATHS, search_folders
+from wheelfix.host.library_search import AUDITWHEEL_PATH, LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
 from wheelfix.host.policy_tables import not_installed_error, read_policies
 from wheelfix.pipelines.auditwheel_view import View, build_view
@@ -54,7 +54,7 @@ class AskedAuditwheel:
         question = self._question(view, wheel, settings, exclude)._replace(platform=None)
         if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
             # What this machine has for an external library makes no difference to the tag.
-            nowhere = {**question.environ, LIBRARY_PATHS[0]: ""}
+            nowhere = {**question.environ, AUDITWHEEL_PATH: ""}
             question = question._replace(ldpaths="", environ=nowhere)
         judgement = _analyze(self.auditwheel, question, wheel).judgement
         found = verdict_from(wheel, judgement, settings, policies)

@@ -123,7 +123,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     where = shlex.quote(modules.world.where)
-    causes = grouped(modules.failures(), lambda found: _cause(modules, *found))
+    causes = grouped(modules.failures, lambda found: _cause(modules, *found))
     for (owner, *_), found in causes.items():
         sure = [one for one in found if modules.is_surely_imported(one[0])]
         path, lack = (sure or found)[0]
@@ -487,8 +487,8 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     label, owner = modules.world.label, modules.distribution
+    failing = {path for path, _ in modules.failures}
     groups = grouped(displaced(modules), lambda one: (one.variable, one.usual, one.other))
-    failing = {path for path, _ in modules.failures()} if groups else set[str]()
     for (variable, usual, other), found in groups.items():
         met = next((one for one in found if one.lacking), found[0])
         if variable is None and any(one.module in failing for one in found):

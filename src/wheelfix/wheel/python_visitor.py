@@ -100,6 +100,7 @@ class Visitor:
         self._modules = modules
         self._sources = sources
         self._budget = budget
+        self._known_functions = {**FUNCTIONS, **dict.fromkeys(_ASKS_FOR_FILE, self._is_file)}
         self._depth = 0
         self._line = 0
         """Of the module's own statement that is visited now."""
@@ -467,10 +468,10 @@ class Visitor:
             return self._call_there(other, name, arguments, named)
         if isinstance(function, ast.Name) and not dotted:
             dotted = function.id  # a built-in function
-        if dotted in FUNCTIONS:
-            return self._apply(FUNCTIONS[dotted], *arguments)
-        if arguments and dotted in {*_ASKS_FOR_FILE, *READS_VARIABLE}:
-            return self._of_environment(dotted, arguments, node.lineno)
+        if dotted in self._known_functions:
+            return self._apply(self._known_functions[dotted], *arguments)
+        if dotted in READS_VARIABLE and arguments:
+            return self._variable(arguments, node.lineno)
         if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
             modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())
             return self._note(
@@ -495,10 +496,8 @@ class Visitor:
             call_method, (function.attr,), self._evaluate(function.value, names), *arguments
         )
 
-    def _of_environment(self, function: str, given: Sequence[Values], line: int) -> Values:
-        """Return whether there is a file, or the value of an environment variable."""
-        if function in _ASKS_FOR_FILE:
-            return self._apply(self._is_file, given[0])
+    def _variable(self, given: Sequence[Values], line: int) -> Values:
+        """Return the value of an environment variable, or its default."""
         if self._sources:
             return given[1] if len(given) > 1 else (None,)
         return either(self._apply(variable, given[0], (line,)), *given[1:])

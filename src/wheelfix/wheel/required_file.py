@@ -30,4 +30,4 @@ def require_file(path: Path, folder: Path = Path()) -> None:
 
 def no_wheel_error(folder: object) -> SettingsError:
     """Return the error for a folder that has no wheel."""
-    return SettingsError(f"there is no wheel in `{folder}`", hint="build one, or name a file")
+    return SettingsError(f"no wheel was found in `{folder}`", hint="build one, or name a file")
