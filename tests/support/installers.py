@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -50,15 +51,16 @@ def _warm_pip() -> Any:
     """Return pip's `main`, of which each fork has what takes two thirds of an installation.
 
     That are its modules, the certificates, and what it tells an index about this machine, for which
-    it starts `lsb_release` and `rustc`.
+    it starts `lsb_release` and `rustc`. Another pip may do without one of them: then it is slower.
     """
-    for name in _OF_PIP:
-        import_module(f"pip._internal.{name}")
-    command: Any = import_module("pip._internal.cli.index_command")
-    command._create_truststore_ssl_context()
-    session: Any = import_module("pip._internal.network.session")
-    session.user_agent = cache(session.user_agent)
-    session.user_agent()
+    with suppress(ImportError, AttributeError):
+        for name in _OF_PIP:
+            import_module(f"pip._internal.{name}")
+        command: Any = import_module("pip._internal.cli.index_command")
+        command._create_truststore_ssl_context()
+        session: Any = import_module("pip._internal.network.session")
+        session.user_agent = cache(session.user_agent)
+        session.user_agent()
     return import_module("pip._internal.cli.main").main
 
 
