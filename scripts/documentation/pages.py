@@ -19,7 +19,7 @@ from documentation.parts import COMMITTED, EVERY_RULE, FAMILIES, PARTS, ROOT, SC
 from wheelfix.cli.app import COMMANDS, app
 from wheelfix.cli.examples import examples_of
 from wheelfix.cli.help import option_sections
-from wheelfix.reports.rule_docs import fix_safety, rule_path, sections
+from wheelfix.reports.rule_excerpts import fix_safety, rule_path, sections
 from wheelfix.rules.rule import AnyRule
 
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)

@@ -13,8 +13,8 @@ from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config import toml_lines
 from wheelfix.cli.config.configuration import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.cli.config.values import settings_from
-from wheelfix.cli.config.write_settings import toml
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import (

@@ -12,8 +12,8 @@ from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.json_schema import schema
+from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.config.values import settings_from
-from wheelfix.cli.config.write_settings import in_effect
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
 from wheelfix.rules.registry import RULES
@@ -190,6 +190,6 @@ def loads(folder: Path) -> bool:
 
 
 def written(value: object) -> str:
-    from wheelfix.cli.config.write_settings import toml
+    from wheelfix.cli.config.settings_text import toml
 
     return toml(value)

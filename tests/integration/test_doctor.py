@@ -30,7 +30,7 @@ from wheelfix.cli.app import run
 from wheelfix.elf import exports
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Machine, Segment
-from wheelfix.host import installed_contents, site_sources
+from wheelfix.host import installed_contents, installed_sources
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -1447,8 +1447,8 @@ def test_symbols_are_read_once_until_an_object_changes(
     monkeypatch.setattr(installed_contents, "read_symbol_places", noting)
     with monkeypatch.context() as again:
         again.setattr(installed_contents, "symbol_tables_at", refusing)
-        again.setattr(site_sources, "visit_source", refusing)
-        again.setattr(site_sources, "read_imports", refusing)
+        again.setattr(installed_sources, "visit_source", refusing)
+        again.setattr(installed_sources, "read_imports", refusing)
         assert site.says(capsys, 1) == first
     assert read == []
     library = defining(tmp_path / "again", "beta", DATA, 8)

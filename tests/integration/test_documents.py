@@ -23,7 +23,7 @@ from tests.support.example_wheels import example_wheels
 from tests.support.fork_server import warm_path, warm_program
 from tests.support.installers import pip
 from wheelfix.cli.config.configuration import read_configuration
-from wheelfix.cli.config.write_settings import toml
+from wheelfix.cli.config.settings_text import toml
 from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

@@ -22,7 +22,7 @@ from wheelfix.cli.examples import examples_of
 from wheelfix.errors import ExitCode
 from wheelfix.loader.targets import names
 from wheelfix.reports.check_formats import Format
-from wheelfix.reports.rule_docs import rule_address
+from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.settings import SETTING_FIELDS
 
 

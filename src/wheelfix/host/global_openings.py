@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from wheelfix.analysis.installed_symbols import Promotion
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.host.site_sources import SiteSources, sources_in
+from wheelfix.host.installed_sources import SiteSources, sources_in
 from wheelfix.wheel.global_imports import (
     functions_that_set_flags,
     global_imports,

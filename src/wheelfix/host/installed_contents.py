@@ -28,9 +28,9 @@ from wheelfix.elf.model import Exports, Undefined
 from wheelfix.errors import BadElfError
 from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.global_openings import read_promotions
+from wheelfix.host.installed_sources import OPENS, SiteSources, read_variables
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.host.site_sources import OPENS, SiteSources, read_variables
 from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.library_names import stem_of

@@ -23,8 +23,8 @@ from wheelfix.pipelines.check_plan import (
     without_repair,
 )
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.hinted_command import name_command, wheels_beside
 from wheelfix.pipelines.output_claims import words_for_another_folder
-from wheelfix.pipelines.repair_command import name_command, wheels_beside
 from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext

@@ -12,8 +12,8 @@ from wheelfix.errors import WheelfixError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
+from wheelfix.pipelines.hinted_command import command_of, done_by
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
-from wheelfix.pipelines.repair_command import command_of, done_by
 from wheelfix.pipelines.repair_plan import (
     Plan,
     Planner,

@@ -17,9 +17,9 @@ from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
+from wheelfix.pipelines.hinted_command import name_commands
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
-from wheelfix.pipelines.repair_command import name_commands
 from wheelfix.pipelines.repair_plan import Progress, silent
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.providers.requirements_between_wheels import RequiredWheel, required_wheels

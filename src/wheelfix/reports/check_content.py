@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.pipelines.repair_command import done_by
+from wheelfix.pipelines.hinted_command import done_by
 from wheelfix.reports.printable import (
     LONGEST,
     PLAIN,
@@ -27,7 +27,7 @@ from wheelfix.reports.printable import (
     shorten,
     wrap,
 )
-from wheelfix.reports.rule_docs import rule_address
+from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import EVERY, AnyRule, names_rule

@@ -14,7 +14,7 @@ from wheelfix.reports.check_content import (
     target_statuses,
 )
 from wheelfix.reports.printable import json_text
-from wheelfix.reports.rule_docs import rule_address
+from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 
 VERSION = 1

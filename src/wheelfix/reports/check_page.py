@@ -23,7 +23,7 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.printable import backtick_spans, error_words, printable
-from wheelfix.reports.rule_docs import why
+from wheelfix.reports.rule_excerpts import why
 from wheelfix.rules.findings import Severity
 from wheelfix.text import FEW, count, in_units
 

@@ -23,7 +23,7 @@ from wheelfix.reports.check_content import (
     visible_report,
 )
 from wheelfix.reports.printable import LONGEST, Color, fit, paint, printable, shorten, wrap
-from wheelfix.reports.rule_docs import why_briefly
+from wheelfix.reports.rule_excerpts import why_briefly
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
 from wheelfix.text import FEW, count, join_some

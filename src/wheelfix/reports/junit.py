@@ -8,7 +8,7 @@ from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import NAME, RenderOptions, finding_text, shown_path
 from wheelfix.reports.printable import error_words, printable
-from wheelfix.reports.rule_docs import rule_address
+from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.registry import is_for_any_system
 from wheelfix.rules.rule import AnyRule, Rule, SetRule

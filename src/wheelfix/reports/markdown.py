@@ -25,7 +25,7 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable, shorten
-from wheelfix.reports.rule_docs import rule_address, why
+from wheelfix.reports.rule_excerpts import rule_address, why
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel
 

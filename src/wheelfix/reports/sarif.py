@@ -20,7 +20,7 @@ from wheelfix.reports.check_content import (
     worst_first,
 )
 from wheelfix.reports.printable import error_words, json_text, printable
-from wheelfix.reports.rule_docs import rule_address, why
+from wheelfix.reports.rule_excerpts import rule_address, why
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
 

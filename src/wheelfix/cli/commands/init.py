@@ -7,7 +7,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.config.configuration import read_document
-from wheelfix.cli.config.write_settings import commented_settings
+from wheelfix.cli.config.settings_text import commented_settings
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.settings import Group, Option
 

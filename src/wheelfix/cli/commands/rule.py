@@ -10,7 +10,7 @@ import typer
 from wheelfix.cli import option_completion, options
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
-from wheelfix.reports.rule_docs import fix_safety
+from wheelfix.reports.rule_excerpts import fix_safety
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Group, Option

@@ -10,7 +10,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.config.configuration import Layer, read_configuration
 from wheelfix.cli.config.json_schema import schema as settings_schema
-from wheelfix.cli.config.write_settings import in_effect
+from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.wheel_paths import one_wheel
 from wheelfix.reports.printable import printable

@@ -9,7 +9,7 @@ import typer
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.configuration import Configuration
-from wheelfix.cli.config.write_settings import tables
+from wheelfix.cli.config.settings_text import tables
 from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, ask_each, expand

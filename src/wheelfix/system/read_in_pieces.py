@@ -1,4 +1,4 @@
-"""Sequential reading of memory-mapped files."""
+"""Mapped files, read in pieces from start to end."""
 
 import mmap
 from collections.abc import Generator, Iterator

@@ -1,4 +1,4 @@
-"""Settings as a commented table, and as those in effect for a wheel."""
+"""Settings as text, in TOML: a table with comments, and those in effect for a wheel."""
 
 import json
 from collections.abc import Mapping, Sequence

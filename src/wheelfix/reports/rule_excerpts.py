@@ -1,4 +1,4 @@
-"""The documentation of the rules, from their docstrings."""
+"""Excerpts of the documentation of rules: sections and sentences of their docstrings."""
 
 import re
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.values import findings, wheel
-from wheelfix.rules.installer_refusals import installer_refuses
+from wheelfix.rules.entry_points_txt import installer_refuses
 from wheelfix.wheel.model import Member, Wheel
 
 

@@ -1,4 +1,4 @@
-"""Whether pip and uv accept the entry points and scripts of the wheel.
+"""Whether pip, uv and PyPI accept `entry_points.txt` and the scripts of the wheel.
 
 Their checks of scripts and entry points are stricter than the specification, and differ. The tests
 install random wheels with both.
