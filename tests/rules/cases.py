@@ -48,7 +48,6 @@ from wheelfix.settings import (
     Settings,
     SymbolContract,
 )
-from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import (
     LookupPlace,
     Member,
@@ -60,6 +59,7 @@ from wheelfix.wheel.model import (
     ZipFeature,
     ZipOddity,
 )
+from wheelfix.wheel.opening_calls import may_open
 
 SUFFIX = ".cpython-311-x86_64-linux-gnu.so"
 LINUX = "demo-1.0-cp311-cp311-linux_x86_64.whl"

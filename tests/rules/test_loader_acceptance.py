@@ -27,7 +27,7 @@ from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
-from wheelfix.wheel.content_scan import likeness
+from wheelfix.wheel.file_likeness import likeness
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 

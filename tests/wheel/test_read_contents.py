@@ -13,8 +13,8 @@ from tests.support.exports import read_exports
 from wheelfix.elf.exports import lazy_exports
 from wheelfix.system.read_in_pieces import pieces
 from wheelfix.wheel import read_contents as contents
-from wheelfix.wheel.content_scan import Strings, strings_among
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.strings_in_files import Strings, strings_among
 
 # --- Strings -------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import is_python_name
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
-from wheelfix.wheel.content_scan import may_open
+from wheelfix.wheel.opening_calls import may_open
 
 
 class Promotion(NamedTuple):

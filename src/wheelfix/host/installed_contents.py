@@ -31,10 +31,9 @@ from wheelfix.host.global_openings import read_promotions
 from wheelfix.host.installed_sources import OPENS, SiteSources, read_variables
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.library_names import stem_of
-from wheelfix.wheel.opening_calls import CALLS
+from wheelfix.wheel.opening_calls import CALLS, may_open
 from wheelfix.wheel.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")

@@ -33,8 +33,8 @@ from wheelfix.loader.install_schemes import Scheme, name_in_site
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.targets import Target
-from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.library_names import is_object_name
+from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_opens import visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.python_searched_folders import (

@@ -19,8 +19,8 @@ from wheelfix.host.cached_facts import CachedFacts, Facts
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
-from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import LookupPlace
+from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_opens import opened_on_import, visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE

@@ -34,13 +34,13 @@ from wheelfix.pipelines.bundled_licenses import (
 from wheelfix.pipelines.debug_files import publish_debug_files
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
-from wheelfix.pipelines.graft_notes import requirement_notes
 from wheelfix.pipelines.output_claims import Outputs, other_folder
 from wheelfix.pipelines.repair_notes import (
     debug_file_notes,
     effect_notes,
     license_notes,
     record_notes,
+    requirement_notes,
 )
 from wheelfix.pipelines.repair_plan import (
     Plan,

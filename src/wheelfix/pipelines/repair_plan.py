@@ -26,7 +26,7 @@ from wheelfix.pipelines.graft_included import (
     inclusion_edits,
     keep_search_paths,
 )
-from wheelfix.pipelines.graft_notes import graft_notes
+from wheelfix.pipelines.repair_notes import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
     no_object_error,

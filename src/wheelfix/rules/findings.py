@@ -4,12 +4,14 @@ A rule yields hits; the engine turns them into findings; a finding may have a fi
 of edits.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from wheelfix.analysis.predictions import Prediction
-from wheelfix.wheel.edits import Edit
+from wheelfix.text import join_some
+from wheelfix.wheel.edits import Edit, RemoveMember
 
 
 class Severity(IntEnum):
@@ -129,3 +131,17 @@ class Suppressed(NamedTuple):
     """For `PER_FILE`, the glob that matches the member."""
     reason: str = ""
     """The reason given in the project's settings, if any."""
+
+
+def other_members(members: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on all members but the first, which the finding itself names."""
+    return (f"also {join_some(members[1:])}",) if members[1:] else ()
+
+
+def removal(members: Iterable[str], safety: Safety = Safety.UNSAFE) -> Fix:
+    """Return the fix that removes `members` from the wheel."""
+    return Fix(
+        title="remove the files",
+        edits=tuple(RemoveMember(member=member) for member in members),
+        safety=safety,
+    )

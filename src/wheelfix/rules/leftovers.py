@@ -8,8 +8,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import ElfType
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.file_placement import other_members, removal
-from wheelfix.rules.findings import Hit, Safety, Severity
+from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, in_units
 from wheelfix.wheel.model import Wheel, is_license

@@ -19,11 +19,10 @@ from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target, newer
 from wheelfix.rules.context import Context
-from wheelfix.rules.file_placement import other_members
-from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
-from wheelfix.wheel.content_scan import LINKER_SCRIPT
+from wheelfix.wheel.file_likeness import LINKER_SCRIPT
 from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_libcs
 from wheelfix.wheel.variant import promised_isa
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
-from wheelfix.wheel.content_scan import Strings, may_open, strings_among
 from wheelfix.wheel.imported_modules import failing_imports
+from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
+from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.unverified_reader import open_unverified
 from wheelfix.wheel.zip_reader import ZipReader
 

@@ -18,3 +18,9 @@ CALLS = re.compile(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_librar
 """The words of the calls that open a library."""
 SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
 """The words of a source that may search for libraries; others look for files that are none."""
+
+
+def may_open(source: bytes) -> bool:
+    """Return whether a Python source has a word, in any case, that opening a library takes."""
+    lower = source.lower()  # several times as fast as one regular expression
+    return any(word in lower for word in WORDS)

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
-from wheelfix.wheel.content_scan import may_open
 from wheelfix.wheel.model import EnvironAssignment, LookupPlace, PythonOpening
+from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
