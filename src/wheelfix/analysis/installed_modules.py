@@ -1,4 +1,4 @@
-"""An installed environment: whose each file is, which modules load, and what an order changes."""
+"""Modules of an installed environment: whose they are, which load, and what an order changes."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence

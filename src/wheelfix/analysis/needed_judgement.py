@@ -1,4 +1,4 @@
-"""Unused and missing DT_NEEDED entries of a wheel's objects.
+"""Judgement of the DT_NEEDED entries of a wheel's objects: unused ones, and missing ones.
 
 `loader.as_needed` computes what the linker would have left out with `--as-needed`. Here each such
 entry is dropped on trial: every object of the wheel is loaded with and without it, among the

@@ -1,4 +1,4 @@
-"""Definitions of an object: all of them, or those of given names.
+"""Exports: the symbols that an object defines, all of them or those of given names.
 
 A library may define a million symbols while a wheel uses ten: the names in .dynsym are compared
 with those wanted, and values are made of the matching entries alone. Hash tables are not used, as

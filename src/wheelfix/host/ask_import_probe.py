@@ -1,4 +1,4 @@
-"""The probe, a program that runs in the Python under test: it loads, imports and runs."""
+"""Questions to the import probe, which loads, imports and runs in the Python under test."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Symbols that a wheel's members, and libraries of `library-path` and this machine, define.
+"""Libraries found in `library-path` and on this machine, and what they and members define.
 
 Nothing is executed. A library that is not found is not an error: references to it are not judged.
 """

@@ -1,4 +1,4 @@
-"""What a repair would fix, with the settings, the neighbors and the machine of a check.
+"""The plan that tells a check what a repair would fix, with its settings and machine.
 
 A finding keeps its fix only if the plan of that repair ends without it.
 """

@@ -1,4 +1,4 @@
-"""Which files the repairs of one run may write."""
+"""Claims of output files: which ones the repairs of one run may write."""
 
 import os
 from collections.abc import Iterable

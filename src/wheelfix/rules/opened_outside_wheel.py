@@ -1,4 +1,4 @@
-"""Whether libraries that are opened by name, or that the settings include, are found."""
+"""Whether libraries outside the wheel, opened by name or named by `include`, are found."""
 
 import posixpath
 from collections.abc import Container, Iterator, Sequence

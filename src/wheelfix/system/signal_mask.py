@@ -1,4 +1,4 @@
-"""The signals that end a run."""
+"""The signals that end a run, and the mask that lets them wait."""
 
 import signal
 from collections.abc import Callable, Generator

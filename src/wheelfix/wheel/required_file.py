@@ -1,4 +1,4 @@
-"""The refusal of a path that is not a file, with the wheel that was meant."""
+"""Files that must be there: the refusal of others names the wheel that was meant."""
 
 from difflib import get_close_matches
 from pathlib import Path
