@@ -661,6 +661,11 @@ class Settings:
         is_run_wide=True,
     ).default(1800)
 
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """The codes, prefixes and names of the rules to report."""
+        return (*self.select, *self.extend_select)
+
     def graft_folder(self, distribution: str) -> str:
         """Return the folder for the libraries grafted into a wheel of `distribution`."""
         return str(PurePosixPath(distribution + self.lib_sdir))

@@ -1,6 +1,7 @@
 """Names, counts and sizes in words."""
 
 from collections.abc import Iterable, Sequence
+from signal import Signals
 
 FEW = 3
 """The number of items of a list that a message names before it counts the rest."""
@@ -36,6 +37,12 @@ def count(number: float, noun: str) -> str:
         return f"1 {noun}"
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {plural}" if isinstance(number, int) else f"{number:g} {plural}"
+
+
+def killed_by(number: int) -> str:
+    """Return how a program ended: `killed by signal 11 (SIGSEGV)`."""
+    names = {signal.value: f" ({signal.name})" for signal in Signals}
+    return f"killed by signal {number}{names.get(number, '')}"
 
 
 def in_units(size: float) -> str:

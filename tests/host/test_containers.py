@@ -59,6 +59,7 @@ def test_the_check_in_place_of_a_container_is_for_the_wheels_c_library(
     for tag, target in [
         ("musllinux_1_2_x86_64", "alpine:3.20"),
         ("linux_x86_64", "debian:12-slim"),
+        ("musllinux_1_2_x86_64.manylinux_2_17_x86_64", "debian:12-slim"),
     ]:
         with pytest.raises(SettingsError) as raised:
             find_image("some", [Path(f"-d/demo-1.0-py3-none-{tag}.whl")], has_network=False)

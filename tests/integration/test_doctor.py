@@ -1397,8 +1397,8 @@ def test_a_variable_of_another_package(
     int qVersion(void) { return 5; }
     int plugin(void) {
         char path[4096];
-        if (!getenv("GUI_PLUGIN_PATH")) return 0;
-        snprintf(path, sizeof path, "%s/plugin.so", getenv("GUI_PLUGIN_PATH"));
+        if (!getenv("GUI5_PLUGIN_PATH")) return 0;
+        snprintf(path, sizeof path, "%s/plugin.so", getenv("GUI5_PLUGIN_PATH"));
         int (*second)(void) = dlsym(dlopen(path, RTLD_NOW), "SECOND");
         return second();
     }
@@ -1407,13 +1407,13 @@ def test_a_variable_of_another_package(
     site.install(tmp_path, "beta", **package(tmp_path, "beta", reader, "plugin"))
     second = returning(tmp_path / "libgui-1a2b.so.5", 6, symbol)
     plugin = shared_object(tmp_path / "plugin.so", needed=[second], runpath="$ORIGIN")
-    sets = "import os\nos.environ['GUI_PLUGIN_PATH'] = os.path.dirname(__file__)\n"
+    sets = "import os\nos.environ['GUI5_PLUGIN_PATH'] = os.path.dirname(__file__)\n"
     files: dict[str, Any] = {"alpha____init__.py": sets, f"alpha__{second.name}": second}
     files["alpha__plugin.so"] = plugin
     site.install(tmp_path, "alpha", **files)
     findings = [one for one in site.says(capsys, 0, "-v") if one["code"] == "WF960"]
     assert [one["severity"] for one in findings] == [severity]
-    assert "`alpha/__init__.py` (line 2) sets GUI_PLUGIN_PATH" in findings[0]["message"]
+    assert "`alpha/__init__.py` (line 2) sets GUI5_PLUGIN_PATH" in findings[0]["message"]
     removing = findings[0]["hint"].removeprefix("after the import, `").removesuffix("`")
     for after, number in (("pass", 6), (removing, 0)):  # of the second one, and of none
         code = f"import alpha; {after}; import beta; print(beta._core.value())"

@@ -73,6 +73,7 @@ HEAD = "import ctypes, os, pathlib\nhere = pathlib.Path(__file__).parent\n"
     [
         ("ctypes.CDLL(os.environ.get('X_LIB') or str(here / 'libx.so'))", ["X_LIB", None]),
         ("ctypes.CDLL(os.getenv('X_LIB', str(here / 'libx.so')))", ["X_LIB", None]),
+        ("ctypes.CDLL(os.getenv('X_DATA', str(here / 'libx.so')))", ["X_DATA", None]),
         (
             (
                 "dirs = [here]\ndirs.insert(0, os.environ['X_HOME'])\n"

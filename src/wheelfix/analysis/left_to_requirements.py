@@ -19,7 +19,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.providers.use import provider_of
-from wheelfix.providers.well_known import well_known_folders, well_known_providers_of
+from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_known_providers_of
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.grafted_name import remove_hash
@@ -27,7 +27,6 @@ from wheelfix.wheel.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.wheel.model import Wheel
 
 _WORD = re.compile(r"[a-z0-9]+")
-_OF_CUDA = re.compile(r"-cu\d+$")
 _MOST = 100
 """Requirements that are tried for each library: a wheel that uses others has a few."""
 _OF_PREFIX = ("bin", "include", "share")
@@ -182,7 +181,7 @@ def _is_reached(library: str, requirement: str, folders: Collection[str], wheel:
     """
     name = canonicalize_name(requirement)
     having = [one.directory for one in well_known_folders().get(name, ()) if one.has(library)]
-    module = _OF_CUDA.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
+    module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
     sources = wheel.sources.values()
     is_named = any(word in source for source in sources for word in (module, b"nvidia"))
     return not sources or is_named or not set(having).isdisjoint(folders)
@@ -255,7 +254,7 @@ def _loading(wheel: Wheel, names: Iterable[str]) -> Iterator[str]:
 
 def _by_module(names: Iterable[str]) -> dict[str, str]:
     """Return the distributions by the module that each probably has: librmm of librmm-cu12."""
-    return {_OF_CUDA.sub("", canonicalize_name(name)): name for name in names}
+    return {CUDA_BUILD.sub("", canonicalize_name(name)): name for name in names}
 
 
 def opened_for_all(wheel: Wheel, names: Iterable[str]) -> Iterator[tuple[str, str]]:

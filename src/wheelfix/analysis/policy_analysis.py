@@ -288,12 +288,17 @@ def _first_met(met: Iterable[bool]) -> int:
     return sum(1 for _ in takewhile(not_, met))
 
 
+def auditwheel_opens(member: str) -> bool:
+    """Return whether auditwheel looks if a file is ELF (elfutils.py, `elf_file_filter`)."""
+    return not member.endswith(".py")
+
+
 def _subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> _Subject | None:
     """Return the objects of `wheel` that count; None if none does."""
     machines = {
         member: machine
         for member, elf in wheel.elfs.items()
-        if not member.endswith(".py") and (machine := _baseline(elf))  # auditwheel never opens .py
+        if auditwheel_opens(member) and (machine := _baseline(elf))
     }
     tags = [parse_platform_tag(tag) for tag in wheel.name.platforms]
     named_arch = _only({_POLICY_ARCHITECTURES.get(tag.arch) for tag in tags})

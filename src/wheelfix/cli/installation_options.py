@@ -97,10 +97,12 @@ def refuse_for_site(call: Call, *names: str) -> None:
     for name, flag in (("neighbors", "--with"), ("provider", "--provider"), ("deps", "--deps")):
         flags += [flag] if call.is_flag(name) else []
     if flags:
-        raise SettingsError(
-            f"{flags[0]} is for wheels: no wheel is named, so --site is the subject",
-            hint="name a wheel, or leave it out",
-        )
+        raise for_wheels(flags[0], "no wheel is named, so --site is the subject")
+
+
+def for_wheels(flag: str, subject: str) -> SettingsError:
+    """Return the error for an option of wheels where something else is the subject."""
+    return SettingsError(f"{flag} is for wheels: {subject}", hint="name a wheel, or leave it out")
 
 
 def wheels_beside(settings: Settings) -> list[Wheel]:

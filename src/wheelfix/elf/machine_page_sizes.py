@@ -18,6 +18,8 @@ class PageSizes(NamedTuple):
     linked: int
     """The alignment of a new segment: the maximum page size of the psABI and of GNU ld; on x86-64
     that of Android, 16 KiB."""
+    large: str = ""
+    """Which systems have pages of more than `SMALLEST_PAGE`; empty if no common one has."""
 
 
 _KIB = 1024
@@ -25,9 +27,18 @@ PAGE_SIZES: dict[int, PageSizes] = {
     Machine.I386: PageSizes((4 * _KIB,), 4 * _KIB, 4 * _KIB),
     Machine.X86_64: PageSizes((4 * _KIB,), 4 * _KIB, 16 * _KIB),
     Machine.ARM: PageSizes((4 * _KIB,), 4 * _KIB, 64 * _KIB),
-    Machine.AARCH64: PageSizes((4 * _KIB, 16 * _KIB, 64 * _KIB), 64 * _KIB, 64 * _KIB),
-    Machine.PPC64: PageSizes((4 * _KIB, 64 * _KIB), 64 * _KIB, 64 * _KIB),
+    Machine.AARCH64: PageSizes(
+        (4 * _KIB, 16 * _KIB, 64 * _KIB), 64 * _KIB, 64 * _KIB,
+        "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi",
+    ),
+    Machine.PPC64: PageSizes(
+        (4 * _KIB, 64 * _KIB), 64 * _KIB, 64 * _KIB,
+        "64 KiB pages on RHEL, Debian, Ubuntu and SUSE",
+    ),
     Machine.S390: PageSizes((4 * _KIB,), 4 * _KIB, 4 * _KIB),
     Machine.RISCV: PageSizes((4 * _KIB,), 4 * _KIB, 4 * _KIB),
-    Machine.LOONGARCH: PageSizes((4 * _KIB, 16 * _KIB, 64 * _KIB), 16 * _KIB, 64 * _KIB),
-}
+    Machine.LOONGARCH: PageSizes(
+        (4 * _KIB, 16 * _KIB, 64 * _KIB), 16 * _KIB, 64 * _KIB,
+        "16 KiB pages on most distributions",
+    ),
+}  # fmt: skip

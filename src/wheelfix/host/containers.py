@@ -11,6 +11,8 @@ from typing import NamedTuple
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.system.subprocesses import Completed, Run, run
 from wheelfix.text import operand
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.platform_tags import promise_musl_alone
 
 _PULL_SECONDS = 3600
 _START_SECONDS = 60
@@ -77,8 +79,8 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     or the image is not found.
     """
     found = list(filter(None, map(shutil.which, ("podman", "docker"))))
-    is_musl = all("-musllinux_" in wheel.name for wheel in wheels)
-    target = "alpine:3.20" if is_musl else "debian:12-slim"
+    tags = [tag for wheel in wheels for tag in WheelName.parse(wheel.name).platforms]
+    target = "alpine:3.20" if promise_musl_alone(tags) else "debian:12-slim"
     others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])
     otherwise = f"without a container: `{others}`"
     if not found:

@@ -24,11 +24,10 @@ from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_opens import opened_on_import, visit_source
 from wheelfix.wheel.python_parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
+from wheelfix.wheel.python_values import names_directories
 from wheelfix.wheel.sure_imports import Imported, read_imports
 
-_SETS = re.compile(
-    rb"environ\[[\"'][A-Z_]*(?:PATH|DIR|DATA|LIB|HOME|ROOT|PREFIX)[A-Z_]*[\"']\] *\+?=(?!=)"
-)
+_SETS = re.compile(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
 _IN_SHELL = re.compile(
     rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
 )
@@ -205,7 +204,12 @@ def _visit(source: bytes, path: str, budget: Budget) -> Visited:
 
 
 def _is_telling(source: bytes) -> bool:
-    return b"RTLD_GLOBAL" in source or (b"environ[" in source and bool(_SETS.search(source)))
+    return b"RTLD_GLOBAL" in source or _sets_directories(source)
+
+
+def _sets_directories(source: bytes) -> bool:
+    names = _SETS.findall(source) if b"environ[" in source else ()
+    return any(names_directories(name.decode()) for name in names)
 
 
 TELLING, OPENS = b"telling", b"opens"
@@ -225,7 +229,7 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
             (
                 (path, sources.visit(folder, path, data, budget))
                 for path, data in some.items()
-                if _SETS.search(data)
+                if _sets_directories(data)
             ),
             ((path, _visit(data, path, budget)) for path, data in _path_files(folder)),
         )
@@ -250,7 +254,7 @@ def _path_files(folder: str) -> Iterator[tuple[str, bytes]]:
                 data = read_regular(path, MAX_TEXT)
                 lines = (line if line.startswith(b"import") else b"" for line in data.splitlines())
                 source = b"\n".join(lines)
-                if _SETS.search(source):
+                if _sets_directories(source):
                     yield path.name, source
 
 

@@ -1,7 +1,6 @@
 """Results of verification attempts: status, explanation, and comparison with the loader model."""
 
 import re
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, count, join_plain
+from wheelfix.text import FEW, count, join_plain, killed_by
 from wheelfix.wheel.requirements import name_of
 
 _MISSING = re.compile(
@@ -157,7 +156,7 @@ def _status(
         return CheckStatus.HUNG, f"did not end within {count(subject.options.timeout, 'second')}"
     code = int(answer["code"])
     if code < 0:
-        return CheckStatus.CRASHED, f"killed by signal {-code} ({_signal_name(-code)})"
+        return CheckStatus.CRASHED, killed_by(-code)
     if attempt.kind is AttemptKind.RUN:
         return _run_status(code, str(answer["tail"]))
     if "error" in answer:
@@ -230,13 +229,6 @@ def _loader_error(text: str) -> tuple[CheckStatus, str] | None:
             start = text.rfind("\n", 0, match.start()) + 1
             return status, text[start:].partition("\n")[0].strip()
     return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 # --- Explanation ----------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from wheelfix.analysis.policies import (
     platform_libraries,
     symbol_filter,
 )
-from wheelfix.analysis.policy_analysis import hook_prefix
+from wheelfix.analysis.policy_analysis import auditwheel_opens, hook_prefix
 from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
@@ -171,9 +171,7 @@ def _plain(platform: str) -> str:
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
     opened = [
-        (member, _with_usual_musl(elf))
-        for member, elf in elfs.items()
-        if not member.endswith(".py")  # as by auditwheel
+        (member, _with_usual_musl(elf)) for member, elf in elfs.items() if auditwheel_opens(member)
     ]
     by_abi = grouped(opened, lambda item: item[1].abi)
     groups: list[_Group] = []

@@ -9,6 +9,8 @@ from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.providers.model import Provided
 from wheelfix.rules.findings import Finding, Fix, Safety
 from wheelfix.text import operand
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.platform_tags import has_local_tag
 
 
 def command_of(fix: Fix) -> str:
@@ -27,7 +29,7 @@ def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:
     A wheel of this build is repaired, too; a published one is only read.
     """
     for wheel in filter(None, (provided.wheel for provided in beside)):
-        if "-linux_" not in Path(wheel).name:
+        if not has_local_tag(WheelName.parse(Path(wheel).name).platforms):
             yield "--with"
         is_below = Path(wheel).is_relative_to(folder)
         yield operand(Path(wheel).relative_to(folder)) if is_below else wheel

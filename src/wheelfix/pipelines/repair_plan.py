@@ -51,7 +51,7 @@ from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import has_linux_tag
+from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.record import with_record
 
 Progress = Callable[[str], None]
@@ -246,7 +246,7 @@ def graft_of(planner: Planner, wheel: Wheel) -> Graft:
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:
     """Return whether the wheel has the platform tag that is asked for, and deserves it."""
     platforms = wheel.name.platforms
-    if has_linux_tag(platforms):
+    if has_local_tag(platforms):
         return False
     if settings.plat not in {"auto", *platforms}:
         return False

@@ -1,5 +1,6 @@
 """Well-known distributions that have libraries for others, by `well-known.toml`."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -9,6 +10,9 @@ from wheelfix.providers.model import Folder
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import requirements_on
+
+CUDA_BUILD = re.compile(r"-(cu\d+)$")
+"""How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
 
 @cache
@@ -73,8 +77,8 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
 
 def _cuda_build(name: str) -> str:
     """Return the version of CUDA that a distribution is for: `cu12`; empty if it names none."""
-    last = name.rpartition("-")[2]
-    return last if last.startswith("cu") and last[2:].isdigit() else ""
+    build = CUDA_BUILD.search(name)
+    return build[1] if build else ""
 
 
 def _cuda_builds(wheel: Wheel) -> frozenset[str]:

@@ -36,6 +36,8 @@ from wheelfix.text import FEW, count, first_of, join_plain, join_some, operand
 
 NAME = "wheelfix"
 """The tool's name in reports."""
+ALL_WHEELS = "all wheels"
+"""The place of what concerns no single wheel."""
 
 
 class RenderOptions(NamedTuple):
@@ -72,6 +74,11 @@ def shown_path(source: Path, options: RenderOptions) -> str:
     return (whole.relative_to(options.root) if is_below else source).as_posix()
 
 
+def path_for_all(set_report: SetReport, options: RenderOptions) -> str:
+    """Return the path for findings about all wheels, where a format needs one: the first's."""
+    return next((shown_path(report.source, options) for report in set_report.reports), ".")
+
+
 class LocatedFinding(NamedTuple):
     """A finding with the path of its wheel."""
 
@@ -85,7 +92,7 @@ class LocatedFinding(NamedTuple):
     def place(self) -> str:
         """`dist/x.whl!member`."""
         if self.finding.member is None:
-            return self.path or "all wheels"
+            return self.path or ALL_WHEELS
         return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
 
     @property
@@ -287,7 +294,7 @@ _LEAST = {
 
 def selectors_by_name(settings: Settings) -> tuple[str, ...]:
     """Return the selectors of rules that were given, apart from ALL."""
-    return tuple(s for s in (*settings.select, *settings.extend_select) if s != EVERY)
+    return tuple(selector for selector in settings.selectors if selector != EVERY)
 
 
 def is_shown(finding: Finding, options: RenderOptions) -> bool:

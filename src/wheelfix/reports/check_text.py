@@ -7,6 +7,7 @@ from itertools import groupby
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
+    ALL_WHEELS,
     Cause,
     RenderOptions,
     causes_in_wheel,
@@ -250,7 +251,7 @@ def render_concise(set_report: SetReport, options: RenderOptions) -> str:
     shown = visible_report(set_report, options)
     is_whole = options.style.verbose
     lines = [
-        _concise(cause, cause.places[0] if cause.places else "all wheels", is_whole=is_whole)
+        _concise(cause, cause.places[0] if cause.places else ALL_WHEELS, is_whole=is_whole)
         for cause in causes_of_set(shown, options)
     ]
     for report in shown.reports:

@@ -7,7 +7,7 @@ from wheelfix.reports.check_content import (
     RenderOptions,
     digest,
     locate,
-    shown_path,
+    path_for_all,
     unreadable,
     worst_first,
 )
@@ -19,7 +19,7 @@ _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.NOT
 
 def render(set_report: SetReport, options: RenderOptions) -> str:
     """Return the list of issues; an unreadable file is an issue too."""
-    fallback = next((shown_path(report.source, options) for report in set_report.reports), ".")
+    fallback = path_for_all(set_report, options)
     findings = worst_first(locate(set_report.all_findings, options))
     issues = [
         *(_unreadable(path, error) for path, error in unreadable(set_report, options)),

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.check_content import NAME, RenderOptions, finding_text, shown_path
+from wheelfix.reports.check_content import ALL_WHEELS, NAME, RenderOptions, finding_text, shown_path
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.findings import Finding
@@ -22,7 +22,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     suites = [_suite_of(report, options) for report in set_report.reports]
     asked = _names(rule for rule in options.rules if isinstance(rule, SetRule))
     if set_report.findings or (asked and len(set_report.reports) > 1):
-        suites.append(_test_case("all wheels", set_report.findings, options, asked))
+        suites.append(_test_case(ALL_WHEELS, set_report.findings, options, asked))
     root = _element("testsuites", suites, name=NAME, **_totals(suites))
     ET.indent(root)
     return f"{_DECLARATION}\n{ET.tostring(root, encoding='unicode')}"

@@ -15,7 +15,7 @@ from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
     locate,
-    shown_path,
+    path_for_all,
     unreadable,
     worst_first,
 )
@@ -38,7 +38,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     findings = worst_first(locate(set_report.all_findings, options))
     rules = {rule.code: rule for rule in options.rules}
     numbers = {code: number for number, code in enumerate(rules)}
-    fallback = next((shown_path(report.source, options) for report in set_report.reports), "")
+    fallback = path_for_all(set_report, options)
     run = {
         "tool": {
             "driver": {
@@ -96,7 +96,7 @@ def _result(located: LocatedFinding, numbers: Mapping[str, int], path: str) -> d
         **({} if number is None else {"ruleIndex": number}),
         "level": _LEVEL[finding.severity],
         "message": {"text": _literal("\n".join(words))},
-        "locations": [_location(located, path)] if path else [],
+        "locations": [_location(located, path)],
         "partialFingerprints": {
             # GitHub identifies an alert by this one alone.
             "primaryLocationLineHash": located.fingerprint,

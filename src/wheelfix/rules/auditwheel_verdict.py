@@ -94,7 +94,7 @@ def _other_tag(verdict: Verdict) -> str:
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
     build = "build in the container of that tag"
-    if verdict.external or parse_platform_tag(verdict.overall).family is Family.LINUX:
+    if verdict.external or _is_local(verdict.overall):
         return build
     return f"{build}, or give it up: `wheelfix repair --only-plat --plat {verdict.overall}`"
 
@@ -210,7 +210,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     verdict = context.verdict
     for tag in context.wheel.name.platforms if verdict else ():
         if verdict and is_left_to_repair(context, tag):
-            better = not verdict.overall.startswith("linux_")
+            better = not _is_local(verdict.overall)
             yield Hit(
                 message=f"has the local platform tag `{tag}`, which PyPI refuses",
                 entry=tag,
@@ -221,16 +221,17 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 
 def is_left_to_repair(context: Context, tag: str) -> bool:
     """Return whether `tag` is a local one, which the index refuses and `repair` replaces."""
-    settings = context.settings
-    if context.verdict is None or not settings.update_tags:
-        return False
-    parsed = parse_platform_tag(tag)
-    return parsed.family is Family.LINUX and not takes_platform(tag)
+    is_written = context.verdict is not None and context.settings.update_tags
+    return is_written and _is_local(tag) and not takes_platform(tag)
+
+
+def _is_local(tag: str) -> bool:
+    return parse_platform_tag(tag).is_local
 
 
 def _tag_fix(verdict: Verdict) -> Fix | None:
     """Return what a repair does about the tag; None if grafting libraries is not enough."""
-    if not verdict.overall.startswith("linux_"):
+    if not _is_local(verdict.overall):
         return Fix(title=f"write {verdict.overall}", edits=())
     if verdict.libraries_alone:
         libraries = join_some(verdict.external, 3)
@@ -288,7 +289,7 @@ _OF_SEVERAL = "repair it with the one for which it was built, such as"
 
 
 def _has_policy(tag: str) -> bool:
-    return parse_platform_tag(tag).family not in {Family.LINUX, Family.OTHER}
+    return parse_platform_tag(tag).libc is not None
 
 
 def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:

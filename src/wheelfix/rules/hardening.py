@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, PF_W, PF_X, Pt
 from wheelfix.elf.image import loads_among
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, join_some
-from wheelfix.wheel.platform_tags import promised_libcs
+from wheelfix.wheel.platform_tags import promise_musl_alone
 
 _SHOWN = 8
 
@@ -164,7 +164,7 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: other objects may rely on sharing the symbols.
     """
-    if all(promised_libcs([tag]) == frozenset({Libc.MUSL}) for tag in context.wheel.name.platforms):
+    if promise_musl_alone(context.wheel.name.platforms):
         return
     yield from _count(
         context,

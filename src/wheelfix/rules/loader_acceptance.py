@@ -14,7 +14,7 @@ from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.image import last_of, loads_among
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
-from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Machine, Segment
+from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target, newer
@@ -23,17 +23,11 @@ from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
 from wheelfix.wheel.file_likeness import LINKER_SCRIPT
-from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promised_libcs
+from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promise_musl_alone
 from wheelfix.wheel.variant import promised_isa
 
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
-_LARGE_PAGES: dict[int, str] = {
-    Machine.AARCH64: "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi",
-    Machine.PPC64: "64 KiB pages on RHEL, Debian, Ubuntu and SUSE",
-    Machine.LOONGARCH: "16 KiB pages on most distributions",
-}
-"""Where kernels have large pages."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _SHOWN = 4
@@ -178,7 +172,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
-    musl = promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL})
+    musl = promise_musl_alone(context.wheel.name.platforms)
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
@@ -426,10 +420,10 @@ def small_alignment(context: Context) -> Iterator[Hit]:
     Not fixed: only the linker can change the layout of the segments.
     """
     for member, elf in context.wheel.elfs.items():
-        where = _LARGE_PAGES.get(elf.machine)
-        if where is None:
+        sizes = PAGE_SIZES.get(elf.machine)
+        if sizes is None or sizes.in_use == SMALLEST_PAGE:
             continue
-        page = PAGE_SIZES[elf.machine].in_use
+        page = sizes.in_use
         pages = min((_pages(load) for load in loads_among(elf.segments)), default=page)
         if pages >= page or pages < SMALLEST_PAGE:
             continue  # segments that fit no page size are left to WF604
@@ -438,7 +432,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
             f" {page // 1024} KiB",
             member=member,
             severity=severity_by_promise(context),
-            notes=(where,),
+            notes=(sizes.large,),
             hint=f"link it with `-Wl,-z,max-page-size={page}`",
         )
 

@@ -12,6 +12,7 @@ from wheelfix.loader.install_schemes import (
     has_installable_tags,
     interpreters,
     interpreters_of,
+    python_version,
 )
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -22,7 +23,7 @@ from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
+from wheelfix.wheel.platform_tags import parse_platform_tag, satisfies
 from wheelfix.wheel.record import signatures
 from wheelfix.wheel.requirements import (
     DISTRIBUTION_NAME,
@@ -226,7 +227,7 @@ def _is_refused(named: str, said: Iterable[str]) -> bool:
 def _is_wider(said: str, named: str) -> bool:
     """Return whether pip supports the platform tag `said` wherever it supports `named`."""
     one, other = parse_platform_tag(said), parse_platform_tag(named)
-    is_local = one.family is Family.LINUX and other.is_linux and one.arch == other.arch
+    is_local = one.is_local and other.is_linux and one.arch == other.arch
     return said in {"any", named} or is_local or satisfies(said, named)
 
 
@@ -461,7 +462,7 @@ def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
         wanted = SpecifierSet(limit_length(requires_python))
     except ValueError:
         return True
-    minors = {re.sub(r"^\D+|t$", "", python) for python in pythons}
+    minors = set(map(python_version, pythons))
     # The first patch release, and one later than any.
     patches = (f"{minor}.{patch}" for minor in minors for patch in (0, 99))
     return any(wanted.contains(patch, prereleases=True) for patch in patches)

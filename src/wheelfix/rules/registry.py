@@ -144,8 +144,7 @@ REPORTING_RULES = rules_in(
 
 def selected_rules(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRule, ...]:
     """Return those of `rules` that `settings` select; some of them may be ignored."""
-    selectors = (*settings.select, *settings.extend_select)
-    return tuple(rule for rule in rules if any(rule.matches(selector) for selector in selectors))
+    return tuple(rule for rule in rules if any(map(rule.matches, settings.selectors)))
 
 
 def enabled_rules(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRule, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import escape
 
-from wheelfix.elf.model import Abi, Elf, Libc
+from wheelfix.elf.model import Abi, Elf
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
@@ -16,7 +16,7 @@ from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import promised_libcs
+from wheelfix.wheel.platform_tags import promise_musl_alone
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
@@ -244,7 +244,7 @@ def second_runtime(context: Context) -> Iterator[Hit]:
         name = member.rpartition("/")[2]
         original = original_name(name)
         consequence = _RUNTIMES.get(stem_of(original))
-        musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
+        musl = promise_musl_alone(context.wheel.name.platforms)
         if consequence is None or not elf.dynamic or (musl and "gomp" not in original):
             continue
         yield Hit(

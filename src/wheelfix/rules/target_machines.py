@@ -25,7 +25,7 @@ from wheelfix.rules.loader_acceptance import possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
-from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
+from wheelfix.wheel.platform_tags import has_local_tag, other_system
 
 
 def targets_of(context: Context) -> tuple[str, ...]:
@@ -199,8 +199,7 @@ def _absences(context: Context) -> dict[str, list[tuple[World, str]]]:
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
     known |= context.left.libraries.keys()
-    tags = map(parse_platform_tag, context.wheel.name.platforms)
-    if verdict is not None and all(tag.family is not Family.LINUX for tag in tags):
+    if verdict is not None and not has_local_tag(context.wheel.name.platforms):
         known |= {*verdict.external}
     return values_by_key(
         (name, (world, dependent))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.system.tempfiles import ADVICE
-from wheelfix.text import count
+from wheelfix.text import count, killed_by
 
 MOST = 32 << 20
 """Bytes that a program may print: some hundred times the longest list of files of packages."""
@@ -84,7 +84,7 @@ def run(  # noqa: PLR0913 - the parts of one call
     stdout, stderr = _text(out), _text(err)
     code = process.returncode
     if code not in accepted:
-        ending = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+        ending = f"exit code {code}" if code > 0 else killed_by(-code)
         raise ToolError(
             f"`{name}` failed: {ending}{_quote(out, err)}",
             hint=_advice(stderr) or f"the call was: {shlex.join(argv)[:TAIL]}",

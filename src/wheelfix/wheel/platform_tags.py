@@ -70,6 +70,11 @@ class PlatformTag(NamedTuple):
         return self.family is not Family.OTHER
 
     @property
+    def is_local(self) -> bool:
+        """Whether it promises no C library, as `linux_x86_64`: that of the machine of the build."""
+        return self.family is Family.LINUX
+
+    @property
     def is_32_bit(self) -> bool:
         """Whether the architecture is a 32-bit one of x86 or ARM."""
         return self.arch.startswith(("i386", "i686", "armv"))
@@ -95,9 +100,9 @@ def parse_platform_tag(tag: str) -> PlatformTag:
     return PlatformTag(Family.OTHER)
 
 
-def has_linux_tag(platforms: Iterable[str]) -> bool:
+def has_local_tag(platforms: Iterable[str]) -> bool:
     """Return whether one of the tags promises no C library, as `linux_x86_64`."""
-    return any(parse_platform_tag(tag).family is Family.LINUX for tag in platforms)
+    return any(parse_platform_tag(tag).is_local for tag in platforms)
 
 
 def architectures_of(abi: Abi) -> list[str]:
@@ -139,7 +144,7 @@ def satisfies(found: str, tag: str) -> bool:
     object satisfies `any`, the tag of another system, or a malformed one.
     """
     met, required = parse_platform_tag(found), parse_platform_tag(tag)
-    if required.family is Family.LINUX:
+    if required.is_local:
         return required.arch == met.arch
     if required.libc is None or (met.family, met.arch) != (required.family, required.arch):
         return False
@@ -161,6 +166,11 @@ def may_coexist(one: str, other: str) -> bool:
 def promised_libcs(tags: Iterable[str]) -> frozenset[Libc]:
     """Return the C libraries that `tags` promise; none for `linux_*` and `any`."""
     return frozenset(libc for tag in tags if (libc := parse_platform_tag(tag).libc) is not None)
+
+
+def promise_musl_alone(tags: Iterable[str]) -> bool:
+    """Return whether `tags` promise musl, and none of them glibc."""
+    return promised_libcs(tags) == frozenset({Libc.MUSL})
 
 
 def oldest_promised(libc: Libc, tags: Iterable[str]) -> tuple[int, ...] | None:

@@ -80,12 +80,17 @@ def size(value: object) -> int:
 
 def variable(name: object, line: int) -> object:
     """Return what stands for the value of an environment variable, if it holds directories."""
-    if isinstance(name, str) and _PATH_VARIABLE.search(name):
+    if isinstance(name, str) and names_directories(name):
         return f"/{UNKNOWN}env\0{line}\0{name}"
     return UNKNOWN
 
 
-_PATH_VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
+def names_directories(variable: str) -> bool:
+    """Return whether an environment variable of this name holds directories, as far as one sees."""
+    return _DIRECTORIES.search(variable) is not None
+
+
+_DIRECTORIES = re.compile(r"PATH|LIB|(?:HOME|DIRS?|ROOT|PREFIX|DATA)$", re.IGNORECASE)
 
 
 # --- Functions ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference, first_difference
 from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
-from wheelfix.cli.installation_options import TARGET, parse_library_path, target_of
+from wheelfix.cli.installation_options import TARGET, for_wheels, parse_library_path, target_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
@@ -111,10 +111,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
         raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")
     others = settings.neighbors if subject.suffix == ".whl" else ()
     if call.is_flag("neighbors") and not others:
-        raise SettingsError(
-            f"--with is for wheels: `{subject}` is an environment",
-            hint="name a wheel, or leave it out",
-        )
+        raise for_wheels("--with", f"`{subject}` is an environment")
     terminal = call.terminal
     terminal.show_progress(printable(subject.name))
     names = [name.strip() for name in (request.order or "").split(",") if name.strip()]

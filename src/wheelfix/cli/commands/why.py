@@ -37,7 +37,7 @@ from wheelfix.settings import Settings, matches_any
 from wheelfix.text import count, operand
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import has_linux_tag
+from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.required_file import require_file
 
 
@@ -106,7 +106,7 @@ def _answer(
     path: Path, library: str, target: str | None, settings: Settings, terminal: Terminal
 ) -> _Answer:
     platforms = WheelName.parse(path.name).platforms
-    is_local = has_linux_tag(platforms)
+    is_local = has_local_tag(platforms)
     subject = _planned(path, settings, terminal) if is_local else _as_built(path, settings)
     wheel, providers, grafted, obstacle, read = subject
     graph = _graph(subject, target)

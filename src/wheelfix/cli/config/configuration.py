@@ -198,8 +198,7 @@ def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
     of_files = (*settings.per_file_ignores.values(), *settings.unfixable.values())
     per_file = (name for names in of_files for name in names)
-    chosen = (*settings.select, *settings.extend_select)
-    for selector in (*chosen, *settings.ignore, *per_file, *settings.severity):
+    for selector in (*settings.selectors, *settings.ignore, *per_file, *settings.severity):
         if not any(rule.matches(selector) for rule in rules):
             raise SettingsError(
                 f"{source}: no rule has the code, prefix or name `{selector}`",
