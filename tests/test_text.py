@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.text import count, first_of, in_units, join_some
+from wheelfix.text import count, first_of, in_units, join_some, killed_by
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,8 @@ def test_a_size_has_a_decimal_unit(size: float, words: str) -> None:
 def test_what_is_left_out_is_counted() -> None:
     assert first_of(["a", "b"], 2, ": -v") == ["a", "b"]
     assert first_of(["a", "b", "c", "d"], 2, ": -v") == ["a", "b", "and 2 more: -v"]
+
+
+def test_signals_in_words() -> None:
+    assert killed_by(11) == "killed by signal 11 (SIGSEGV)"
+    assert killed_by(40) == "killed by signal 40"  # a real-time one, without a name

@@ -978,7 +978,7 @@ def test_a_patchelf_that_lies_is_found_out(
     ("lie", "said"),
     [
         ("echo no memory >&2; exit 1", ["exit code 1", "no memory"]),
-        ("kill -SEGV $$", ["killed by signal 11"]),
+        ("kill -SEGV $$", ["killed by signal 11 (SIGSEGV)"]),
         ("exec sleep 30", ["did not end within 0.5 seconds"]),
         ("sleep 30 & wait", ["did not end within 0.5 seconds"]),
     ],

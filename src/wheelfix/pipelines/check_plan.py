@@ -12,7 +12,7 @@ from wheelfix.errors import WheelfixError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
-from wheelfix.pipelines.hinted_command import command_of, done_by
+from wheelfix.pipelines.hinted_command import as_options, command_of, done_by, names_repair
 from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.pipelines.repair_plan import (
     Plan,
@@ -93,7 +93,7 @@ def keep_planned_fixes(
 def without_repair(finding: Finding) -> Finding:
     """Return `finding` of a wheel that no repair takes, without a fix and what it says of it."""
     parts = (finding.hint or "").split("; ")
-    hint = "; ".join(part for part in parts if "`wheelfix repair" not in part)
+    hint = "; ".join(part for part in parts if not names_repair(part))
     return replace(finding, fix=None, hint=hint or None)
 
 
@@ -215,8 +215,7 @@ def _ends_without(finding: Finding, planned: _Planned) -> bool:
 
 def _as_options(finding: Finding) -> Finding:
     """Return `finding` with the options of its command: that would meet other obstacles."""
-    hint = (finding.hint or "").replace("`wheelfix repair --", "a repair with `--")
-    return replace(finding, hint=hint or None)
+    return replace(finding, hint=finding.hint and as_options(finding.hint))
 
 
 def _graft_title(finding: Finding, planned: _Planned) -> str:

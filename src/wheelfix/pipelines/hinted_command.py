@@ -1,5 +1,6 @@
-"""The command `wheelfix repair` as hints print it: with the options of the run that prints it."""
+"""Commands of wheelfix in hints: between backticks, with the options and the wheel of the run."""
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +12,26 @@ from wheelfix.rules.findings import Finding, Fix, Safety
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import has_local_tag
+
+_REPAIR = "`wheelfix repair"
+_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
+"""The commands whose hints do not say the wheel."""
+
+
+def names_repair(text: str) -> bool:
+    """Return whether a hint, or a part of one, has a `wheelfix repair`."""
+    return _REPAIR in text
+
+
+def with_wheel(hint: str, path: str) -> str:
+    """Append the path of the wheel to the commands in `hint` that take one; none if it is empty."""
+    quoted = shlex.quote(operand(path))
+    return _TAKES_WHEEL.sub(lambda command: f"`{command[1]} {quoted}`", hint) if path else hint
+
+
+def as_options(hint: str) -> str:
+    """Return `hint` with the options of its `wheelfix repair` alone, which are no whole command."""
+    return hint.replace(f"{_REPAIR} --", "a repair with `--")
 
 
 def command_of(fix: Fix) -> str:
@@ -56,4 +77,4 @@ def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
 
 
 def _with_words(hint: str, words: Sequence[str]) -> str:
-    return hint.replace("`wheelfix repair", f"`{shlex.join(('wheelfix', 'repair', *words))}")
+    return hint.replace(_REPAIR, " ".join((_REPAIR, *map(shlex.quote, words))))

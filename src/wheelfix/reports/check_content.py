@@ -1,7 +1,6 @@
 """Common parts of the formats of `check`: options, located findings, causes, fingerprints."""
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.pipelines.hinted_command import done_by
+from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
     LONGEST,
     PLAIN,
@@ -32,7 +31,7 @@ from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import EVERY, AnyRule, names_rule
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.text import FEW, count, first_of, join_plain, join_some, operand
+from wheelfix.text import FEW, count, first_of, join_plain, join_some
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -104,7 +103,7 @@ class LocatedFinding(NamedTuple):
     def hint(self) -> str | None:
         """The hint of the finding; its commands take the wheel."""
         hint = self.finding.hint
-        return None if hint is None else _with_path(hint, self.path)
+        return None if hint is None else with_wheel(hint, self.path)
 
     @property
     def advice(self) -> str:
@@ -118,21 +117,10 @@ def advice(finding: Finding, path: str) -> str:
     Commands that take a wheel get this one, so that they can be pasted.
     """
     if finding.hint is not None:
-        return _with_path(finding.hint, path)
+        return with_wheel(finding.hint, path)
     if finding.fix is None:
         return f"`wheelfix rule {finding.code}` explains common causes and fixes"
-    return _with_path(done_by(finding.fix), path)
-
-
-def _with_path(hint: str, path: str) -> str:
-    """Append `path` to the commands in `hint` that take a wheel."""
-    if not path:
-        return hint
-    quoted = shlex.quote(operand(path))
-    return _TAKES_WHEEL.sub(lambda command: f"`{command[1]} {quoted}`", hint)
-
-
-_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check|show|verify)[^`…]*)`")
+    return with_wheel(done_by(finding.fix), path)
 
 
 def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:

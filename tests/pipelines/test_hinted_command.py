@@ -1,0 +1,30 @@
+"""Commands in hints: which words they get."""
+
+from pathlib import Path
+
+import pytest
+
+from wheelfix.pipelines.hinted_command import wheels_beside, with_wheel
+from wheelfix.providers.model import Provided
+
+
+def test_a_command_with_an_ellipsis_in_its_options_takes_the_wheel() -> None:
+    hint = "`wheelfix repair --wheel-dir 'out…'` drops it; `wheelfix rule WF101` explains"
+    command = "`wheelfix repair --wheel-dir 'out…' a.whl`"
+    assert with_wheel(hint, "a.whl") == f"{command} drops it; `wheelfix rule WF101` explains"
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_read"),
+    [
+        ("linux_x86_64", False),
+        ("linux_x86_64.manylinux_2_17_x86_64", False),
+        ("manylinux_2_17_x86_64.linux_x86_64", False),
+        ("manylinux_2_17_x86_64", True),
+    ],
+)
+def test_a_wheel_with_a_local_tag_is_repaired_too(tags: str, *, is_read: bool) -> None:
+    wheel = f"/dist/other-1.0-py3-none-{tags}.whl"
+    beside = [Provided(requirement="other", wheel=wheel)]
+    words = list(wheels_beside(beside, Path("/dist")))
+    assert words == ["--with"] * is_read + [Path(wheel).name]
