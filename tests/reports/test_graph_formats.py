@@ -77,6 +77,16 @@ def test_the_graph_has_dependents_and_providers() -> None:
     assert [node.id for node in graph(before()).missing] == ["libx.so.1"]
 
 
+def test_a_library_that_is_not_loaded_is_not_what_is_needed_by_its_name() -> None:
+    other = {"libx.so": elf(soname="libx.so"), "libz.so.1": elf(soname="libz.so.1")}
+    found = graph(wheel({**other, "p/a.so": elf("libx.so", "libz.so.1")}))
+    assert [(node.id, node.name) for node in found.missing] == [("missing/libx.so", "libx.so")]
+    targets = {edge.name: (edge.given_by, edge.target) for edge in found.edges}
+    assert targets["libx.so"] == (Provenance.MISSING, "missing/libx.so")
+    assert targets["libz.so.1"] == (Provenance.PLATFORM, "platform/libz.so.1")
+    assert not {*other} & {edge.target for edge in found.edges}
+
+
 def test_the_graph_has_objects_that_only_need_each_other() -> None:
     found = graph(
         wheel(

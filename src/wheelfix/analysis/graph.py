@@ -1,7 +1,7 @@
 """The library graph of a whole wheel: which object needs which library, and how it is found."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step, describe_search, flat_steps, found_elsewhere
@@ -16,7 +16,10 @@ class Node(NamedTuple):
     """One file, or the name of a library that is not found."""
 
     id: str
-    """The member or `other.whl!member`; for the platform and if missing, the DT_NEEDED name."""
+    """The member or `other.whl!member`; for the platform and if missing, the DT_NEEDED name.
+
+    Where another node has that name, after the provenance: `missing/libx.so`.
+    """
     provenance: Provenance
     role: str
     """`module`, `program` or `library`."""
@@ -52,6 +55,8 @@ class Edge(NamedTuple):
 
     source: str
     target: str
+    given_by: Provenance
+    """Of the target; MISSING if it is not found."""
     name: str
     """The DT_NEEDED name."""
     how: str
@@ -104,16 +109,21 @@ def graph_of(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
         there = {_key(edge): edge for edge in _edges(elsewhere)}
         for edge in edges:
             other = there.get(_key(edge))
-            if other is not None and other.target != edge.target:
-                what = "not found" if other.how == "not found" else f"`{other.target}`"
+            if other is not None and _result(other) != _result(edge):
+                is_missing = other.given_by is Provenance.MISSING
+                what = "not found" if is_missing else f"`{other.target}`"
                 text = f"{what} if installed by {elsewhere.where}"
                 varies.setdefault(_key(edge), {})[text] = None
+    edges = tuple(
+        edge._replace(target=target, varies=tuple(varies.get(_key(edge), ())))
+        for edge, target in zip(edges, _targets(world, edges), strict=True)
+    )
     return Graph(
         wheel=title,
         target=world.name,
         where=world.where,
         nodes=_nodes(world, edges, sizes),
-        edges=tuple(edge._replace(varies=tuple(varies.get(_key(edge), ()))) for edge in edges),
+        edges=edges,
     )
 
 
@@ -126,17 +136,29 @@ def _key(edge: Edge) -> tuple[str, str]:
     return edge.source, edge.name
 
 
+def _result(edge: Edge) -> tuple[Provenance, str]:
+    return edge.given_by, edge.target
+
+
+def _targets(world: World, edges: Iterable[Edge]) -> Iterator[str]:
+    """Yield the ids of the nodes that `edges` lead to; a node has one provenance."""
+    known = dict.fromkeys(world.paths, Provenance.WHEEL)
+    for edge in edges:
+        is_own = known.setdefault(edge.target, edge.given_by) is edge.given_by
+        yield edge.target if is_own else f"{edge.given_by}/{edge.target}"
+
+
 def _edges(world: World) -> tuple[Edge, ...]:
     """Return each different result of each DT_NEEDED entry, over the loads of all load roots."""
-    found: dict[tuple[str, str, str], Edge] = {}
-    searched: set[tuple[str, str, str]] = set()
+    found: dict[tuple[str, str, tuple[Provenance, str]], Edge] = {}
+    searched: set[tuple[str, str, tuple[Provenance, str]]] = set()
     for root in world.first_loads:
         *before, load = world.process(root)
         for step in flat_steps(world, load, before):
             edge = _edge(world, step)
             if edge is None:
                 continue
-            key = (edge.source, edge.name, edge.target)
+            key = (edge.source, edge.name, _result(edge))
             is_searched = step.request.how is not How.LOADED
             if key not in found or (is_searched and key not in searched):
                 found[key] = edge
@@ -158,6 +180,7 @@ def _edge(world: World, step: Step) -> Edge | None:
     return Edge(
         source=world.label(request.requester),
         target=target,
+        given_by=step.origin.provenance if step.origin else Provenance.MISSING,
         name=request.name,
         how=describe_search(world, step),
     )
@@ -167,16 +190,12 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
     """Return the wheel's objects, and all else that `edges` lead to."""
     files = world.environment.files
     nodes = {node.id: node for node in _wheel_nodes(world, sizes)}
-    paths = {world.label(path): path for path in files if path not in world.members}
+    paths = {world.label(path): path for path in files}
     others = grouped(world.others, posixpath.basename)
     for edge in edges:
         if edge.target in nodes:
             continue
-        path = paths.get(edge.target)
-        if path is not None:
-            provenance = world.origin(path).provenance
-            nodes[edge.target] = _file_node(edge.target, provenance, files[path])
-        elif edge.how == "not found":
+        if edge.given_by is Provenance.MISSING:
             package, wheels, versions = found_elsewhere(world, edge.name)
             nodes[edge.target] = Node(
                 id=edge.target,
@@ -184,13 +203,15 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> t
                 role="library",
                 package=package,
                 wheels=wheels,
-                unreached=tuple(map(world.label, others.get(edge.target, ()))),
+                unreached=tuple(map(world.label, others.get(edge.name, ()))),
                 versions=versions,
             )
-        else:
+        elif edge.given_by is Provenance.PLATFORM:
             nodes[edge.target] = Node(
                 id=edge.target, provenance=Provenance.PLATFORM, role="library"
             )
+        else:
+            nodes[edge.target] = _file_node(edge.target, edge.given_by, files[paths[edge.target]])
     return tuple(nodes.values())
 
 

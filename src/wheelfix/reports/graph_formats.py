@@ -42,7 +42,8 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
         if nodes:
             lines += ["", paint(title, Color.BOLD, on=style.color)]
         for node, *others in _alike(nodes, needs, style):
-            by = "" if node.is_root else f"  needed by {_dependents(dependents.get(node.id, []))}"
+            edges = dependents.get(node.id, [])
+            by = f"  needed by {_dependents(edges)}" if edges and not node.is_root else ""
             more = f" and {len(others):,} more with the same needs: -v" if others else ""
             name = paint(printable(node.id), Color.GREEN, on=style.color)
             lines.append(f"  {name}{more}  {printable(in_units(node.size or 0) + by)}")
@@ -59,7 +60,7 @@ def graph_text(graph: Graph, style: Style = PLAIN) -> str:
             lines += ["", paint(printable(title), Color.BOLD, on=style.color)]
         for node in nodes:
             name = paint(printable(node.id), PROVENANCE_COLORS[provenance], on=style.color)
-            providers = possible_providers(node.id, node.package, node.versions)
+            providers = possible_providers(node.name, node.package, node.versions)
             if node.unreached:
                 providers = f"  (no search path leads to {join_some(node.unreached, 2)})"
             text = _dependents(dependents[node.id]) + providers
@@ -101,7 +102,8 @@ def _needs(graph: Graph, edges: Sequence[Edge], style: Style) -> Iterator[str]:
             continue
         provider_color = PROVENANCE_COLORS[provenances[edge.target]]
         name = paint(printable(edge.name), provider_color, on=style.color)
-        leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
+        is_named = edge.given_by is Provenance.MISSING or edge.target == edge.name
+        leads = "" if is_named else f" => {printable(edge.target)}"
         how = paint(printable(f"[{edge.how}]"), Color.DIM, on=style.color)
         yield f"    {name}{leads}  {how}"
         yield from (f"      but {printable(other)}" for other in edge.varies)
@@ -135,7 +137,7 @@ def mermaid(graphs: Sequence[Graph]) -> str:
             label = "<br>".join(_mermaid(text) for text in _label(node))
             lines.append(f'  {ids[node.id]}["{label}"]:::{_class(node.provenance)}')
         for edge in graph.edges:
-            arrow = "-.->" if edge.how == "not found" else "-->"
+            arrow = "-.->" if edge.given_by is Provenance.MISSING else "-->"
             label = _mermaid(edge.how)
             lines.append(f'  {ids[edge.source]} {arrow}|"{label}"| {ids[edge.target]}')
         if len(graphs) > 1:
@@ -182,7 +184,8 @@ def dot(graphs: Sequence[Graph]) -> str:
                 f'    {ids[node.id]} [label={label}, fillcolor="{fill}", color="{stroke}"];'
             )
         for edge in graph.edges:
-            style = ', style=dashed, color="#dc2626"' if edge.how == "not found" else ""
+            is_missing = edge.given_by is Provenance.MISSING
+            style = ', style=dashed, color="#dc2626"' if is_missing else ""
             arrow = f"{ids[edge.source]} -> {ids[edge.target]}"
             lines.append(f"    {arrow} [label={_dot(edge.how)}{style}];")
         lines.append("  }")

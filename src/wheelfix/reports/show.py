@@ -101,7 +101,7 @@ def _missing(graph: Graph) -> list[str]:
     edges = graph.edges_to()
     for node in graph.missing:
         dependents = join_some([posixpath.basename(e.source) for e in edges.get(node.id, ())], 2)
-        given = possible_providers(node.id, None, node.versions)
+        given = possible_providers(node.name, None, node.versions)
         if node.unreached:
             given = f"; no search path leads to {join_some(node.unreached, 2)}"
         lines.append(f"{node.id}, needed by {dependents}{given}")
