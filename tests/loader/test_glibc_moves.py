@@ -89,3 +89,5 @@ def test_the_oldest_glibc_is_that_of_the_newest_version_needed() -> None:
     second = elf(verneed=(needing("GLIBC_2.3.4", "GLIBC_PRIVATE"),))
     assert oldest_glibc([first, second]) == (2, 17)
     assert oldest_glibc([elf()]) == ()
+    relative = elf(verneed=(needing("GLIBC_2.17", "GLIBC_ABI_DT_RELR", "GLIBC_PRIVATE"),))
+    assert oldest_glibc([relative]) == (2, 36)

@@ -15,6 +15,7 @@ from wheelfix.elf.model import Definition, Elf, Exports, Libc
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
 from wheelfix.loader.symbol_lookup import binds
+from wheelfix.loader.symbol_versions import refused_versions
 
 
 class Bound(NamedTuple):
@@ -185,17 +186,15 @@ class ProcessBinder:
     def _missing_versions(
         self, new: Iterable[str], names: Mapping[str, str | None]
     ) -> Iterator[MissingVersion]:
-        """`_dl_check_map_versions`: a library with versions must have those that are needed."""
+        """Yield what the loader refuses, and all versions of a file that nothing asked for."""
         for path in new:
             elf = self._files.get(path)
             for need in elf.verneed if elf else ():
                 library = names.get(need.file)
                 there = self._files.get(library or "")
-                if need.file in names and (there is None or not there.verdef):
-                    continue  # not described here, or without versions: taken as it is
-                for version in need.versions:
-                    if there is None or version not in there.verdef:
-                        yield MissingVersion(path, need.file, version, library)
+                refused = refused_versions(need, there, self._libc)
+                for version in refused if need.file in names else need.versions:
+                    yield MissingVersion(path, need.file, version, library)
 
 
 class _Scopes:

@@ -251,6 +251,17 @@ def test_a_missing_version_is_reported_before_symbols_are_bound(agreed: Agreed) 
     assert not fine.fails
 
 
+@pytest.mark.parametrize(("bind", "fails"), [(1, True), (2, False)])
+def test_a_weak_version_may_be_missing(agreed: Agreed, bind: int, *, fails: bool) -> None:
+    wanted = refers("s6", version="V2", file="libwb.so", optional=True, bind=bind)
+    libraries = {
+        "d0/libwa.so": library("libwa.so", wanted, needed=("libwb.so",)),
+        "d0/libwb.so": library("libwb.so", defines("s6", version="V1"), nodes=("V1",)),
+    }
+    *_, step = agreed(libraries, Step(name="libwa.so"))
+    assert (step.fails, isinstance(step.binding.failure, Bound)) == (fails, fails)
+
+
 def test_a_library_that_lost_its_versions_ends_the_process(agreed: Agreed) -> None:
     wanted = refers("s6", version="V1", file="libwb.so")
     libraries = {

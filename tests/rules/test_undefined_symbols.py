@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.oracles.installations import objects
+from tests.oracles.installations.objects import LIBRARY, Code, Symbol
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
@@ -282,3 +284,41 @@ def test_a_version_that_the_wheels_library_lacks_is_reported(tmp_path: Path) -> 
     bad = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libv.so.1": old})
     assert said(bad) == [("WF304", Severity.ERROR, "V_2")]
     assert "version `V_2' not found" in run(bad, "import pkg.m").stderr
+
+
+def weakly_versioned(bind: int, libc: str) -> dict[str, bytes]:
+    """An object with a weak version of a library, as lld 23 writes it, and a library without it."""
+    wanted = Symbol(
+        name="f",
+        defined=False,
+        bind=bind,
+        version="V_2",
+        file="libv.so.1",
+        optional=True,
+        relocations=(6,),
+    )
+    user = LIBRARY._replace(needed=("libv.so.1", libc), rpath="$ORIGIN")
+    old = LIBRARY._replace(soname="libv.so.1", needed=(libc,))
+    older = Code(symbols=(Symbol(name="f", defined=True, version="V_1"),), nodes=("V_1",))
+    return {
+        "pkg/libuse.so": objects.shared_object(user, Code(symbols=(wanted,))),
+        "pkg/libv.so.1": objects.shared_object(old, older),
+    }
+
+
+@pytest.mark.parametrize(("bind", "code"), [(1, "WF301"), (2, None)])
+def test_a_weak_version_is_needed_only_by_strong_references(
+    tmp_path: Path, bind: int, code: str | None
+) -> None:
+    files = {"pkg/__init__.py": "", **weakly_versioned(bind, "libc.so.6")}
+    path = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert [finding.code for finding in found(path)] == ([code] if code else [])
+    outcome = run(path, "import ctypes, pkg; ctypes.CDLL(f'{pkg.__path__[0]}/libuse.so')")
+    assert ("undefined symbol: f, version V_2" in outcome.stderr) == bool(code)
+    assert (outcome.returncode != 0) == bool(code)
+
+
+def test_musl_asks_for_no_version(tmp_path: Path) -> None:
+    tag = "py3-none-musllinux_1_2_x86_64"
+    files = weakly_versioned(1, "libc.musl-x86_64.so.1")
+    assert not found(make_wheel(tmp_path, tag=tag, files=files))

@@ -15,7 +15,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.platform_libraries import symbols_of
-from wheelfix.loader.targets import newer
+from wheelfix.loader.symbol_versions import newer, refused_versions
 from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.imported_modules import module_name
 
@@ -297,19 +297,15 @@ class InstalledModules:
         return self.world.process(path, before)[-1] if before else load
 
     def _lacking_versions(self, load: Load) -> Iterator[Lack]:
-        """Yield the symbol versions that loaded files do not define (`_dl_check_map_versions`)."""
-        files = self.world.environment.files
-        if self.world.environment.libc is Libc.MUSL:
-            return
+        """Yield the symbol versions that loaded files do not define, where the loader asks."""
+        files, libc = self.world.environment.files, self.world.environment.libc
         results = {(request.requester, request.name): request.result for request in load.requests}
         for path in load.objects:
             elf = files.get(path)
             for need in elf.verneed if elf and path in self.world.members else ():
                 result = results.get((path, need.file))
-                there = files[result].verdef if result in files and result else ()
-                lacking = tuple(version for version in need.versions if version not in there)
-                if there and lacking:
-                    yield Lack(path, need.file, result, versions=lacking)
+                if versions := refused_versions(need, files.get(result or ""), libc):
+                    yield Lack(path, need.file, result, versions=versions)
 
     # --- What an order of imports changes ---
 
@@ -466,11 +462,10 @@ class InstalledModules:
 
     def lacking(self, requester: str, name: str, usual: str, other: str) -> Iterator[str]:
         """Yield the versions and symbols of one copy that an object uses and the other lacks."""
-        files = self.world.environment.files
-        elf, there = files[requester], files[other].verdef
-        for need in elf.verneed if there else ():
+        files, libc = self.world.environment.files, self.world.environment.libc
+        for need in files[requester].verneed:
             if need.file == name:
-                yield from (version for version in need.versions if version not in there)
+                yield from refused_versions(need, files[other], libc)
         used = {one.name for one in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
         lacking = sorted(among(mine, used) - among(others, used))

@@ -14,12 +14,13 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.glibc_moves import Release, before_moves, is_part, oldest_glibc
+from wheelfix.loader.glibc_moves import before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.loading import LastLoads
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_versions import Release
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel

@@ -15,7 +15,7 @@ from wheelfix.elf.image import last_of
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
-from wheelfix.loader.targets import newer
+from wheelfix.loader.symbol_versions import newer
 
 SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""

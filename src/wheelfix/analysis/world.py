@@ -28,7 +28,8 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
-from wheelfix.loader.targets import Target, TooNew, abi_of, populate, versions_too_new
+from wheelfix.loader.symbol_versions import TooNew, versions_too_new
+from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.wheel.imported_modules import module_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Key, Wheel

@@ -12,7 +12,15 @@ from struct import Struct
 from sys import byteorder
 from typing import NamedTuple, Self
 
-from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Pt, Sht
+from wheelfix.elf.constants import (
+    EM_ALPHA,
+    VER_FLG_BASE,
+    VER_FLG_WEAK,
+    VERSYM_INDEX,
+    Dt,
+    Pt,
+    Sht,
+)
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
 from wheelfix.text import count
@@ -31,6 +39,16 @@ class Version(NamedTuple):
     name: str
     base: bool
     """VER_FLG_BASE: the entry is the library's own name, not a version."""
+
+
+class NeededVersion(NamedTuple):
+    """A version that is needed of a library."""
+
+    index: int
+    """By which symbols refer to it."""
+    name: str
+    weak: bool
+    """VER_FLG_WEAK."""
 
 
 class NeedRecord(NamedTuple):
@@ -109,14 +127,18 @@ class Dynamic:
 
     # --- versions (LSB core, "Symbol Versioning") ------------------------------------------------
 
-    def version_needs(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-        """Yield the file of each Verneed record, and its versions with their indices."""
+    def version_needs(self) -> Iterator[tuple[str, list[NeededVersion]]]:
+        """Yield the file of each Verneed record, and its versions."""
         for record in self.need_records():
             yield (
                 self.name(record.file, "the file of a version need"),
                 [
-                    (index & VERSYM_INDEX, self.name(name, "a needed version"))
-                    for _, _, _, index, name in record.auxiliaries
+                    NeededVersion(
+                        index=index & VERSYM_INDEX,
+                        name=self.name(name, "a needed version"),
+                        weak=bool(flags & VER_FLG_WEAK),
+                    )
+                    for _, _, flags, index, name in record.auxiliaries
                 ],
             )
 
@@ -154,7 +176,7 @@ class Dynamic:
         for index, flags, names in self.definition_records():
             if names:
                 text = self.name(names[0], "a defined version")
-                yield index & VERSYM_INDEX, Version(text, base=bool(flags & 1))
+                yield index & VERSYM_INDEX, Version(text, base=bool(flags & VER_FLG_BASE))
 
     def definition_records(self) -> Iterator[tuple[int, int, list[int]]]:
         """Yield vd_ndx, vd_flags and every vda_name of each Verdef record, its own first."""

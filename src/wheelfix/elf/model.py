@@ -132,6 +132,8 @@ class VersionNeed(NamedTuple):
 
     file: str
     versions: tuple[str, ...]
+    weak: tuple[str, ...] = ()
+    """Those of `versions` with VER_FLG_WEAK: the library may be without them."""
 
 
 class Undefined(NamedTuple):

@@ -36,7 +36,7 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
-from wheelfix.elf.dynamic_tables import Dynamic
+from wheelfix.elf.dynamic_tables import Dynamic, NeededVersion
 from wheelfix.elf.exports import SymbolTables, first_definition, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Machine, Undefined, VersionNeed
@@ -196,7 +196,11 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         rpath=rpath,
         runpath=runpath,
         verneed=tuple(
-            VersionNeed(file=file, versions=tuple(version for _, version in versions))
+            VersionNeed(
+                file=file,
+                versions=tuple(version.name for version in versions),
+                weak=tuple(version.name for version in versions if version.weak),
+            )
             for file, versions in needs
         ),
         verdef=tuple(v.name for _, v in dynamic.version_definitions() if not v.base),
@@ -299,9 +303,9 @@ def _wants_own_tls(dynamic: Dynamic, kind: int) -> bool:
 
 
 def _undefined_symbols(
-    dynamic: Dynamic, needs: list[tuple[str, list[tuple[int, str]]]], *, is_program: bool
+    dynamic: Dynamic, needs: list[tuple[str, list[NeededVersion]]], *, is_program: bool
 ) -> Iterator[Undefined]:
-    needed = {index: (version, file) for file, versions in needs for index, version in versions}
+    needed = {v.index: (v.name, file) for file, versions in needs for v in versions}
     count = _undefined_limit(dynamic, is_program=is_program)
     image = dynamic.image
     indices = dynamic.version_indices(count) if count else None

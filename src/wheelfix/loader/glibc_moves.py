@@ -13,9 +13,9 @@ from wheelfix.elf.exports import among, with_changes
 from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.system.packaged_text import read_lines
 
-Release = tuple[int, ...]
 _LIBC = LIBC_SONAMES[Libc.GLIBC]
 _VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 
@@ -25,8 +25,9 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
 
     It is the oldest one that their platform tag can promise.
     """
-    needed = (version for elf in elfs for need in elf.verneed for version in need.versions)
-    return max(filter(None, map(glibc_release, needed)), default=())
+    needed = {version for elf in elfs for need in elf.verneed for version in need.versions}
+    releases = (release_of(version)[:2] for version in needed if prefix_of(version) == "GLIBC")
+    return max(filter(any, releases), default=())
 
 
 def is_part(library: Library) -> bool:

@@ -7,11 +7,11 @@ the loader's model finds in the default directories.
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import (
@@ -33,12 +33,7 @@ from wheelfix.loader.machine_names import (
     lib_value,
     musl_soname,
 )
-from wheelfix.loader.platform_libraries import (
-    FIRST_RELR,
-    RELR_VERSION,
-    is_dynamic_loader,
-    may_come_from_platform,
-)
+from wheelfix.loader.platform_libraries import is_dynamic_loader, may_come_from_platform
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
@@ -149,67 +144,6 @@ def page_size(name: str) -> int:
             hint="such as page:16k or page:64k",
         )
     return size
-
-
-def newer(version: str, there: str) -> bool:
-    """Return whether `version` is newer than `there`; False for names such as PRIVATE."""
-    parts, known = version.split("."), there.split(".")
-    if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
-        return False
-    return [int(part) for part in parts] > [int(part) for part in known]
-
-
-GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
-"""The version of libc.so.6 that says that its TLS descriptors keep all registers."""
-WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
-"""The hint for an object that needs it."""
-_RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
-_ANY, _NEVER = "0", "999999999"
-_SINCE = {
-    RELR_VERSION: (_RELR_SINCE, _RELR_SINCE),
-    GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
-    "GLIBC_PRIVATE": (_ANY, _ANY),
-    "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),
-    "GLIBCXX_DEBUG_MESSAGE_LENGTH": (_ANY, _ANY),
-}
-"""Version names without a number, with the first release that may have it, by an update of the
-distribution, and the first that has it; in the numbers of their prefix."""
-_NUMBER = re.compile(r"(?:.*_)?(\d+(?:\.\d+)*)", re.DOTALL | re.ASCII)
-
-
-class TooNew(NamedTuple):
-    """A symbol version that a platform does not have, or may not have."""
-
-    library: str
-    version: str
-    newest: str
-    """The newest one of its prefix there: `GLIBC_2.28`."""
-    is_missing: bool
-    """Whether it is missing for sure: otherwise an update of the platform may have brought it."""
-
-
-def versions_too_new(elf: Elf, known: Mapping[str, str]) -> Iterator[TooNew]:
-    """Yield the symbol versions of `elf` that are newer than those of a platform.
-
-    `known` has the newest number of each prefix. A version without a number that is not known here
-    may be missing.
-    """
-    for need in elf.verneed:
-        for version in need.versions:
-            prefix = version.partition("_")[0]
-            if prefix in known:
-                first, surely = _releases(version)
-                if newer(surely, known[prefix]):
-                    missing = newer(first, known[prefix])
-                    yield TooNew(need.file, version, f"{prefix}_{known[prefix]}", missing)
-
-
-def _releases(version: str) -> tuple[str, str]:
-    """Return the first release that may have a version, and the first that has it."""
-    if version in _SINCE:
-        return _SINCE[version]
-    match = _NUMBER.fullmatch(version)
-    return (match[1], match[1]) if match else (_ANY, _NEVER)
 
 
 def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> str:

@@ -12,7 +12,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.python_api import is_libpython
-from wheelfix.loader.targets import GNU2_TLS, WITHOUT_GNU2_TLS
+from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
     possible_wheels,
     provider_option,

@@ -17,7 +17,8 @@ from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
-from wheelfix.loader.targets import Target, newer
+from wheelfix.loader.symbol_versions import newer
+from wheelfix.loader.targets import Target
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.rule import rule

@@ -11,14 +11,8 @@ from wheelfix.elf.image import loads_among
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
-from wheelfix.loader.targets import (
-    GNU2_TLS,
-    WITHOUT_GNU2_TLS,
-    default_name,
-    is_page,
-    newer,
-    page_size,
-)
+from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer
+from wheelfix.loader.targets import default_name, is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import possible_pages

@@ -16,6 +16,7 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.platform_libraries import symbols_of
+from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
@@ -373,8 +374,9 @@ def missing_version(context: Context) -> Iterator[Hit]:
     the loader finds.
 
     ## Why is this bad?
-    The loader checks versions before symbols, and fails with `version … not found` even if only
-    weak references use the version. Libraries without any Verdef pass the check.
+    glibc checks versions before symbols, and fails with `version … not found` even if only weak
+    references use the version, unless the linker marked the version as weak, too (lld 23).
+    Libraries without any Verdef pass the check. musl has none.
 
     ## Example
     A module linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel bundles 1.1.
@@ -407,7 +409,5 @@ def _missing_versions(context: Context) -> Iterator[tuple[str, str, str, Sequenc
         results = loaded.results(member)
         for need in elfs[member].verneed:
             library = bundled.get(results.get(need.file) or "")
-            defined = library.verdef if library is not None else ()
-            for version in need.versions if defined else ():
-                if version not in defined:
-                    yield member, need.file, version, defined
+            for version in refused_versions(need, library, loaded.environment.libc):
+                yield member, need.file, version, library.verdef if library is not None else ()

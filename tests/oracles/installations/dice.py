@@ -186,6 +186,7 @@ def random_code(dice: random.Random, path: str, needed: Sequence[str]) -> Code:
                 if labelled
                 else None,
                 file=dice.choice(bare) if labelled else None,
+                optional=labelled and dice.random() < 0.3,
                 relocations=random_relocations(dice),
             )
         )

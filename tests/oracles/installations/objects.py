@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wheelfix.elf.constants import R_AARCH64_TLS_TPREL, R_TLSDESC, Pt
+from wheelfix.elf.constants import R_AARCH64_TLS_TPREL, R_TLSDESC, VER_FLG_WEAK, Pt
 from wheelfix.elf.model import Elf, ElfType, Machine
 
 LIBRARY = Elf(
@@ -32,6 +32,8 @@ class Symbol:
     version: str | None = None
     file: str | None = None
     """The library that an undefined symbol's version should come from."""
+    optional: bool = False
+    """Whether the loader goes on without that version (VER_FLG_WEAK, set by lld 23)."""
     hidden: bool = False
     relocations: tuple[int, ...] = ()
     """R_X86_64_64 1, GLOB_DAT 6, JUMP_SLOT 7."""
@@ -222,12 +224,14 @@ class _Writer:
 
     def _version_needs(self, needs: dict[str, dict[str, int]]) -> None:
         raw = b""
+        optional = {(each.file, each.version) for each in self.symbols if each.optional}
         for number, (file, versions) in enumerate(needs.items(), 1):
             more = 16 + 16 * len(versions) if number < len(needs) else 0
             raw += struct.pack("<HHIII", 1, len(versions), self._text(file), 16, more)
             for place, (name, index) in enumerate(versions.items(), 1):
                 step = 16 if place < len(versions) else 0
-                raw += struct.pack("<IHHII", _sysv_hash(name), 0, index, self._text(name), step)
+                flags = VER_FLG_WEAK if (file, name) in optional else 0
+                raw += struct.pack("<IHHII", _sysv_hash(name), flags, index, self._text(name), step)
         self.tags += [(0x6FFFFFFE, self._add(raw)), (0x6FFFFFFF, len(needs))]
 
     def _relocations(self, slots_at: int) -> None:

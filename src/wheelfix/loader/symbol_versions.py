@@ -1,0 +1,115 @@
+"""Symbol versions: those that a load needs of a library, and the release that has each.
+
+glibc's loader compares the Verneed records of an object with the Verdef records of the library that
+was loaded for each, before it looks up any symbol (elf/dl-version.c). musl has no such check.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from wheelfix.elf.model import Elf, Libc, VersionNeed
+from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
+
+Release = tuple[int, ...]
+
+
+def refused_versions(need: VersionNeed, library: Elf | None, libc: Libc | None) -> tuple[str, ...]:
+    """Return the versions of `need` for which the loader refuses `library` (`match_symbol`).
+
+    glibc accepts a library without any Verdef, with a warning, and goes on without a version that
+    has VER_FLG_WEAK: a reference with it that is not weak is then an undefined symbol.
+    """
+    if library is None or not library.verdef or libc is Libc.MUSL:
+        return ()
+    accepted = {*library.verdef, *need.weak}
+    return tuple(version for version in need.versions if version not in accepted)
+
+
+def required_versions(elf: Elf) -> Iterator[tuple[str, str]]:
+    """Yield the versions without which `elf` does not load, each after its library.
+
+    One with VER_FLG_WEAK is among them if a reference that is not weak has it.
+    """
+    for need in elf.verneed:
+        optional = frozenset(need.weak)
+        if optional:
+            optional -= {s.version for s in elf.undefined if s.file == need.file and not s.weak}
+        yield from ((need.file, version) for version in need.versions if version not in optional)
+
+
+# --- Which release has a version ---
+
+
+def newer(release: str, there: str) -> bool:
+    """Return whether `release` is newer than `there`; False for names such as PRIVATE."""
+    parts, known = release.split("."), there.split(".")
+    if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
+        return False
+    return [int(part) for part in parts] > [int(part) for part in known]
+
+
+GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
+"""The version of libc.so.6 that says that its TLS descriptors keep all registers."""
+WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
+"""The hint for an object that needs it."""
+_RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
+_ANY, _NEVER = "0", "999999999"
+_SINCE = {
+    RELR_VERSION: (_RELR_SINCE, _RELR_SINCE),
+    GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
+    "GLIBC_PRIVATE": (_ANY, _ANY),
+    "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),
+    "GLIBCXX_DEBUG_MESSAGE_LENGTH": (_ANY, _ANY),
+}
+"""Version names without a number, with the first release that may have it, by an update of the
+distribution, and the first that has it; in the numbers of their prefix."""
+_NUMBER = re.compile(r"(?:.*_)?(\d{1,9}(?:\.\d{1,9})*)", re.DOTALL | re.ASCII)
+
+
+class TooNew(NamedTuple):
+    """A symbol version that a platform does not have, or may not have."""
+
+    library: str
+    version: str
+    newest: str
+    """The newest one of its prefix there: `GLIBC_2.28`."""
+    is_missing: bool
+    """Whether it is missing for sure: otherwise an update of the platform may have brought it."""
+
+
+def versions_too_new(elf: Elf, known: Mapping[str, str]) -> Iterator[TooNew]:
+    """Yield the versions that `elf` requires and that are newer than those of a platform.
+
+    `known` has the newest number of each prefix. A version without a number that is not known here
+    may be missing.
+    """
+    for file, version in required_versions(elf):
+        prefix = prefix_of(version)
+        if prefix in known:
+            first, surely = _releases(version)
+            if newer(surely, known[prefix]):
+                missing = newer(first, known[prefix])
+                yield TooNew(file, version, f"{prefix}_{known[prefix]}", missing)
+
+
+def prefix_of(version: str) -> str:
+    """Return the prefix of a version, whose numbers can be compared: `GLIBC` of `GLIBC_2.34`."""
+    return version.partition("_")[0]
+
+
+def release_of(version: str) -> Release:
+    """Return the first release that surely has a version: (2, 34) for `GLIBC_2.34`.
+
+    In the numbers of its prefix; empty if it is not known.
+    """
+    surely = _releases(version)[1]
+    return () if surely == _NEVER else tuple(map(int, surely.split(".")))
+
+
+def _releases(version: str) -> tuple[str, str]:
+    """Return the first release that may have a version, and the first that has it."""
+    if version in _SINCE:
+        return _SINCE[version]
+    match = _NUMBER.fullmatch(version)
+    return (match[1], match[1]) if match else (_ANY, _NEVER)
