@@ -285,6 +285,24 @@ def test_fpectl_and_narrow_unicode_are_for_no_tag() -> None:
     assert overall(using("PyUnicodeUCS2_Format", "PyInit_m")) == "manylinux_2_5_x86_64"
 
 
+def test_only_extensions_that_auditwheel_refuses_are_named() -> None:
+    def using(name: str) -> Elf:
+        symbol = Undefined(name=name, version=None, file=None, type=2, weak=False)
+        return EXTENSION._replace(undefined=(symbol,), module_hooks=("PyInit_m",))
+
+    subject = wheel(
+        {
+            "p/m.so": using("PyFPE_jbuf"),
+            "q/m.so": using("PyFPE_other"),
+            "p/b.so": using("PyFPE_jbuf"),
+        }
+    )
+    verdict = policy_verdict(subject, Settings(), POLICIES)
+    assert verdict is not None
+    reason = "`PyFPE_*` symbols need a Python built with fpectl: used by `p/m.so`"
+    assert reason in verdict.reasons
+
+
 def test_a_wheel_without_objects_gets_no_verdict() -> None:
     assert policy_verdict(wheel({}, "p/__init__.py"), Settings(), POLICIES) is None
 

@@ -74,7 +74,7 @@ def _lookups(dynamic: Dynamic) -> Iterator[Lookup]:
     symbols = list(dynamic.symbols(0, count)) if named else []
     indices = (dynamic.version_indices(count) if named else None) or ()
     versions = versions_of(dynamic)
-    files = {v.index: file for file, some in dynamic.version_needs() for v in some}
+    files = {v.number: file for file, some in dynamic.version_needs() for v in some}
     for info, jumps in named:
         number, kind = info >> shift, info & mask
         text, bind, other, section, *_ = symbols[number]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.values import elf, findings, wheel
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import NearMiss, images, near_miss
+from wheelfix.analysis.policy_reasons import NearMiss, images, near_miss, newest_symbol
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, Undefined, VersionNeed
 from wheelfix.rules.auditwheel_verdict import tag_missed_by_little
@@ -62,6 +62,27 @@ def test_the_next_tag_is_one_with_an_image() -> None:
     older = Policy(name="manylinux_2_12", aliases=(), symbol_versions={}, blacklist={})
     subject = wheel({"demo/a.so": using(("read", "GLIBC_2.17"))})
     assert near_miss(subject, "manylinux_2_17_x86_64", [older, *POLICIES]) is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "newest"),
+    [
+        (("CXXABI_1.3.11", "CXXABI_FLOAT128"), "`f@CXXABI_1.3.11` of `libc.so.6`"),
+        (("GLIBCXX_3.4.29", "GLIBCXX_LDBL_3.4.21"), "`f@GLIBCXX_3.4.29` of `libc.so.6`"),
+        (("GLIBC_2.34", "GLIBCXX_3.4.29"), "`f@GLIBC_2.34` of `libc.so.6`"),
+        (("GLIBC_2.34", "GLIBC_ABI_DT_RELR"), "`GLIBC_ABI_DT_RELR` of `libc.so.6`"),
+    ],
+)
+def test_the_newest_version_is_that_of_its_library(versions: list[str], newest: str) -> None:
+    known = {prefix: [""] for prefix in ("GLIBC", "CXXABI", "GLIBCXX")}
+    older, newer = (
+        Policy(name=name, aliases=(), symbol_versions={"x86_64": known}, blacklist={})
+        for name in ("manylinux_2_17", "manylinux_2_28")
+    )
+    uses = [("f", version) for version in versions if "RELR" not in version]
+    user = using(*uses)._replace(verneed=(VersionNeed(LIBC, tuple(versions)),))
+    said = newest_symbol(wheel({"demo/a.so": user}), "manylinux_2_28_x86_64", [older, newer])
+    assert said == f"{newest} in `demo/a.so`"
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "i686", "aarch64", "ppc64le", "armv7l", "riscv64"])

@@ -310,7 +310,8 @@ def weakly_versioned(bind: int, libc: str) -> dict[str, bytes]:
 def test_a_weak_version_is_needed_only_by_strong_references(
     tmp_path: Path, bind: int, code: str | None
 ) -> None:
-    files = {"pkg/__init__.py": "", **weakly_versioned(bind, "libc.so.6")}
+    files: dict[str, str | bytes | Path] = {"pkg/__init__.py": ""}
+    files |= weakly_versioned(bind, "libc.so.6")
     path = make_wheel(tmp_path / "dist", tag=TAG, files=files)
     assert [finding.code for finding in found(path)] == ([code] if code else [])
     outcome = run(path, "import ctypes, pkg; ctypes.CDLL(f'{pkg.__path__[0]}/libuse.so')")

@@ -1,8 +1,10 @@
 """Platform policies: what each manylinux, musllinux and Android tag allows."""
 
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -29,17 +31,46 @@ class Policy(NamedTuple):
         return parse_platform_tag(f"{self.name}_any").libc
 
 
-FPECTL_SYMBOLS = frozenset({"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"})
-"""Symbols of a Python built with fpectl (auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`)."""
-NARROW_UNICODE = "PyUnicodeUCS2_"
+_HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
+"""Those that auditwheel knows, also of Python 2 (elfutils.py, `elf_is_python_extension`)."""
+_FPECTL_SYMBOLS = frozenset({"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"})
+_NARROW_UNICODE = "PyUnicodeUCS2_"
 """Part of the symbols of a narrow Python 2 build."""
+
+
+def hook_prefix(member: str, elf: Elf) -> str | None:
+    """Return the prefix of the hook by which auditwheel recognizes a Python extension."""
+    stem = posixpath.basename(member).partition(".")[0]
+    hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
+    return next(hooks, None)
+
+
+def needs_fpectl(member: str, elf: Elf) -> bool:
+    """Return whether an object is an extension for a Python built with fpectl (PEP 513).
+
+    As auditwheel decides (elfutils.py, `elf_references_pyfpe_jbuf`).
+    """
+    return hook_prefix(member, elf) is not None and any(
+        symbol.name in _FPECTL_SYMBOLS and symbol.type in {STT_NOTYPE, STT_FUNC}
+        for symbol in elf.undefined
+    )
+
+
+def needs_narrow_unicode(member: str, elf: Elf) -> bool:
+    """Return whether an object is an extension for a Python 2 with narrow Unicode (PEP 513).
+
+    As auditwheel decides (elfutils.py, `elf_find_ucs2_symbols`).
+    """
+    return hook_prefix(member, elf) not in {None, _HOOKS[0]} and any(
+        _NARROW_UNICODE in symbol.name and symbol.type == STT_FUNC for symbol in elf.undefined
+    )
 
 
 def symbol_filter(policies: Iterable[Policy]) -> Callable[[str], bool]:
     """Return whether auditwheel compares an undefined symbol by its name under `policies`."""
     listed = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
-    names = listed | FPECTL_SYMBOLS
-    return lambda name: name in names or NARROW_UNICODE in name
+    names = listed | _FPECTL_SYMBOLS
+    return lambda name: name in names or _NARROW_UNICODE in name
 
 
 def blacklisted_libraries(policies: Iterable[Policy]) -> frozenset[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
-from itertools import chain, count, takewhile
+from itertools import chain, count, starmap, takewhile
 from operator import not_
 from pathlib import Path
 from posixpath import basename
@@ -26,14 +26,14 @@ from wheelfix.analysis.lddtree_search import (
     search_entries,
 )
 from wheelfix.analysis.policies import (
-    FPECTL_SYMBOLS,
-    NARROW_UNICODE,
     Policy,
+    hook_prefix,
     lacks,
     needed_versions,
+    needs_fpectl,
+    needs_narrow_unicode,
 )
 from wheelfix.analysis.policy_reasons import checks_isa, isa_level
-from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, PathTag, libc_of
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
@@ -54,8 +54,6 @@ _T = TypeVar("_T")
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
-_HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
-"""Those that auditwheel knows, also of Python 2 (elfutils.py, `elf_is_python_extension`)."""
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
@@ -264,8 +262,8 @@ def _limits(
     checked = chain(subject.tops.values(), *grafts)
     return _Limits(
         symbols=min(map(max, count(), with_grafts), default=0),
-        ucs2=worst * _needs_narrow_unicode(subject),
-        pyfpe=worst * _needs_fpectl(subject),
+        ucs2=worst * any(starmap(needs_narrow_unicode, subject.extensions.items())),
+        pyfpe=worst * any(starmap(needs_fpectl, subject.extensions.items())),
         blacklist=_first_met(not names for names in blacklisted),
         machine=worst * (isa and any(map(isa_level, checked))),
     )
@@ -365,13 +363,6 @@ def libc_of_object(member: str, elf: Elf) -> Libc | None:
     return Libc.GLIBC if _GLIBC_FILE.fullmatch(basename(member)) else None
 
 
-def hook_prefix(member: str, elf: Elf) -> str | None:
-    """Return the prefix of the hook by which auditwheel recognizes a Python extension."""
-    stem = basename(member).partition(".")[0]
-    hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
-    return next(hooks, None)
-
-
 def _ladder_of(subject: _Subject, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies for this family and architecture, that of the oldest platform first.
 
@@ -434,24 +425,3 @@ def _private_in(policy: Policy, used: Mapping[str, set[str]]) -> dict[str, list[
         if library in used
     }
     return {library: sorted(names) for library, names in sorted(found.items()) if names}
-
-
-def _needs_fpectl(subject: _Subject) -> bool:
-    """Return whether an extension needs a Python built with fpectl (PEP 513)."""
-    return any(
-        symbol.type in {STT_NOTYPE, STT_FUNC}
-        for elf in subject.extensions.values()
-        for symbol in elf.undefined
-        if symbol.name in FPECTL_SYMBOLS
-    )
-
-
-def _needs_narrow_unicode(subject: _Subject) -> bool:
-    """Return whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
-    return any(
-        symbol.type == STT_FUNC
-        for member, elf in subject.extensions.items()
-        if hook_prefix(member, elf) != _HOOKS[0]
-        for symbol in elf.undefined
-        if NARROW_UNICODE in symbol.name
-    )

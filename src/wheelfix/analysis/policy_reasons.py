@@ -4,19 +4,25 @@ auditwheel or `policy_verdict` decides on the tag. Their `Judgement` names neith
 the symbols; this module finds them in the objects and the policy tables.
 """
 
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import itemgetter
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.policies import Policy, policy_of, too_new
+from wheelfix.analysis.policies import (
+    Policy,
+    needs_fpectl,
+    needs_narrow_unicode,
+    policy_of,
+    too_new,
+)
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
+from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
 from wheelfix.text import count, join_some
 from wheelfix.wheel.model import Wheel
@@ -72,10 +78,10 @@ def other_reasons(
     if judgement.unsupported_isa:
         yield from _isa_reasons(wheel)
     if judgement.fpectl:
-        members = _where(wheel, lambda elf: any(u.name.startswith("PyFPE_") for u in elf.undefined))
+        members = _where(wheel, needs_fpectl)
         yield f"`PyFPE_*` symbols need a Python built with fpectl: used by {members}"
     if judgement.narrow_unicode:
-        members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
+        members = _where(wheel, needs_narrow_unicode)
         yield f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}"
 
 
@@ -146,21 +152,31 @@ def newest_symbol(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> str
         for _, name in older
         for use in _versions_too_new(wheel, f"{name}_{best.arch}", policies)
     ]
-    newest = max((_numbers(version) for _, _, version, _ in newer), default=())
+    newest = max((_age(version) for _, _, version, _ in newer), default=None)
     dependents = values_by_key(
-        (f"`{demangle(name)}@{version}` of `{file}`", member)
+        (symbol, member)
         for member, file, version, names in newer
-        for name in names
-        if _numbers(version) == newest
+        for symbol in _symbols(file, version, names)
+        if _age(version) == newest
     )
     symbols = [f"{name} in {join_some(members, 1)}" for name, members in dependents.items()]
     more = [f"and {count(len(symbols) - 1, 'more symbol')}"] if len(symbols) > 1 else []
     return "; ".join((*symbols[:1], *more))
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a symbol version: 2 and 34 of `GLIBC_2.34`."""
-    return tuple(map(int, re.findall(r"\d+", version)))
+def _age(version: str) -> tuple[bool, str, Release]:
+    """Return an order in which each prefix has its newest version last, and glibc's is the last.
+
+    The release of glibc is in the names of tags.
+    """
+    prefix = prefix_of(version)
+    return prefix == "GLIBC", prefix, release_of(version)
+
+
+def _symbols(file: str, version: str, names: Iterable[str]) -> Sequence[str]:
+    """Return how the symbols of a library with a version are printed; without any, the version."""
+    symbols = [f"`{demangle(name)}@{version}` of `{file}`" for name in names]
+    return symbols or [f"`{version}` of `{file}`"]
 
 
 def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
@@ -170,8 +186,7 @@ def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[s
     """
     dependents: dict[str, list[str]] = {}
     for member, file, version, names in _versions_too_new(wheel, tag, policies):
-        for name in names or ["no symbol that is used"]:
-            symbol = f"`{demangle(name)}@{version}` of `{file}`"
+        for symbol in _symbols(file, version, names):
             dependents.setdefault(symbol, []).append(member)
             if len(dependents) > _NEAR:
                 return []
@@ -285,8 +300,8 @@ def isa_level(elf: Elf) -> str | None:
     return None
 
 
-def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
-    return join_some([member for member, elf in wheel.elfs.items() if holds(elf)])
+def _where(wheel: Wheel, holds: Callable[[str, Elf], bool]) -> str:
+    return join_some([member for member, elf in wheel.elfs.items() if holds(member, elf)])
 
 
 class Obstacle(StrEnum):

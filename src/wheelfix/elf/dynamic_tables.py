@@ -44,8 +44,8 @@ class Version(NamedTuple):
 class NeededVersion(NamedTuple):
     """A version that is needed of a library."""
 
-    index: int
-    """By which symbols refer to it."""
+    number: int
+    """The index by which symbols refer to it."""
     name: str
     weak: bool
     """VER_FLG_WEAK."""
@@ -134,7 +134,7 @@ class Dynamic:
                 self.name(record.file, "the file of a version need"),
                 [
                     NeededVersion(
-                        index=index & VERSYM_INDEX,
+                        number=index & VERSYM_INDEX,
                         name=self.name(name, "a needed version"),
                         weak=bool(flags & VER_FLG_WEAK),
                     )

@@ -541,7 +541,7 @@ def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
 
     Needed versions are among them: a program's copies of data have their indices.
     """
-    needed = {v.index: v.name for _, versions in dynamic.version_needs() for v in versions}
+    needed = {v.number: v.name for _, versions in dynamic.version_needs() for v in versions}
     defined = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
     return {**needed, **defined}
 
@@ -609,7 +609,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
         if entry[1] & mask == kind
     }
     needed = {
-        v.index: (v.name, file) for file, versions in dynamic.version_needs() for v in versions
+        v.number: (v.name, file) for file, versions in dynamic.version_needs() for v in versions
     }
     indices = dynamic.version_indices(max(numbers) + 1) if numbers else None
     for number in sorted(numbers):

@@ -305,7 +305,7 @@ def _wants_own_tls(dynamic: Dynamic, kind: int) -> bool:
 def _undefined_symbols(
     dynamic: Dynamic, needs: list[tuple[str, list[NeededVersion]]], *, is_program: bool
 ) -> Iterator[Undefined]:
-    needed = {v.index: (v.name, file) for file, versions in needs for v in versions}
+    needed = {v.number: (v.name, file) for file, versions in needs for v in versions}
     count = _undefined_limit(dynamic, is_program=is_program)
     image = dynamic.image
     indices = dynamic.version_indices(count) if count else None

@@ -37,10 +37,11 @@ from wheelfix.analysis.lddtree_search import (
 from wheelfix.analysis.policies import (
     Policy,
     blacklisted_libraries,
+    hook_prefix,
     platform_libraries,
     symbol_filter,
 )
-from wheelfix.analysis.policy_analysis import auditwheel_opens, hook_prefix
+from wheelfix.analysis.policy_analysis import auditwheel_opens
 from wheelfix.elf.model import Elf, Libc, PathTag, VersionNeed, libc_of, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import grouped
