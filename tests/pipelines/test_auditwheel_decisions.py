@@ -25,7 +25,7 @@ from wheelfix.errors import (
     ToolError,
     WheelfixError,
 )
-from wheelfix.host.library_search import HostLibraries
+from wheelfix.host.library_search import HostLibraries, library_paths, search_folders
 from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
 from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
@@ -379,9 +379,17 @@ def test_auditwheel_s_own_variables_do_not_reach_it(wheel: Path) -> None:
     assert found.tags == usual.tags
 
 
-def test_origin_in_the_variable_is_refused(wheel: Path) -> None:
+@pytest.mark.parametrize("entry", ["$ORIGIN/lib", "/x/${ORIGIN}/lib"])
+def test_origin_in_the_variable_is_refused(wheel: Path, entry: str) -> None:
     with pytest.raises(SettingsError, match="ORIGIN"):
-        _graft(wheel, alike=False, environ={"AUDITWHEEL_LD_LIBRARY_PATH": "$ORIGIN/lib"})
+        _graft(wheel, alike=False, environ={"AUDITWHEEL_LD_LIBRARY_PATH": entry})
+
+
+@pytest.mark.parametrize("entry", ["$ORIGIN/lib", "${ORIGIN}/lib", "/x/${ORIGIN}"])
+def test_auditwheel_is_not_asked_for_what_origin_is(entry: str) -> None:
+    known = library_paths({"LD_LIBRARY_PATH": f"{entry}:lib"}, Path("/here"))
+    assert known == {"LD_LIBRARY_PATH": f"{entry}:/here/lib"}
+    assert search_folders((), known) == ("/here/lib",)
 
 
 def test_nothing_is_written_outside_the_working_directory(

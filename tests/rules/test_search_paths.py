@@ -52,7 +52,9 @@ def repaired(path: str, settings: Settings | None = None) -> str | None:
         (malformed_entry, "$ORIGIN/$FOO", None),
         (malformed_entry, "$ORIGINAL/lib", None),
         (escaping_entry, "$ORIGIN/../../../../../../x.libs", None),
+        (escaping_entry, "${ORIGIN}/../../../../../../LIBS", None),
         (dead_entry, "$ORIGIN/nowhere", None),
+        (dead_entry, "$ORIGIN/PLATFORM_LIBS", None),
     ],
 )
 def test_a_bad_entry_is_named_and_mended_or_dropped(

@@ -4,6 +4,7 @@ Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) 
 extensions described in the LSB core specification.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -72,9 +73,14 @@ def names_of(path: str, soname: str | None) -> frozenset[str]:
     return frozenset({path.rpartition("/")[2], *([soname] if soname else [])})
 
 
+ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+"""The folder of an object, in a path of its dynamic section: as musl's loader and auditwheel read
+it. glibc's (`loader.glibc_search`) takes the first only as a whole word."""
+
+
 def starts_at_origin(entry: str) -> bool:
     """Return whether a path in the dynamic section starts in the folder of its object."""
-    return entry.startswith(("$ORIGIN", "${ORIGIN}"))
+    return ORIGIN.match(entry) is not None
 
 
 class PathTag(StrEnum):

@@ -20,7 +20,7 @@ from wheelfix.elf.exports import (
     lazy_exports,
     read_symbol_tables,
 )
-from wheelfix.elf.model import Abi, Elf, Exports, Libc
+from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.grouping import grouped
@@ -302,7 +302,7 @@ def search_folders(library_path: Iterable[str], environ: Mapping[str, str]) -> t
     variables = (environ.get(name, "").split(":") for name in LIBRARY_PATHS)
     entries = (*map(str, given), *map(str, below), *chain.from_iterable(variables))
     absolute = (entry.rstrip("/") for entry in entries if entry.startswith("/"))
-    return tuple(dict.fromkeys(entry for entry in absolute if "$ORIGIN" not in entry))
+    return tuple(dict.fromkeys(entry for entry in absolute if not ORIGIN.search(entry)))
 
 
 def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -312,7 +312,7 @@ def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """
     return {
         name: ":".join(
-            entry if "$ORIGIN" in entry else str(folder / entry)
+            entry if ORIGIN.search(entry) else str(folder / entry)
             for entry in environ[name].split(":")
         )
         for name in LIBRARY_PATHS

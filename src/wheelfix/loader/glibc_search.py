@@ -43,6 +43,11 @@ def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def tokens(entry: str) -> frozenset[str]:
+    """Return the names of the tokens that glibc expands in an element: `ORIGIN`, `LIB`."""
+    return frozenset(match[1] or match[2] for match in _TOKEN.finditer(entry))
+
+
 def expand(
     entry: str, origin: str | None, *, lib: str = LIB64, platform: str | None = None
 ) -> str | None:
@@ -53,8 +58,7 @@ def expand(
     if "$" not in entry:
         return entry
     values = {"ORIGIN": origin, "LIB": lib, "PLATFORM": platform}
-    used = [match[1] or match[2] for match in _TOKEN.finditer(entry)]
-    if any(values[token] is None for token in used):
+    if any(values[token] is None for token in tokens(entry)):
         return None
     return _TOKEN.sub(lambda match: values[match[1] or match[2]] or "", entry)
 

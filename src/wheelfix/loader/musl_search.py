@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from wheelfix.elf.model import Elf, ElfType
+from wheelfix.elf.model import ORIGIN, Elf, ElfType
 from wheelfix.loader.load_values import How, Request, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
-_ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
 SEPARATORS = re.compile(r"[:\n]+")
 """What stands between the entries of a search path, and of `/etc/ld-musl-ARCH.path`."""
 RESERVED = ("c", "pthread", "rt", "m", "dl", "util", "xnet")
@@ -25,10 +24,10 @@ def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, s
 
     Empty if the path has any other `$` than `$ORIGIN`.
     """
-    if origin is None or "$" in _ORIGIN.sub("", path):
+    if origin is None or "$" in ORIGIN.sub("", path):
         return ()
     elements = [element for element in SEPARATORS.split(path) if element]
-    return tuple((element, origin.join(_ORIGIN.split(element))) for element in elements)
+    return tuple((element, origin.join(ORIGIN.split(element))) for element in elements)
 
 
 class MuslProcess(LoaderProcess):

@@ -15,6 +15,7 @@ from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import checks_isa, newest_symbol
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
+from wheelfix.elf.model import ORIGIN
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.library_search import AUDITWHEEL_PATH, LIBRARY_PATHS, search_folders
 from wheelfix.host.machine_files import Trust
@@ -110,7 +111,7 @@ def _environment(
 ) -> dict[str, str]:
     """Return `environ` without auditwheel's own variables but that of the folders to search."""
     own, _ = LIBRARY_PATHS
-    if "$ORIGIN" in environ.get(own, ""):
+    if ORIGIN.search(environ.get(own, "")):
         raise SettingsError(
             f"`{own}={environ[own]}` has an entry with `$ORIGIN`, which stands for no object here",
             hint="write absolute paths, or paths relative to the current directory",

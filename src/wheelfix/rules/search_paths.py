@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from wheelfix.elf.model import Elf, Libc, PathTag, starts_at_origin
+from wheelfix.loader import glibc_search
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loading import entry_directory, expands
 from wheelfix.rules.bundled_not_found import search_path_note
@@ -67,7 +68,7 @@ def _spelling(entry: str, libc: Libc | None) -> EntryKind:
 
 def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
     present = [layout for layout in context.layouts if member in layout.paths]
-    if not present or "LIB" in entry or "PLATFORM" in entry:
+    if not present or glibc_search.tokens(entry) - {"ORIGIN"}:
         return EntryKind.FINE
     if all(_escapes(entry, member, layout) for layout in present):
         return EntryKind.ESCAPES
