@@ -45,6 +45,11 @@ def killed_by(number: int) -> str:
     return f"killed by signal {number}{names.get(number, '')}"
 
 
+def overdue(seconds: float) -> str:
+    """Return how a program was stopped: `did not end within 5 seconds`."""
+    return f"did not end within {count(seconds, 'second')}"
+
+
 def in_units(size: float) -> str:
     """Spell a number of bytes in decimal units: `1.2 MB`."""
     for unit in ("B", "kB", "MB"):

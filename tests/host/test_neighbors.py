@@ -13,8 +13,10 @@ from tests.support.providers import MACHINE, SUFFIX, TAG, imported, pro_library,
 from tests.support.repairing import repair
 from wheelfix import Settings, check, check_all
 from wheelfix.cli.app import run
+from wheelfix.host.required_wheels import fetch
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import ProviderSetting
+from wheelfix.wheel.model import WheelName
 
 MANYLINUX = TAG.replace("linux_", "manylinux_2_17_")
 PRO = "int pro(void) { return 7; }"
@@ -124,6 +126,16 @@ def test_the_folder_of_a_neighbor_is_known_however_its_path_is_spelled(tmp_path:
         if one.code == "WF106"
     )
     assert found.notes == ("the missing entry is `$ORIGIN/../pro/lib`",)
+
+
+def test_a_free_threaded_wheel_gets_requirements_of_its_own_abi(index: Path) -> None:
+    abis = ["cp313", "cp313t"]
+    for abi in abis:
+        make_wheel(index, "pro", "2.0", f"cp313-{abi}-linux_{MACHINE}", {"pro/__init__.py": abi})
+    for abi in abis:
+        wheel = WheelName.parse(f"demo-1.0-cp313-{abi}-manylinux_2_17_{MACHINE}.whl")
+        (fetched,) = fetch(["pro"], wheel, os.environ)
+        assert f"-cp313-{abi}-" in fetched.name
 
 
 def test_requirements_are_fetched_once(tmp_path: Path, index: Path) -> None:

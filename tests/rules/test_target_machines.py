@@ -8,9 +8,10 @@ import pytest
 import wheelfix
 from tests.support.build import make_wheel, shared_object, stub_library_with_versions
 from tests.support.values import elf, findings, wheel
-from wheelfix.elf.model import VersionNeed
+from wheelfix.elf.model import Machine, Segment, VersionNeed
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.target_machines import target_lacks_version
+from wheelfix.rules.loader_acceptance import small_alignment
+from wheelfix.rules.target_machines import target_lacks_version, target_page_size
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,15 @@ def test_descriptors_of_tls_have_their_option_where_the_tag_forbids_them(tmp_pat
     report = wheelfix.check(make_wheel(tmp_path, tag=tag, files={"demo/libone.so": one}))
     hints = [finding.hint for finding in report.findings if finding.code == "WF801"]
     assert hints == ["compile with `-mtls-dialect=gnu`"]
+
+
+def test_a_segment_that_is_shifted_by_a_small_page_fits_no_large_ones() -> None:
+    """glibc 2.35 and newer look at the address and the offset alone, whatever p_align says."""
+    code = Segment(
+        type=1, flags=5, offset=0x1000, vaddr=0x2000, paddr=0, filesz=1, memsz=1, align=0x10000
+    )
+    subject = wheel({"demo/m.so": elf(machine=Machine.AARCH64, segments=(code,))})
+    assert [found.code for found in findings(small_alignment, subject)] == ["WF605"]
+    found = findings(target_page_size, subject, target=("page:64k",))
+    assert [one.code for one in found] == ["WF814"]
+    assert not findings(target_page_size, subject, target=("page:4k",))

@@ -601,13 +601,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     if not image.is_program:
         return
     kind = R_COPY.get(image.header.machine, -1)
-    shift, mask = (32, 0xFFFFFFFF) if image.structs.bits == 64 else (8, 0xFF)
-    numbers: set[int] = {
-        entry[1] >> shift
-        for table in dynamic.relocations()
-        for entry in table.struct.iter_unpack(table.raw)
-        if entry[1] & mask == kind
-    }
+    numbers = {number for table in dynamic.relocations() for number in table.symbols_of(kind)}
     needed = {
         v.number: (v.name, file) for file, versions in dynamic.version_needs() for v in versions
     }

@@ -18,7 +18,7 @@ from wheelfix.host.pythons import without_python_settings
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
-from wheelfix.text import count, killed_by
+from wheelfix.text import killed_by, overdue
 
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
@@ -86,7 +86,7 @@ def _run(
 
 def _problem(answer: Mapping[str, Any], seconds: float) -> str:
     if answer.get("hang"):
-        return f"it did not end within {count(seconds, 'second')}"
+        return f"it {overdue(seconds)}"
     if answer["code"] < 0:
         return f"it was {killed_by(-answer['code'])}"
     if "error" in answer:

@@ -21,7 +21,13 @@ from wheelfix.host.machine_files import (
     trusted_file,
     trusted_path,
 )
-from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.loader.install_schemes import (
+    STABLE_ABIS,
+    interpreters,
+    interpreters_of,
+    is_free_threaded,
+    python_version,
+)
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch, write_whole
 from wheelfix.text import FEW, join_some
@@ -50,7 +56,7 @@ def fetch(
     cache = cache_folder(environ)
     wheels = cache / "wheels"
     command = _command(dependent)
-    question = repr((sorted(requirements), command[-1], python_version(_python(dependent))))
+    question = repr((sorted(requirements), command[-1], _python(dependent)))
     answer = cache / "resolved" / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.txt"
     with suppress(OSError):
         names = read_trusted(answer, MAX_TEXT).decode().splitlines()
@@ -116,15 +122,18 @@ def _command(dependent: WheelName) -> list[str]:
     }
     if any((tag.interpreter, tag.abi, tag.platform) in triples for tag in sys_tags()):
         return [*pip, "wheel", "--progress-bar=off"]
-    version = python_version(_python(dependent))
-    abi = f"cp{version.replace('.', '')}"
+    python = _python(dependent)
+    version = python_version(python)
+    tag = f"cp{version.replace('.', '')}"
+    own = f"{tag}t" if is_free_threaded(python) else tag
+    stable = (abi for abi in sorted(STABLE_ABIS) if python in interpreters_of(tag, abi))
     return [
         *pip,
         "download",
         "--only-binary=:all:",
         f"--python-version={version}",
         "--implementation=cp",
-        *(f"--abi={name}" for name in (abi, "abi3", "none")),
+        *(f"--abi={name}" for name in (own, *stable, "none")),
         *(f"--platform={platform}" for platform in _platforms(dependent)),
     ]
 

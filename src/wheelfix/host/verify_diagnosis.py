@@ -18,7 +18,7 @@ from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, count, join_plain, killed_by
+from wheelfix.text import FEW, join_plain, killed_by, overdue
 from wheelfix.wheel.requirements import name_of
 
 _MISSING = re.compile(
@@ -153,7 +153,7 @@ def _status(
 ) -> tuple[CheckStatus, str]:
     """Return how an attempt ended, and a message."""
     if answer.get("hang"):
-        return CheckStatus.HUNG, f"did not end within {count(subject.options.timeout, 'second')}"
+        return CheckStatus.HUNG, overdue(subject.options.timeout)
     code = int(answer["code"])
     if code < 0:
         return CheckStatus.CRASHED, killed_by(-code)

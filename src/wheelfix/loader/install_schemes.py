@@ -31,6 +31,8 @@ OLDEST_FREE_THREADED = 13
 """The first minor version with a free-threaded build (PEP 703)."""
 PYPY_MINORS = range(9, 12)
 """The PyPy versions of `py3`."""
+STABLE_ABIS = frozenset({"abi3", "abi3t"})
+"""The ABI tags of later versions of CPython, too (PEP 384, PEP 803)."""
 
 ENV = "/env"
 """The directory of the environment in the paths of schemes."""
@@ -141,7 +143,7 @@ def interpreters_of(tag: str, abi: str) -> Iterator[str]:
 
 def _cpython(minor: int, abi: str) -> Iterator[str]:
     """Yield the CPythons of `cp3<minor>-<abi>`."""
-    last = max(minor, NEWEST_MINOR) if abi in {"abi3", "abi3t"} else minor
+    last = max(minor, NEWEST_MINOR) if abi in STABLE_ABIS else minor
     is_threaded = _THREADED_ABI.fullmatch(abi) is not None
     for number in range(minor, last + 1):
         if number >= OLDEST_FREE_THREADED and (is_threaded or abi == "none"):

@@ -28,7 +28,7 @@ from wheelfix.host.machine_files import (
     trusted_file,
 )
 from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
-from wheelfix.text import count
+from wheelfix.text import overdue
 
 _AGAIN = "was the machine overloaded, or out of memory? run it again"
 
@@ -91,8 +91,7 @@ class Auditwheel:
             worker.kill()
             raise
         if isinstance(answer, WorkerTimeoutError):
-            message = f"auditwheel did not end within {count(question.timeout, 'second')}"
-            raise ToolError(message, hint=_AGAIN)
+            raise ToolError(f"auditwheel {overdue(question.timeout)}", hint=_AGAIN)
         if isinstance(answer, WorkerDiedError):
             raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
         self._idle.append(worker)

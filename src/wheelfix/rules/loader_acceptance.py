@@ -425,7 +425,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
         if sizes is None or sizes.in_use == SMALLEST_PAGE:
             continue
         page = sizes.in_use
-        pages = min((_pages(load) for load in loads_among(elf.segments)), default=page)
+        pages = fitting_pages(elf)
         if pages >= page or pages < SMALLEST_PAGE:
             continue  # segments that fit no page size are left to WF604
         yield Hit(
@@ -444,10 +444,10 @@ def possible_pages(elf: Elf) -> tuple[int, ...]:
     return pages.kernels if pages else ()
 
 
-def _pages(load: Segment) -> int:
-    """Return the largest page size that the segment can be mapped with."""
-    shift = load.vaddr - load.offset
-    return min(load.align, shift & -shift) if shift else load.align
+def fitting_pages(elf: Elf) -> int:
+    """Return the largest page size in bytes that all segments can be mapped with; 0 for none."""
+    shifts = ((load.align, load.vaddr - load.offset) for load in loads_among(elf.segments))
+    return min((min(a, shift & -shift) if shift else a for a, shift in shifts), default=0)
 
 
 @rule("WF609", "disordered-segments", Severity.ERROR)

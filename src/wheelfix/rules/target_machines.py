@@ -7,7 +7,6 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator
 
 from wheelfix.analysis.world import World
-from wheelfix.elf.image import loads_among
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
@@ -15,7 +14,7 @@ from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer
 from wheelfix.loader.targets import default_name, is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.loader_acceptance import possible_pages
+from wheelfix.rules.loader_acceptance import fitting_pages, possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
@@ -251,8 +250,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
     for name in filter(is_page, context.settings.target):
         size = page_size(name)
         for member, elf in context.wheel.elfs.items():
-            aligns = [s.align for s in loads_among(elf.segments)]
-            small = min(aligns, default=size)
+            small = fitting_pages(elf)
             if elf.dynamic and size in possible_pages(elf) and small % size:
                 yield Hit(
                     message=f"is aligned for pages of {_kib(small)}: it does not load with pages "

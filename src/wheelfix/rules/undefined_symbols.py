@@ -10,6 +10,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import (
+    STABLE_ABIS,
     interpreters,
     is_free_threaded,
     minor_version,
@@ -25,7 +26,6 @@ from wheelfix.text import FEW, count, join_some
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
-_STABLE_ABIS = frozenset({"abi3", "abi3t"})
 _OF_MODULE_DEF = frozenset(
     {
         "PyModuleDef_Init",
@@ -323,7 +323,7 @@ def _judge(
         )
         return
     abis = context.wheel.name.abis
-    if strict and not _STABLE_ABIS.isdisjoint(abis):
+    if strict and not STABLE_ABIS.isdisjoint(abis):
         yield from _unstable(member, name, pythons)
     has_abi3t = "abi3t" in abis and any(map(is_free_threaded, pythons))
     if strict and has_abi3t and name in _OF_MODULE_DEF:

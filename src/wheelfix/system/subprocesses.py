@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.system.tempfiles import ADVICE
-from wheelfix.text import count, killed_by
+from wheelfix.text import killed_by, overdue
 
 MOST = 32 << 20
 """Bytes that a program may print: some hundred times the longest list of files of packages."""
@@ -130,7 +130,7 @@ def _communicate(  # noqa: PLR0913, PLR0917 - the parts of one call
         process.wait(max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
         raise ToolError(
-            f"`{name}` did not end within {count(timeout, 'second')}{_quote(out, err)}",
+            f"`{name}` {overdue(timeout)}{_quote(out, err)}",
             hint="was the machine overloaded? run it again",
         ) from None
 
