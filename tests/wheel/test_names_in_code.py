@@ -23,3 +23,24 @@ def test_a_library_is_named_by_its_bytes(name: bytes, tmp_path: Path) -> None:
             decoded: ("demo/a.so",),
             "c.so": (),
         }
+
+
+@pytest.mark.parametrize(
+    ("source", "is_named"),
+    [
+        ("_core.value()", True),
+        ("'_core.so'", False),
+        ("'_core.abi3.so'", False),
+        ("'_core.abi3t.so'", False),
+        ("'_core.cpython-311-x86_64-linux-gnu.so'", False),
+        ("'_core.pypy39-pp73-x86_64-linux-gnu.so'", False),
+        ("_core.abi3_version", True),
+    ],
+)
+def test_the_name_of_a_file_is_not_that_of_a_module(
+    source: str, tmp_path: Path, *, is_named: bool
+) -> None:
+    module = shared_object(tmp_path / "_core.so")
+    wheel = make_wheel(tmp_path, files={"demo/_core.so": module, "demo/__init__.py": source})
+    with open_wheel(wheel) as archive:
+        assert CodeNames(archive).is_named("_core") == is_named

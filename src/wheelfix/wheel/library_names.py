@@ -4,7 +4,12 @@ import re
 
 _VERSIONED = re.compile(r"\.so(?:\.\d+)*$")
 _ANY = re.compile(r"\.so(?:\.[^/]*)?$")
-_TO_LINK = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+OF_MODULES = r"\.(?:cpython|pypy\d*|abi3t?)\b"
+"""How the part before `.so` begins that only extension modules have (PEP 3149, PEP 384, PEP 803).
+
+`loader.python_api.MODULE_SUFFIX` parses the whole suffix.
+"""
+_TO_LINK = re.compile(rf"lib(?![^/]*{OF_MODULES})[^/]*\.so(?:\.[^/]*)?")
 _GLOB = re.compile(r"[\w.+*-]+\.so(?:\.[\w.*]+)?")
 
 

@@ -14,6 +14,7 @@ from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
 from wheelfix.wheel.imported_modules import failing_imports
+from wheelfix.wheel.library_names import OF_MODULES
 from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.python_searched_folders import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
@@ -25,7 +26,7 @@ _WORD = re.compile(rb"[\w\x80-\xff]+")
 _IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
 _WORD_OF_CODE = re.compile(
     rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]++"
-    rb"(?!\.[{%]|\.(?:abi3|cpython|so)\b)"
+    rb"(?!\.[{%%]|%b|\.so\b)" % OF_MODULES.encode()
 )
 """A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
 _FEW_TEXTS = 8
