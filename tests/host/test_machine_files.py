@@ -241,6 +241,7 @@ def test_a_distribution_counts_in_site_packages_alone(tmp_path: Path) -> None:
     assert owner(library) is None
 
 
+@pytest.mark.each_run("conda-meta/x.json-[fz]*", "x-1*")
 @pytest.mark.parametrize("kind", ["fifo", "zero", "huge"])
 @pytest.mark.parametrize("name", ["conda-meta/x.json", "x-1.dist-info/RECORD"])
 def test_a_record_that_is_not_a_usual_file_is_absent(tmp_path: Path, kind: str, name: str) -> None:

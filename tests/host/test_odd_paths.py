@@ -154,10 +154,14 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in made.items()}
 
 
-def test_search_paths_that_lead_anywhere(tmp_path: Path, templates: dict[str, bytes]) -> None:
+@pytest.mark.each_run("0")
+@pytest.mark.parametrize("first", range(0, 64, 16))
+def test_search_paths_that_lead_anywhere(
+    first: int, tmp_path: Path, templates: dict[str, bytes]
+) -> None:
     """Random folders, links and entries: the loader opens what is predicted for it."""
     roots: list[Path] = []
-    for seed in range(60):
+    for seed in range(first, first + 16):
         dice = Random(seed)  # noqa: S311 - no secrecy
         root = tmp_path / f"case{seed}"
         folders = [root / name for name in ("d0", "d1", "d2", "a b")]
@@ -181,4 +185,4 @@ def test_search_paths_that_lead_anywhere(tmp_path: Path, templates: dict[str, by
         predicted = load(str(path), environment)
         objects = sorted(file for file in predicted.objects if file.startswith(f"{tmp_path}/"))
         assert (objects if not predicted.missing else []) == opened, path
-    assert 10 < sum(map(bool, answers)) < 60
+    assert 3 < sum(map(bool, answers)) < 16

@@ -225,6 +225,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return pytest.skip(made) if isinstance(made, str) else made
 
 
+@pytest.mark.each_run("500?", "501[0-5]")
 @pytest.mark.parametrize("seed", range(5000, 5040))
 def test_random_installations_are_read_as_the_loader_finds_them(
     seed: int, tmp_path: Path, programs: Any

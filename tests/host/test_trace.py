@@ -373,6 +373,7 @@ os.abort()
     assert find(seen, "liblate.so") not in child.loaded
 
 
+@pytest.mark.each_run("2")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) -> None:
     library = shared_object(tmp_path / "liblong.so")
@@ -468,6 +469,7 @@ def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[in
     return done.returncode, int(size.read_text())
 
 
+@pytest.mark.large
 def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as out:
         code, most = peak(tmp_path / "r", "head", "-c", "100000000", "/dev/zero", out=out.fileno())

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
-from tests.support.matrices import some
 from tests.support.memory import LIMIT, peak
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
@@ -148,6 +147,7 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
 
 
+@pytest.mark.large
 def test_endless_output_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
     """The output, a forged answer, and a long exception are all bounded."""
     prints = 'for (;;) { char all[60000] = {65}; write(1, all, 60000); write(2, "the end", 7); }'
@@ -258,10 +258,8 @@ def test_a_library_that_a_source_opens_is_not_that_of_an_object(tmp_path: Path) 
     assert check.explanation == (f"no object that is loaded for it needs this library; {opener}",)
 
 
-@pytest.mark.parametrize(
-    "scheme",
-    some(["venv", "user", "target-pip", "lib64"], each_run={"venv", "target-pip"}.__contains__),
-)
+@pytest.mark.each_run("venv")
+@pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
 def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> None:
     inner = shared_object(
         tmp_path / "libinner.so", "int one(void){return 1;}", soname="libinner.so"
@@ -303,10 +301,8 @@ def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> N
     assert tried(dependencies=True) == (CheckStatus.DEPENDENT, CheckStatus.OK)
 
 
-@pytest.mark.parametrize(
-    "scheme",
-    some(["venv", "user", "target-pip", "lib64"], each_run={"venv", "lib64"}.__contains__),
-)
+@pytest.mark.each_run("venv")
+@pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
 def test_what_an_environment_has_is_beside_the_wheel(tmp_path: Path, scheme: str) -> None:
     """One library is in site-packages, the other in the environment's `lib`; a tool stays away."""
     inner = shared_object(tmp_path / "libinner.so", "int one(void){return 1;}")
@@ -396,21 +392,19 @@ def test_a_library_that_its_package_brings_first_is_fine(tmp_path: Path) -> None
     assert not result.failed
 
 
+@pytest.mark.each_run("target-pip", "debian-system")
 @pytest.mark.parametrize(
     "scheme",
-    some(
-        [
-            "prefix",
-            "user",
-            "target",
-            "target-pip",
-            "conda",
-            "debian-system",
-            "debian-prefix-pip",
-            "lib64",
-        ],
-        each_run={"user", "target-pip", "debian-system", "lib64"}.__contains__,
-    ),
+    [
+        "prefix",
+        "user",
+        "target",
+        "target-pip",
+        "conda",
+        "debian-system",
+        "debian-prefix-pip",
+        "lib64",
+    ],
 )
 def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> None:
     library = shared_object(tmp_path / "libdata.so", soname="libdata.so")
@@ -434,6 +428,7 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
     assert by_member(result, AttemptKind.IMPORT)["demo/ext.so"].status is expected
 
 
+@pytest.mark.large
 def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
     script = "#!python\nimport demo.ext, sys; print(sys.argv[1], sys.executable)\n"
     files: dict[str, bytes | str | Path] = {

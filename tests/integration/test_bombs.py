@@ -10,7 +10,6 @@ import pytest
 from tests.oracles.fuzzing.bombs import BOMBS, MEMORY, SECONDS, cost, written
 from tests.oracles.fuzzing.forge import INFO, NAME, library, wheel
 from tests.support.effort import spends_at_most
-from tests.support.matrices import some
 from wheelfix import check
 from wheelfix.errors import BadWheelError
 from wheelfix.settings import Settings
@@ -33,9 +32,6 @@ REPAIRED = (
     "versions_many",
 )
 """Of each kind one: a repair begins as a check does."""
-_EACH_RUN = frozenset(
-    {"strings_undefined", "needed_x_rpath", "tags_many", "record_duplicates", "source_nested"}
-)
 
 
 @pytest.mark.large
@@ -44,7 +40,8 @@ def test_a_small_wheel_is_checked_within_seconds_and_512_mb(name: str, tmp_path:
     _assert_is_bounded("check", written(name, tmp_path))
 
 
-@pytest.mark.parametrize("name", some(REPAIRED, each_run=_EACH_RUN.__contains__))
+@pytest.mark.each_run("strings_undefined", "tags_many")
+@pytest.mark.parametrize("name", REPAIRED)
 def test_a_small_wheel_is_repaired_within_seconds_and_512_mb(name: str, tmp_path: Path) -> None:
     _assert_is_bounded("repair", written(name, tmp_path))
 
@@ -68,6 +65,7 @@ def _assert_is_bounded(command: str, path: Path) -> None:
     assert spends_at_most(NOISE * SECONDS, seconds)
 
 
+@pytest.mark.each_run("strings_*", "record_*", "tags_*")
 @pytest.mark.parametrize(
     ("name", "what", "where"),
     [
@@ -97,6 +95,7 @@ def test_equal_rows_of_record_are_one_problem(tmp_path: Path) -> None:
     assert len([p for p in read.record_problems if p.member == "a"]) == 2
 
 
+@pytest.mark.large
 def test_a_chain_of_libraries_with_inherited_search_paths_is_judged(tmp_path: Path) -> None:
     """Each of its objects loads all that follow: as real suites of libraries do."""
     path = tmp_path / NAME

@@ -147,6 +147,12 @@ def demo(made: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.each_run(
+    "README.md",
+    "docs/index.md",
+    "docs/tutorial/check-report.md",
+    "docs/how-to/[cfimst]*",
+)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the documents show x86-64")
 @pytest.mark.parametrize(
     "document", [document for document in DOCUMENTS if list(fences(document, "console"))]
@@ -170,6 +176,7 @@ def test_the_examples_print_what_the_document_shows(
         write(document, replaced)
 
 
+@pytest.mark.large
 def test_the_examples_of_the_readme_hold_with_two_wheels_in_dist(demo: Path) -> None:
     second_wheel(demo)
     terminal = Terminal(demo, demo)

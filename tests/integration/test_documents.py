@@ -132,6 +132,7 @@ def test_the_jobs_of_gitlab_call_wheelfix(tmp_path: Path) -> None:
                 assert (tmp_path / report).stat().st_size > 0
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_plug_in_of_the_documents_runs(tmp_path: Path) -> None:
     for fence in fences("docs/how-to/own-rules.md"):

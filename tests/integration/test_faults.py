@@ -25,7 +25,6 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fakes import fake_auditwheel, use_fake_auditwheel
-from tests.support.matrices import crossed
 from tests.support.repairing import repair
 from tests.support.scripting import SCRIPTS
 from tests.support.waiting import HANGS, processes_in, wait_until
@@ -328,6 +327,7 @@ def test_an_output_over_the_file_size_limit(
     assert left(out, tmp_path / "tmp") == []
 
 
+@pytest.mark.each_run("4000")
 @pytest.mark.parametrize("size", [0, 4_000, 12_000])
 def test_temporary_files_over_the_file_size_limit(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, size: int
@@ -337,6 +337,7 @@ def test_temporary_files_over_the_file_size_limit(
     assert left(tmp_path / "out", tmp_path / "tmp") == []
 
 
+@pytest.mark.each_run("below")
 @pytest.mark.parametrize("below", ["", "below"])
 def test_an_output_without_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path, below: str
@@ -647,6 +648,7 @@ def another_object(content: bytearray) -> None:
     content[:] = Path(sys.executable).resolve().read_bytes()
 
 
+@pytest.mark.each_run("spoil_code", "another_object")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the instructions are x86-64's")
 @pytest.mark.parametrize(
     "spoil", [spoil_code, spoil_data, spoil_path, spoil_segment, another_object]
@@ -732,6 +734,7 @@ def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Pa
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 
 
+@pytest.mark.each_run("1-15", "2-2")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupt_ends_programs_that_hang(
@@ -773,14 +776,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
     return wheels, mark
 
 
-@pytest.mark.parametrize(
-    ("options", "number"),
-    crossed(
-        [("check", "-j2"), ("explain",), ("verify",)],
-        SIGNALS,
-        each_run=lambda options, number: number == signal.SIGINT or options[0] == "check",
-    ),
-)
+@pytest.mark.each_run("options0-15", "options1-2")
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("options", [("check", "-j2"), ("explain",), ("verify",)])
 def test_an_interrupt_ends_every_command(
     tmp_path: Path,
     environ: Mapping[str, str],
@@ -1053,6 +1051,7 @@ def test_a_wheel_with_nothing_wrong_is_verified_in_its_place(
     assert done.stat().st_ino == inode
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_kills_at_random_moments() -> None:
     """A few of those of `scripts/killed_repairs.py`."""

@@ -22,7 +22,6 @@ from tests.support.build import executable, make_wheel, shared_object
 from tests.support.effort import TRIES, slowness
 from tests.support.forged import forged
 from tests.support.fork_server import warm_program
-from tests.support.matrices import crossed, some
 from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.settings import Settings
@@ -111,12 +110,10 @@ SLOW: Mapping[str, Callable[[], Files]] = {
     },
     "JSON in JSON": lambda: {"demo-1.0.dist-info/sboms/x.cdx.json": "[" * 500_000},
 }
-SLOW_IN_EACH_RUN = frozenset(
-    {"objects that all need each other", "a path that goes up and down", "a deep folder"}
-) | {"JSON in JSON", "tokens in tokens"}
 
 
-@pytest.mark.parametrize("name", some(SLOW, each_run=SLOW_IN_EACH_RUN.__contains__))
+@pytest.mark.each_run("a path that*", "tokens*", "a deep*", "JSON*")
+@pytest.mark.parametrize("name", SLOW)
 def test_slow_contents_are_checked_within_limits(name: str, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files=SLOW[name]())
     done = run("check", "-q", "--output-format", "concise", wheel)
@@ -136,6 +133,7 @@ METADATA: Mapping[str, str] = {
 }
 
 
+@pytest.mark.each_run("versions*", "markers*", "too many*", "files*", "the same*")
 @pytest.mark.parametrize("text", METADATA.values(), ids=METADATA)
 def test_hostile_metadata_is_checked_within_limits(text: str, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
@@ -151,14 +149,9 @@ TAGS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "tag"),
-    crossed(
-        ["check", "repair", "verify"],
-        TAGS,
-        each_run=lambda command, tag: command == "check" or tag == "thousands by thousands",
-    ),
-)
+@pytest.mark.each_run("check-*", "repair-thousands*")
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("command", ["check", "repair", "verify"])
 def test_tags_that_expand_beyond_memory(command: str, tag: str, tmp_path: Path) -> None:
     library = forged(needed=["libc.so.6"])
     wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {TAGS[tag]}\n")

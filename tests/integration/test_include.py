@@ -135,6 +135,7 @@ PURE: Mapping[str, Mapping[str, str]] = {
 }
 
 
+@pytest.mark.each_run("ctypes, on import", "ctypes, roundabout*")
 @pytest.mark.parametrize("opener", PURE)
 def test_python_code_opens_the_included_library(tmp_path: Path, sdk: Path, opener: str) -> None:
     tag = "py3-none-any" if "import" in opener else f"py3-none-linux_{MACHINE}"
@@ -156,6 +157,7 @@ def test_python_code_opens_the_included_library(tmp_path: Path, sdk: Path, opene
         assert again.status is Status.UNCHANGED, (names, again)
 
 
+@pytest.mark.each_run("note")
 @pytest.mark.parametrize(
     ("source", "tag"), [(OPENER, "auto"), (NOTE + OPENER, "runpath")], ids=["dlopen", "note"]
 )
@@ -202,6 +204,7 @@ def test_a_library_is_opened_by_another_name_than_its_soname(tmp_path: Path, sdk
     assert imported(outcome.output, tmp_path / "after", code) == "7 8 9"
 
 
+@pytest.mark.each_run("sdk*")
 @pytest.mark.parametrize("given", [f"sdk/{NAME}", "{}/" + NAME])
 def test_a_library_is_given_by_its_path(
     tmp_path: Path, sdk: Path, given: str, monkeypatch: pytest.MonkeyPatch

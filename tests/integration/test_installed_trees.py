@@ -23,7 +23,6 @@ from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fork_server import warm_program
 from tests.support.loads import load
-from tests.support.matrices import crossed, some
 from tests.support.shared import shared
 from tests.support.waiting import HANGS
 from wheelfix.analysis.explain import Explanation, explain
@@ -39,12 +38,6 @@ TREES = (*trees.REAL, *trees.SIMULATED)
 OF_THIS_PYTHON = (*trees.REAL, "debian", "lib64")
 """The trees in which a wheel for this version of CPython may be installed."""
 SOME_TREES = ("venv-uv", "prefix-pip", "user-pip", "target-uv", "debian", "lib64", "pypy")
-FEW_TREES = frozenset({"venv-uv", "lib64"})
-"""One folder for all, and a folder of its own for what is compiled."""
-LIKE_OTHERS = frozenset({"venv-pip", "prefix-uv", "free-threaded"})
-"""The trees with the folders of another one: of `venv-uv`, and of `pypy` by other names."""
-UNLIKE = frozenset({"venv-uv", "target-pip", "target-uv"})
-"""The trees in which what auditwheel makes fails in ways of its own."""
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "fixtures" / "demo"
@@ -128,7 +121,8 @@ def wheelfix_lost(tree: str, policy: str, *names: str) -> frozenset[str]:
     return frozenset(names if tree == "target-pip" and policy != "move" else ())
 
 
-@pytest.mark.parametrize("tree", some(OF_THIS_PYTHON, each_run=UNLIKE.__contains__))
+@pytest.mark.each_run("target-uv")
+@pytest.mark.parametrize("tree", OF_THIS_PYTHON)
 def test_auditwheel_leaves_demo_broken(
     demo: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:
@@ -141,16 +135,9 @@ def test_auditwheel_leaves_demo_broken(
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "tree"),
-    crossed(
-        POLICIES,
-        OF_THIS_PYTHON,
-        each_run=lambda policy, tree: (
-            tree == "venv-uv" or (tree == "target-pip" and policy != "search")
-        ),
-    ),
-)
+@pytest.mark.each_run("*-venv-uv")
+@pytest.mark.parametrize("tree", OF_THIS_PYTHON)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_repairs_demo_in_every_tree(
     demo: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
@@ -201,6 +188,7 @@ def test_auditwheel_searches_above_the_prefix(demo: Mapping[str, Repaired], tmp_
     assert planted_answer(demo["auditwheel"].wheel, tmp_path) == "0.0"
 
 
+@pytest.mark.each_run("colocate")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_does_not_search_above_the_prefix(
     demo: Mapping[str, Repaired], policy: str, tmp_path: Path
@@ -282,7 +270,8 @@ def make_places(directory: Path) -> Mapping[str, Repaired]:
     return repaired
 
 
-@pytest.mark.parametrize("tree", some(TREES, each_run=UNLIKE.__contains__))
+@pytest.mark.each_run("target-uv")
+@pytest.mark.parametrize("tree", TREES)
 def test_auditwheel_breaks_everything_in_data_folders(
     places: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:
@@ -296,17 +285,9 @@ def test_auditwheel_breaks_everything_in_data_folders(
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "tree"),
-    crossed(
-        POLICIES,
-        TREES,
-        each_run=lambda policy, tree: (
-            (tree in {"target-pip", "debian"} and policy != "search")
-            or (policy == "colocate" and tree not in LIKE_OTHERS)
-        ),
-    ),
-)
+@pytest.mark.each_run("colocate-venv-uv", "colocate-debian", "move-target-pip")
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_makes_every_place_work_in_every_tree(
     places: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
@@ -363,9 +344,9 @@ def test_auditwheel_grafts_a_second_copy_of_a_data_library(
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "tree"), crossed(POLICIES, SOME_TREES, each_run=lambda _, tree: tree in FEW_TREES)
-)
+@pytest.mark.each_run("colocate-venv-uv", "move-lib64")
+@pytest.mark.parametrize("tree", SOME_TREES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_adds_an_entry_to_the_data_library(
     linked: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
@@ -425,14 +406,9 @@ def test_auditwheel_fails_or_grafts_a_second_copy_without_rpath(
     assert any(name.startswith("libcore-") for name in grafted(wheel, "unreachable"))
 
 
-@pytest.mark.parametrize(
-    ("which", "tree"),
-    crossed(
-        ["colocate without a copy", "colocate with a copy"],
-        SOME_TREES,
-        each_run=lambda _, tree: tree in FEW_TREES,
-    ),
-)
+@pytest.mark.each_run("* without a copy-venv-uv", "* with a copy-lib64")
+@pytest.mark.parametrize("tree", SOME_TREES)
+@pytest.mark.parametrize("which", ["colocate without a copy", "colocate with a copy"])
 def test_wheelfix_finds_libraries_that_the_wheel_ships(
     unreachable: Mapping[str, Repaired], which: str, tree: str, tmp_path: Path
 ) -> None:
@@ -489,7 +465,8 @@ def test_auditwheel_leaves_a_runpath_that_disables_inheritance(
     assert state(install(wheel, "venv-uv", tmp_path), wheel) == State(broken=broken)
 
 
-@pytest.mark.parametrize("tree", some(SOME_TREES, each_run=FEW_TREES.__contains__))
+@pytest.mark.each_run("lib64")
+@pytest.mark.parametrize("tree", SOME_TREES)
 def test_wheelfix_repairs_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_each_of_the_six_defects_is_reported(wheel: Path, rule: str, member: str
     assert (rule, member) in found
 
 
+@pytest.mark.each_run("auditwheel", "check-wheel-contents")
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_other_checkers_do_not_report_them(wheel: Path, checker: str) -> None:
     name, *arguments = CHECKERS[checker]

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.fork_server import warm_program
 from tests.support.installers import pip
-from tests.support.matrices import some
 from wheelfix.cli.app import run
 
 pytestmark = pytest.mark.network
@@ -25,15 +24,12 @@ WHEELS = {
     "musllinux_1_2_x86_64": "markupsafe==3.0.4",
     "musllinux_1_2_aarch64": "markupsafe==3.0.4",
 }
-
-
-EACH_RUN = frozenset(
-    {"manylinux2014_aarch64", "manylinux2014_s390x", "manylinux_2_17_i686", "musllinux_1_2_x86_64"}
+some_platforms = pytest.mark.each_run(
+    "manylinux_2_17_i686", "manylinux2014_s390x", "musllinux_1_2_x86_64"
 )
-"""Little and big endian, 64 and 32 bits, glibc and musl."""
 
 
-@pytest.fixture(scope="module", params=some(WHEELS, each_run=EACH_RUN.__contains__))
+@pytest.fixture(scope="module", params=WHEELS)
 def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     platform = str(request.param)
     folder = tmp_path_factory.mktemp("foreign")
@@ -52,6 +48,7 @@ def checked(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@some_platforms
 def test_a_good_wheel_of_each_platform_passes(wheel: Path) -> None:
     done = checked(wheel, "--output-format", "json")
     assert done.stderr == ""
@@ -62,6 +59,7 @@ def test_a_good_wheel_of_each_platform_passes(wheel: Path) -> None:
     assert not {each["code"] for each in judged["findings"] if each["severity"] == "error"}
 
 
+@some_platforms
 def test_defects_of_each_platforms_wheel_are_found(
     wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

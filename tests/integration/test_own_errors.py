@@ -141,6 +141,7 @@ DOCUMENTS = ("[" * _DEEP, '{"a":' * _DEEP, "[1]", "null", '"x"', "{}", "1e999", 
              "a = " + "[" * _DEEP, "a" + ".a" * _DEEP + " = 1", "= 1", "")  # fmt: skip
 
 
+@pytest.mark.each_run("[0-4]")
 @pytest.mark.parametrize("text", DOCUMENTS, ids=range(len(DOCUMENTS)))
 def test_odd_documents(
     text: str, here: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
@@ -180,6 +181,7 @@ def test_a_current_directory_that_was_removed(
 LIMITS = {"files": (resource.RLIMIT_NOFILE, 8), "memory": (resource.RLIMIT_AS, 90 << 20)}
 
 
+@pytest.mark.each_run("check-files", "repair-memory")
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("command", ["check", "repair"])
 def test_limits_of_the_system_are_no_findings(

@@ -184,20 +184,20 @@ def test_random_graphs_are_pruned_as_gnu_ld_does(tmp_path: Path) -> None:
     bench = Bench(folder=tmp_path)
     seen: Counter[Why] = Counter()
     loads = 0
-    for seed in range(40):
+    for seed in range(24):
         assert difference(seed, bench) is None
         graph = random_graph(seed)
         seen.update(each.why for each in decisions(graph, tmp_path / "all.so"))
         relinked = tmp_path / "needed.so"
         loads += load(relinked, read_elf(relinked.read_bytes(), relinked.name)).complete
-    assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 5, seen
-    assert loads > 5, "hardly any of these graphs has anything to load"
+    assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 1, seen
+    assert loads > 2, "hardly any of these graphs has anything to load"
 
 
 @needs_gnu_ld
 def test_pruning_random_graphs_changes_no_binding(tmp_path: Path) -> None:
     """The loader binds each symbol to the same file, an object's own symbols included."""
-    for seed in range(20):
+    for seed in range(8):
         folder = tmp_path / str(seed)
         folder.mkdir()
         assert rebinding(seed, Bench(folder=folder)) is None

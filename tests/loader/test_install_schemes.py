@@ -102,6 +102,7 @@ def found(root: Path) -> set[str]:
     }
 
 
+@pytest.mark.each_run("*-uv-*", "target-pip-*")
 @pytest.mark.parametrize(
     ("way", "name"),
     [
@@ -120,6 +121,7 @@ def test_every_file_lands_where_the_scheme_says(way: str, name: str, tmp_path: P
     assert found(tmp_path / "env") == predicted(wheel, chosen(wheel, name))
 
 
+@pytest.mark.each_run("--root-*")
 @pytest.mark.skipif(not has_debian_python(), reason="needs Debian's python3 with pip")
 @pytest.mark.parametrize(
     ("option", "name"), [("--prefix", "debian-prefix-pip"), ("--root", "debian-system")]

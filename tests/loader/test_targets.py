@@ -127,6 +127,7 @@ def test_a_slim_image_has_what_its_packages_bring_and_no_python_of_the_system() 
     assert find("debian:12-slim+conda").program.name == "conda"
 
 
+@pytest.mark.large
 @pytest.mark.skipif(not ON_DEBIAN_12, reason="compares the preset with Debian 12 itself")
 def test_debians_preset_is_debian() -> None:
     target = find("debian:12")

@@ -22,9 +22,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_bindings_of_random_environments(program: Path, tmp_path: Path) -> None:
     counts = Counter[str]()
-    for seed in range(10, 20):
+    for seed in range(10, 15):
         assert list(differences(seed, tmp_path / str(seed), program, counts)) == []
-    assert counts["to other distributions"] > 20
+    assert counts["to other distributions"] > 8
     assert counts["failures"] > 1
 
 

@@ -8,16 +8,16 @@ from wheelfix.cli.app import run
 
 
 def test_both_readings_refuse_the_same_wheels() -> None:
-    tally, faults = compare(0, 300)
+    tally, faults = compare(0, 200)
     assert faults == []
-    assert tally["taken"] > 50
+    assert tally["taken"] > 20
     assert {"WF505", "WF506", "WF519", "WF520", "WF522", "WF523"} <= tally.keys()
 
 
 def test_what_repair_writes_is_taken(tmp_path: Path) -> None:
     """Of the wheels whose only fault is their zip."""
     repaired = 0
-    for number, _, name, data in cases(0, 150):
+    for number, _, name, data in cases(0, 60):
         path, out = tmp_path / str(number) / name, tmp_path / "out" / str(number)
         path.parent.mkdir()
         path.write_bytes(data)
@@ -29,4 +29,4 @@ def test_what_repair_writes_is_taken(tmp_path: Path) -> None:
         assert refusal(out / name) is None
         assert judged(out / name)[0] == set()
         repaired += 1
-    assert repaired > 10
+    assert repaired > 3

@@ -117,6 +117,13 @@ def wheel(tmp_path: Path, libraries: Path) -> Path:
 # --- The same as auditwheel itself --------------------------------------------------------------
 
 
+@pytest.mark.each_run(
+    "",
+    "--plat manylinux_2_39_x86_64 --only-plat",
+    "--no-update-tags",
+    "--exclude [*]/libb.so[*]",
+    "-L _libs",
+)
 @pytest.mark.parametrize(
     "options",
     [

@@ -46,6 +46,7 @@ def repaired(wheel: Path, folder: Path, *globs: str, **settings: Any) -> Outcome
     return repairing.repair(wheel, asked, os.environ)
 
 
+@pytest.mark.each_run("auto")
 @pytest.mark.parametrize("patcher", [Patcher.AUTO, Patcher.PATCHELF])
 def test_the_wheel_loads_where_no_stack_becomes_executable(
     tmp_path: Path, patcher: Patcher

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.fork_server import warm_program
-from tests.support.matrices import crossed
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
@@ -178,12 +177,9 @@ _SILENT: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def _each_run(asked: str, number: int) -> bool:
-    """Tell of each setting one wheel."""
-    return number == list(_SILENT).index(asked) % 6
-
-
-@pytest.mark.parametrize(("asked", "number"), crossed(_SILENT, range(6), each_run=_each_run))
+@pytest.mark.each_run("select-0", "unfixable-5", "ignore-all-1")
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("asked", _SILENT)
 def test_the_graft_has_its_own_search_paths(
     asked: str, number: int, bench: Bench, tmp_path: Path
 ) -> None:
@@ -211,10 +207,9 @@ def test_a_grafted_library_that_is_not_found_is_not_published(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("silent", "number"),
-    crossed(["ignore-all", "nothing", "per-file"], range(6), each_run=_each_run),
-)
+@pytest.mark.each_run("ignore-all-0")
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("silent", ["ignore-all", "nothing", "per-file"])
 def test_what_is_not_reported_is_fixed_all_the_same(
     silent: str, number: int, bench: Bench, tmp_path: Path
 ) -> None:
@@ -230,11 +225,8 @@ def test_what_is_not_reported_is_fixed_all_the_same(
 # --- data-libraries = "colocate" ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "by_auditwheel",
-    [False, pytest.param(True, marks=pytest.mark.large)],
-    ids=["built", "repaired"],
-)
+@pytest.mark.each_run("both-built")
+@pytest.mark.parametrize("by_auditwheel", [False, True], ids=["built", "repaired"])
 @pytest.mark.parametrize(
     ("number", "folders"),
     [(0, {"demo.libs"}), (2, {"demo.libs", "demo.data-libs"}), (3, {"demo.data-libs"})],

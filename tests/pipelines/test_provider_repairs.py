@@ -150,6 +150,7 @@ def test_only_what_lacks_something_is_told_to_put_it_beside() -> None:
     assert hints == [None]
 
 
+@pytest.mark.large
 def test_verify_installs_wheels_beside_from_any_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,6 @@ from tests.support.build import (
 from tests.support.environment import ENVIRON
 from tests.support.fakes import use_fake_auditwheel
 from tests.support.fork_server import warm_program
-from tests.support.matrices import some
 from tests.support.repairing import repair
 from wheelfix import check
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -382,7 +381,8 @@ def test_one_bad_wheel_does_not_stop_the_others(
 # --- The same bytes, always -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epoch", some([{}, {"SOURCE_DATE_EPOCH": "1700000000"}], each_run=bool))
+@pytest.mark.each_run("epoch1")
+@pytest.mark.parametrize("epoch", [{}, {"SOURCE_DATE_EPOCH": "1700000000"}])
 def test_the_same_input_makes_the_same_bytes(
     everything: Path, epoch: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -412,6 +412,7 @@ def test_the_same_input_makes_the_same_bytes(
     assert (elsewhere.parent / "out" / plain.name).read_bytes() == plain.read_bytes()
 
 
+@pytest.mark.large
 def test_the_same_bytes_side_by_side_and_for_another_user(
     sdk: Sdk, everything: Path, tmp_path: Path
 ) -> None:
@@ -451,15 +452,16 @@ def test_the_same_bytes_side_by_side_and_for_another_user(
     assert made[0] == made[2]
 
 
+@pytest.mark.each_run("{}", "*StripLevel.ALL*")
 @pytest.mark.parametrize(
     "settings",
     [
         {},
         {"data_libraries": DataLibraries.SEARCH},
-        pytest.param({"data_libraries": DataLibraries.MOVE}, marks=pytest.mark.large),
+        {"data_libraries": DataLibraries.MOVE},
         {"strip": StripLevel.ALL},
-        pytest.param({"strip": StripLevel.DEBUG}, marks=pytest.mark.large),
-        pytest.param({"sacrificial_entry": SacrificialEntry.KEEP}, marks=pytest.mark.large),
+        {"strip": StripLevel.DEBUG},
+        {"sacrificial_entry": SacrificialEntry.KEEP},
         {"search_path_tag": SearchPathTag.RUNPATH},
     ],
     ids=str,
@@ -810,17 +812,18 @@ def effect(wheel: Path, directory: Path) -> object:
     )
 
 
+@pytest.mark.each_run("-L _vendored", "--plat * --only-plat")
 @on_x86
 @pytest.mark.parametrize(
     "options",
     [
         [],
         ["-L", "_vendored"],
-        pytest.param(["--plat", "manylinux_2_39_x86_64"], marks=pytest.mark.large),
+        ["--plat", "manylinux_2_39_x86_64"],
         ["--plat", "manylinux_2_39_x86_64", "--only-plat"],
         ["--no-update-tags"],
         ["--exclude", "libinner*"],
-        pytest.param(["-z", "0"], marks=pytest.mark.large),
+        ["-z", "0"],
         ["-z", "9", "--strip"],
     ],
     ids=" ".join,

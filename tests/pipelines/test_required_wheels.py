@@ -129,6 +129,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return core_with(tmp_path, counter), built(tmp_path, "plug", counter, requires=["core==1.0"])
 
 
+@pytest.mark.each_run("venv")
 @pytest.mark.parametrize("installer", ["venv", "target"])
 def test_pip_installs_the_set_and_the_plugin_loads_by_itself(
     tmp_path: Path, pair: tuple[Path, Path], installer: str

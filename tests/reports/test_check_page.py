@@ -7,7 +7,6 @@ import pytest
 from tests.reports.test_graph_page import CONTRASTS
 from tests.support.browser import evaluated, needs_chromium
 from tests.support.many_objects import MISSING, wheel_of
-from tests.support.matrices import crossed
 from tests.support.values import wheel
 from wheelfix.pipelines.check import verdict_of
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -57,14 +56,9 @@ SHAPE = """({
 })"""
 
 
-@pytest.mark.parametrize(
-    ("objects", "width"),
-    crossed(
-        [3, 30, 150, 400],
-        [500, 1600],
-        each_run=lambda n, width: (n, width) in {(3, 1600), (400, 500)},
-    ),
-)
+@pytest.mark.each_run("30-500")
+@pytest.mark.parametrize("width", [500, 1600])
+@pytest.mark.parametrize("objects", [3, 30, 150, 400])
 def test_the_missing_library_comes_first(objects: int, width: int, tmp_path: Path) -> None:
     found = evaluated(page_of(objects), SHAPE, tmp_path, width=width)
     assert not found["wide"]
@@ -74,6 +68,7 @@ def test_the_missing_library_comes_first(objects: int, width: int, tmp_path: Pat
     assert found["links"] == [True, True]
 
 
+@pytest.mark.each_run("dark")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_of_wcag_aa(scheme: str, tmp_path: Path) -> None:
     everything = CONTRASTS.replace('"header *, aside *, #alarm, #alarm *"', '"body *:not(script)"')

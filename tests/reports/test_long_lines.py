@@ -117,8 +117,10 @@ def test_a_hostile_line_is_cut_in_each_report_for_people(
         assert LONG in capsys.readouterr().out
 
 
+@pytest.mark.each_run("check", "diff")
+@pytest.mark.parametrize("command", ["check", "repair --allow-pure-python-wheel", "verify", "diff"])
 def test_quiet_is_never_longer_than_the_default(
-    tmp_path: Path, hostile: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, hostile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = tmp_path / "broken-1.0-py3-none-any.whl"
     files = {f"p/m{number}.py": "" for number in range(40)}
@@ -127,16 +129,14 @@ def test_quiet_is_never_longer_than_the_default(
         with zipfile.ZipFile(broken, "w") as other:
             for name in names:
                 other.writestr(name.replace("demo-", "broken-"), archive.read(name) + b"#")
-    for command in (["check"], ["repair", "--allow-pure-python-wheel"], ["verify"], ["diff"]):
-        twice = command == ["diff"]
-        wheels = [str(wheel) for wheel in (broken, hostile)]
-        for subject in [wheels] if twice else [wheels[:1], wheels[1:], wheels]:
-            lines: list[int] = []
-            for option in ([], ["-q"]):
-                run([*command, *option, *subject])
-                captured = capsys.readouterr()
-                lines.append(len((captured.out + captured.err).splitlines()))
-            assert lines[1] <= lines[0], (command, subject)
+    wheels = [str(wheel) for wheel in (broken, hostile)]
+    for subject in [wheels] if command == "diff" else [wheels[:1], wheels[1:], wheels]:
+        lines: list[int] = []
+        for option in ([], ["-q"]):
+            run([*command.split(), *option, *subject])
+            captured = capsys.readouterr()
+            lines.append(len((captured.out + captured.err).splitlines()))
+        assert lines[1] <= lines[0], subject
 
 
 def test_without_a_terminal_slow_work_is_said_now_and_then(

@@ -519,6 +519,7 @@ def write_hits() -> None:
         sys.stdout.write(f"{finding.message} {finding.member} {finding.notes}\n")
 
 
+@pytest.mark.large
 def test_hits_do_not_depend_on_the_order_of_sets() -> None:
     code = "from tests.rules import test_loader_acceptance as t; t.write_hits()"
     said = [

@@ -105,15 +105,16 @@ def compare(path: Path) -> None:
     compare_wheels(path, path, Settings())
 
 
+@pytest.mark.each_run("of_everything-judge")
 @pytest.mark.parametrize(
     ("make", "work"),
     [
-        pytest.param(opened_by_path, judge_openings, marks=pytest.mark.large),
-        pytest.param(searched, judge_openings, marks=pytest.mark.large),
-        pytest.param(left_to_others, look_for_what_is_left, marks=pytest.mark.large),
-        pytest.param(of_one_soname, compare, marks=pytest.mark.large),
+        (opened_by_path, judge_openings),
+        (searched, judge_openings),
+        (left_to_others, look_for_what_is_left),
+        (of_one_soname, compare),
         (of_everything, judge),
-        pytest.param(of_everything, compare, marks=pytest.mark.large),
+        (of_everything, compare),
         (needed_of_one_soname, judge_search_paths),
     ],
 )

@@ -105,6 +105,7 @@ def test_what_several_missing_libraries_may_define_is_not_claimed(wheel: Path) -
     assert "libother.so" in " ".join((found.message, *found.notes))
 
 
+@pytest.mark.large
 def test_a_pattern_of_a_contract_has_its_price(wheel: Path) -> None:
     names = [f"f{number}" for number in range(15_000)]
     cheap = {"objects": ["demo/*"], "exports": [*names, *(f"{name}_*" for name in names)]}

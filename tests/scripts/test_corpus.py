@@ -17,18 +17,11 @@ from real_wheels.programs import fetch, find_program, run
 from real_wheels.published import check_published
 
 CHOSEN = [item for item in read_corpus().published if item.ci]
-GRAFTED = "pyzmq"
 
 
 @pytest.mark.network
-@pytest.mark.parametrize(
-    "item",
-    [
-        pytest.param(item, marks=() if item.requirement.startswith(GRAFTED) else pytest.mark.large)
-        for item in CHOSEN
-    ],
-    ids=[item.requirement for item in CHOSEN],
-)
+@pytest.mark.each_run("markupsafe==*")
+@pytest.mark.parametrize("item", CHOSEN, ids=[item.requirement for item in CHOSEN])
 def test_a_repair_keeps_a_published_wheel_working(item: Any, tmp_path: Path) -> None:
     tools = Path(sys.executable)  # has pip and installer
     fetch(item.requirement, tools, tmp_path)

@@ -242,6 +242,7 @@ def test_a_call_that_the_executor_cancels_is_an_error() -> None:
         list(outcomes(InExecutor(Gone()).map_in_order(double, range(3))))
 
 
+@pytest.mark.each_run("spawn")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_nothing_of_the_current_directory_is_imported(method: str, tmp_path: Path) -> None:
     """The default start method of Python 3.14, forkserver, runs `python -c` in that directory."""

@@ -715,7 +715,7 @@ def test_a_wheel_that_was_written_to_is_read_again(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content_strategy)
 def test_untouched_members_keep_everything(
@@ -1157,6 +1157,7 @@ def test_installer_and_pip_take_the_result(tmp_path: Path) -> None:
     assert (target / "demo/ü.txt").read_text() == "ü"
 
 
+@pytest.mark.large
 def test_a_large_object_is_edited_and_deflated_again(tmp_path: Path) -> None:
     """Larger than what is in memory as a whole, and than what is deflated at once."""
     data = tmp_path / "data"
