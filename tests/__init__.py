@@ -18,13 +18,14 @@ sys.dont_write_bytecode = False
 os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 
 _IRI = "rfc3987_syntax"
-_PLAIN_URI = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*:(?://[A-Za-z0-9.-]+(?=/))?"
-    r"(?!//)(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+"
-    r"(?:\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
+_PCHAR = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+_PLAIN_REFERENCE = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.-]*:(?://[A-Za-z0-9.-]+(?=/))?(?!//)(?:{_PCHAR}|/)+"
+    rf"(?:\?(?:{_PCHAR}|[/?])*)?"
+    rf"|\.\.(?:/{_PCHAR}+)+"
 )
-"""Some of what RFC 3986 calls a URI, each of which is an IRI reference (RFC 3987): package URLs,
-addresses of hosts without user and port."""
+"""Some of the IRI references of RFC 3987: package URLs, addresses of hosts without user and port,
+and paths that go up."""
 
 
 @cache
@@ -34,14 +35,14 @@ def _iri_syntax() -> Any:
 
 
 def _is_valid_syntax(term: str, value: str) -> bool:
-    if term == "iri_reference" and _PLAIN_URI.fullmatch(value):
+    if term == "iri_reference" and _PLAIN_REFERENCE.fullmatch(value):
         return True
     answer: bool = _iri_syntax().is_valid_syntax(term, value)
     return answer
 
 
 # jsonschema imports it, which takes two seconds of CPU, and hardly any test asks for more than it
-# needs for a plain URI.
+# needs for a plain reference.
 _later: Any = ModuleType(_IRI)
 _later.is_valid_syntax = _is_valid_syntax
 sys.modules.setdefault(_IRI, _later)
