@@ -22,11 +22,11 @@ from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
 
 # The same examples each time, however long each takes: campaigns try others (tests/oracles).
-settings.register_profile(
-    "tests", database=None, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)  # fmt: skip
-settings.load_profile("tests")
+_EXAMPLES = settings(
+    database=None, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("large", _EXAMPLES)
+settings.register_profile("each run", _EXAMPLES, max_examples=30)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--large", action="store_true", help="Also run the tests marked `large`.")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("large" if config.getoption("--large") else "each run")
     # With `nohup` or `&`, the tests and all they start would ignore these signals.
     for number in SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN:

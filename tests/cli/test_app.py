@@ -810,6 +810,7 @@ def test_unknown_rules_get_a_suggestion(capsys: pytest.CaptureFixture[str]) -> N
     assert "hint: did you mean `unreachable-library`?" in err
 
 
+@pytest.mark.large
 def test_rule_reports_missing_docstrings() -> None:
     command = [sys.executable, "-OO", "-m", "wheelfix", "rule", "WF101"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -60,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.large
 def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(
     address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

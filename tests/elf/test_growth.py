@@ -291,6 +291,7 @@ def test_only_what_the_patch_lists_is_changed(library: bytes) -> None:
     assert at == edited.size > len(library)
 
 
+@pytest.mark.large
 def test_scattered_writes_take_time_in_proportion() -> None:
     with memoryview(bytes(334_000)) as view:
         patch = PatchDraft(view)

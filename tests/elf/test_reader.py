@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles.installations import objects
@@ -326,7 +326,7 @@ def test_real_libraries_are_read_as_readelf_reads_them() -> None:
     found = [
         path
         for folder in folders
-        for path in itertools.islice(sorted(folder.rglob("*.so*")), 0, 600, 29)
+        for path in itertools.islice(sorted(folder.rglob("*.so*")), 0, 600, 59)
         if path.is_file() and not path.is_symlink()
     ]
     objects = [path for path in found if path.read_bytes().startswith(b"\x7fELF")]
@@ -371,7 +371,6 @@ def test_random_bytes_are_refused(content: bytes) -> None:
     survives(content)
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_objects_never_crash_the_reader(versioned: Path, data: st.DataObject) -> None:
     content = bytearray(versioned.read_bytes())

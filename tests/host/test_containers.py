@@ -74,6 +74,7 @@ def test_every_scheme_is_made_in_the_image(
     assert run(["verify", "--image", IMAGE, "--scheme", scheme, str(wheel)]) == 1
 
 
+@pytest.mark.large
 def test_other_wheels_and_an_environment_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_python_that_the_image_lacks(
     assert "hint: --python names a Python that the image has" in said
 
 
+@pytest.mark.large
 def test_a_wheel_for_another_machine_is_refused_by_the_pip_of_the_image(
     wheel: Path,
     tmp_path: Path,
@@ -147,6 +149,7 @@ def test_without_an_engine_the_hint_is_a_check_that_needs_none(
     assert run([*command[1:], "--select", "WF101"]) == 0
 
 
+@pytest.mark.large
 def test_an_engine_that_answers_is_preferred(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

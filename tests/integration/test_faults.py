@@ -229,41 +229,6 @@ def test_nothing_has_to_run_in_the_temporary_folder(
     assert left(place) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("size=32k", ("No space left on device", "TMPDIR")),
-        ("ro", ("Read-only file system", "read-only")),
-    ],
-)
-def test_full_and_read_only_disks_in_a_user_namespace(
-    wheel: Path, environ: Mapping[str, str], tmp_path: Path, options: str, words: tuple[str, ...]
-) -> None:
-    """In a user namespace, any user may mount (user_namespaces(7))."""
-    inside = ["unshare", "--user", "--map-root-user", "--mount"]
-    try:
-        subprocess.run([*inside, "true"], capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no user namespaces here: {error}")
-    place, out = tmp_path / "disk", tmp_path / "out"
-    place.mkdir()
-    where = place if options == "ro" else out
-    script = 'mount -t tmpfs -o "$0" tmpfs "$1" && shift && exec "$@"'
-    command = [sys.executable, "-m", "wheelfix", "repair", "-w", str(where), str(wheel)]
-    done = subprocess.run(
-        [*inside, "sh", "-c", script, options, str(place), *command],
-        env={**environ, "TMPDIR": str(tmp_path / "tmp" if options == "ro" else place)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert not any(line.startswith("Traceback") for line in done.stderr.splitlines())
-    for word in (*words, "hint: "):
-        assert word in done.stderr
-    assert left(out, tmp_path / "tmp") == []
-
-
 def test_no_temporary_folder_at_all(
     wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

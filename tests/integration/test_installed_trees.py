@@ -336,6 +336,7 @@ def make_linked(directory: Path) -> Mapping[str, Repaired]:
     return repaired
 
 
+@pytest.mark.large
 def test_auditwheel_grafts_a_second_copy_of_a_data_library(
     linked: Mapping[str, Repaired],
 ) -> None:
@@ -397,6 +398,7 @@ def make_unreachable(directory: Path) -> Mapping[str, Repaired]:
     return repaired
 
 
+@pytest.mark.large
 def test_auditwheel_fails_or_grafts_a_second_copy_without_rpath(
     unreachable: Mapping[str, Repaired],
 ) -> None:
@@ -457,6 +459,7 @@ def make_inherited(directory: Path) -> Mapping[str, Repaired]:
     return {tool: repair(tool, wheel, directory / tool) for tool in ("auditwheel", "colocate")}
 
 
+@pytest.mark.large
 def test_auditwheel_leaves_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tmp_path: Path
 ) -> None:

@@ -152,9 +152,7 @@ def hidden(folder: Path) -> Generator[None]:
     away.rename(folder)
 
 
-@settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=_ASKED, number=st.integers(0, 5))
 def test_every_published_wheel_finds_what_was_grafted(
     bench: Bench, asked: dict[str, Any], number: int

@@ -127,6 +127,7 @@ def test_a_wheel_that_does_not_require_its_provider_is_not_published(tmp_path: P
     assert "`Requires-Dist: pro>=2.0`" in (found.hint or "")
 
 
+@pytest.mark.large
 def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Path) -> None:
     pro = pro_library(tmp_path)
     path, provider = dependent_wheel(tmp_path, pro), provider_wheel(tmp_path, "", library=pro)

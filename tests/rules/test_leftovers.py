@@ -67,6 +67,7 @@ def test_paths_in_metadata_and_urls_that_only_look_like_one() -> None:
     assert not findings(leftovers.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
 
 
+@pytest.mark.large
 def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
     wheels = [
         make_wheel(tmp_path, name, tag=PURE, files={"tests/__init__.py": name, f"{name}.py": ""})

@@ -13,19 +13,20 @@ import pytest
 from real_wheels.archives import removed_members, zip_problems
 from real_wheels.installed import elf_files, load_problems, load_results
 from real_wheels.listed import read_corpus
-from real_wheels.programs import fetch, find_program, run
+from real_wheels.programs import fetch, run
 from real_wheels.published import check_published
+from tests.support.fork_server import warm_program
 
 CHOSEN = [item for item in read_corpus().published if item.ci]
 
 
 @pytest.mark.network
-@pytest.mark.each_run("markupsafe==*")
+@pytest.mark.each_run("pyzmq==*")
 @pytest.mark.parametrize("item", CHOSEN, ids=[item.requirement for item in CHOSEN])
 def test_a_repair_keeps_a_published_wheel_working(item: Any, tmp_path: Path) -> None:
     tools = Path(sys.executable)  # has pip and installer
     fetch(item.requirement, tools, tmp_path)
-    outcome = check_published(item, find_program("wheelfix"), tools, tmp_path)
+    outcome = check_published(item, [warm_program()], tools, tmp_path)
     assert outcome.problems == ()
     assert outcome.cells["ELF"] != "0"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.build import make_wheel
@@ -73,7 +73,6 @@ def test_setting_the_same_values_changes_nothing() -> None:
     assert edit(odd, "a") == odd
 
 
-@settings(max_examples=30)
 @given(
     st.text(), st.lists(st.from_regex(r"[a-z0-9_]+-[a-z]+-[a-z]+", fullmatch=True)), st.booleans()
 )

@@ -4,7 +4,7 @@ import zlib
 from types import ModuleType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
@@ -82,7 +82,6 @@ def test_a_bomb_is_left_after_a_piece_too_many(library: ModuleType) -> None:
         next(pieces)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     strategy=st.integers(0, 4),
     flips=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=4),

@@ -194,6 +194,7 @@ def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
     assert budget.steps < 50 * STEPS_PER_EXPRESSION
 
 
+@pytest.mark.large
 def test_explain_names_what_was_too_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

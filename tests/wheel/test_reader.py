@@ -600,9 +600,7 @@ def test_texts_are_held_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
     assert peak < 5 * 2**20
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_wheel_is_refused_or_reads_as_the_good_one(
     tmp_path: Path, data: st.DataObject
@@ -714,9 +712,7 @@ def test_a_wheel_that_was_written_to_is_read_again(tmp_path: Path) -> None:
             archive.check_unchanged()
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content_strategy)
 def test_untouched_members_keep_everything(
     tmp_path: Path, files: dict[str, tuple[bytes, int, int]]
