@@ -1271,7 +1271,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`pip install --target` does not install",
         "not found if installed apart",
         "`--target {}` applies to none",
-        "{} is for wheels: no wheel is named",
+        "no wheel is named, so --site is the subject",
         "`--with {}` is neither",
         "# What `repair` grafts;",
         "--all-pythons is about this machine",
