@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.support.values import elf
-from wheelfix.elf.model import Definition, Exports, VersionNeed
+from wheelfix.elf.model import Definition, Exports, Libc, VersionNeed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
 from wheelfix.loader.symbol_lookup import binds
@@ -68,8 +68,8 @@ def test_it_has_the_versions_of_that_time_without_a_default() -> None:
     (_, librt) = before_moves(NEW, (2, 31))
     found = librt.exports.definitions["timer_create"]
     assert [definition.version for definition in found] == ["GLIBC_2.2.5", "GLIBC_2.3.3"]
-    assert binds(found, None)
-    assert not binds(found, "GLIBC_2.34")
+    assert binds(found, None, Libc.GLIBC)
+    assert not binds(found, "GLIBC_2.34", Libc.GLIBC)
 
 
 def test_libraries_of_an_old_glibc_do_not_change() -> None:

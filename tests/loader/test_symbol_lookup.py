@@ -51,7 +51,7 @@ def test_glibc_matches_versions(
     version: str | None,
     bound: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    assert binds(definitions, version) is bound
+    assert binds(definitions, version, Libc.GLIBC) is bound
 
 
 def test_musl_looks_at_no_versions() -> None:

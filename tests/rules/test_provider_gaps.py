@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,32 @@ def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:
     fixed = repaired(path, tmp_path / "out", str(good)).output
     assert fixed is not None
     assert "PRO_2" in imported(unpacked(tmp_path / "bad", fixed, bad))
+
+
+def test_glibc_asks_for_the_version_of_a_weak_reference_and_musl_for_none(tmp_path: Path) -> None:
+    for folder, version in (("built", "PRO_2"), ("other", "PRO_1")):
+        library = tmp_path / folder / "libpro.so.3"
+        stub_library_with_versions(library, "libpro.so.3", {version: ["pro"]})
+    bad = provider_wheel(tmp_path, "", "1.0", library=tmp_path / "other" / "libpro.so.3")
+    weak, use = "__attribute__((weak)) ", "int pro(void); int use(void) { return pro(); }"
+    for libc, code, count in (("libc.so.6", weak + use, 1), ("libc.musl-x86_64.so.1", use, 0)):
+        c = shared_object(tmp_path / libc / "libc.so", soname=libc, libc=False)
+        needed = [tmp_path / "built" / "libpro.so.3", c]
+        user = shared_object(
+            tmp_path / libc / "libuse.so",
+            code,
+            needed=needed,
+            runpath=str(tmp_path / "other"),
+            flags=["-Wl,--no-as-needed"],
+            libc=False,
+        )
+        path = make_wheel(tmp_path / libc, files={"demo/libuse.so": user})
+        found = [one for one in checked(path, str(bad)) if one.code == "WF824"]
+        assert len(found) == count
+    user = tmp_path / "libc.so.6" / "libuse.so"
+    command = [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(user)!r})"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "version `PRO_2' not found" in outcome.stderr
 
 
 def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def _undefined_by(
     """
     if not libraries:
         return references
-    names = {name for name, _ in references}
+    names, libc = {name for name, _ in references}, libraries[0].elf.libc
     defining: dict[str, list[SymbolDefinitions]] = {}
     for library in libraries if names else ():
         announce(library.exports, wanted)
@@ -203,5 +203,5 @@ def _undefined_by(
     return tuple(
         (name, version)
         for name, version in references
-        if not any(binds(definitions, version) for definitions in defining.get(name, ()))
+        if not any(binds(definitions, version, libc) for definitions in defining.get(name, ()))
     )

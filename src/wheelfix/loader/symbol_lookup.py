@@ -143,7 +143,7 @@ class Scope:
         return self._first[providers]
 
 
-def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:
+def binds(definitions: Iterable[Definition], version: str | None, libc: Libc | None) -> bool:
     """Return whether a reference to `version` binds to one of an object's `definitions`.
 
     glibc (`check_match` in elf/dl-lookup.c) compares the version's name, not the file that Verneed

@@ -11,6 +11,7 @@ from wheelfix.grouping import grouped
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
+from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import ProviderUse, by_provider, provider_of, provider_uses, versions_of
 from wheelfix.rules.context import Context
@@ -149,8 +150,8 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     ## What it does
     If the provider's libraries are available, looks in them for every versioned symbol that the
     wheel needs from them, and for every unversioned symbol that no other object loaded with it
-    defines. Of several versions of the provider, the lowest and the highest that METADATA allows
-    are checked.
+    defines. A weak reference counts if glibc refuses a library without its version. Of several
+    versions of the provider, the lowest and the highest that METADATA allows are checked.
 
     ## Why is this bad?
     The import fails with `undefined symbol` or `version … not found` once that version of the
@@ -210,11 +211,19 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
     }
     for member, uses_of_member in uses.items():
         for use, library in uses_of_member:
-            defined = library.exports.definitions
-            asked = [s for s in use.elf.undefined if s.file == use.library and not s.weak]
+            defined, libc = library.exports.definitions, use.elf.libc
+            needs = [need for need in use.elf.verneed if need.file == use.library]
+            refused = {v for need in needs for v in refused_versions(need, library.elf, libc)}
+            asked = [
+                symbol
+                for symbol in use.elf.undefined
+                if symbol.file == use.library and (not symbol.weak or symbol.version in refused)
+            ]
             known = among(defined, {symbol.name for symbol in asked})
             lacking = [
-                s for s in asked if s.name not in known or not binds(defined[s.name], s.version)
+                symbol
+                for symbol in asked
+                if symbol.name not in known or not binds(defined[symbol.name], symbol.version, libc)
             ]
             if lacking:
                 yield _Lacking(use, lacking, [use.library])
