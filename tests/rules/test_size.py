@@ -195,6 +195,14 @@ def test_without_a_majority_nothing_stands_out() -> None:
     assert not stands_out(release_set.built_differently, release(objects))
 
 
+def test_the_files_that_one_python_lacks_have_an_order() -> None:
+    names = [f"demo/lib{letter}.so" for letter in "hgfedcba"]
+    objects = [{name: elf() for name in names} for _ in range(3)]
+    [finding] = stands_out(release_set.missing_file, release([*objects, {}]))
+    assert finding.entry == min(names)
+    assert finding.notes[0].startswith("and `demo/libb.so`, `demo/libc.so`, `demo/libd.so`, ")
+
+
 def test_a_file_that_one_python_lacks() -> None:
     objects = [{module(n): elf()} if n != 10 else {} for n in range(10, 14)]
     [finding] = stands_out(release_set.missing_file, release(objects))

@@ -25,6 +25,7 @@ from wheelfix.analysis.static_tls import (
 )
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.executable_stack import REFUSING_GLIBC
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
@@ -629,7 +630,8 @@ def _lack_text(modules: InstalledModules, lack: Lack) -> str:
         where = f"which only {only} defines, not loaded for it" if only else "not defined"
         return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, {where}"
     if lack.library == EXECUTABLE_STACK:
-        return f"`{label(lack.requester)}` needs an executable stack, which glibc 2.41 refuses"
+        what = f"`{label(lack.requester)}` needs an executable stack"
+        return f"{what}, which glibc {REFUSING_GLIBC} refuses"
     if lack.result is None:
         return f"`{lack.library}`, which `{label(lack.requester)}` needs, is not found"
     return (

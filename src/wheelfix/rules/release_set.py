@@ -138,7 +138,7 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
     for wheels in _platforms(context):
         names = {str(wheel.name): _stable_names(wheel) for wheel in wheels}
         counts = Counter(name for listed in names.values() for name in listed)
-        usual = [name for name, have in counts.items() if have > 1 and 2 * have > len(wheels)]
+        usual = sorted(n for n, have in counts.items() if have > 1 and 2 * have > len(wheels))
         for wheel, have in names.items():
             if lacking := [name for name in usual if name not in have]:
                 yield Hit(
