@@ -180,7 +180,7 @@ VERBS = {
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
-    "reaches", "refers", "removes", "requires", "sets", "shows", "silences", "states",
+    "reaches", "refers", "refuses", "removes", "requires", "sets", "shows", "silences", "states",
     "takes", "uses", "was", "writes",
 }  # fmt: skip
 """Words with the ending of a plural that follow a name."""
