@@ -64,6 +64,19 @@ def test_init_appends_to_the_project(here: Path, capsys: pytest.CaptureFixture[s
     assert overrides[0]["select"] == "*musllinux*"
 
 
+def test_init_writes_no_table_that_is_not_read(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = here / "pyproject.toml"
+    project.write_text("[project]\nname = 'x'\n", "utf-8")
+    (here / "wheelfix.toml").write_text("jobs = 3\n", "utf-8")
+    assert run(["init"]) == 2
+    assert "`wheelfix.toml` already has settings" in capsys.readouterr().err
+    assert project.read_text("utf-8") == "[project]\nname = 'x'\n"
+    assert run(["init", "--stdout"]) == 0
+    assert "[tool." not in capsys.readouterr().out, "it is for wheelfix.toml"
+
+
 def test_settings_have_the_origin_of_each_value(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

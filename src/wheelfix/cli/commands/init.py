@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.config.configuration import read_document
+from wheelfix.cli.config.configuration import file_in, read_document
 from wheelfix.cli.config.settings_text import commented_settings
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.settings import Group, Option
@@ -23,23 +23,26 @@ class _Options:
 def init(request: _Options) -> None:
     """Create a configuration file with every setting, as comments.
 
-    It is appended to pyproject.toml in this directory; without one, a new wheelfix.toml is made.
+    It is appended to pyproject.toml in this directory; without one, a new wheelfix.toml is made. A
+    wheelfix.toml is not changed; with one, pyproject.toml is not read.
     """
-    project = Path("pyproject.toml")
-    file = project if project.exists() else Path("wheelfix.toml")
-    section = f"[tool.wheelfix]\n{commented_settings('tool.wheelfix.')}"
+    found = file_in(Path())
+    file = found or Path("wheelfix.toml")
+    is_project = file.name == "pyproject.toml"
+    text = commented_settings()
+    if is_project:
+        text = f"[tool.wheelfix]\n{commented_settings('tool.wheelfix.')}"
     if request.stdout:
-        typer.echo(section, nl=False)
+        typer.echo(text, nl=False)
         return
-    is_taken = read_document(project) is not None if file == project else file.exists()
-    if is_taken:
+    if found and (not is_project or read_document(found) is not None):
         raise SettingsError(
             f"`{file}` already has settings; it was not changed",
             hint="`wheelfix init --stdout` prints what could be added",
         )
     try:
         with file.open("a", encoding="utf-8") as stream:
-            stream.write(f"\n{section}" if file == project else commented_settings())
+            stream.write(f"\n{text}" if is_project else text)
     except OSError as error:
         raise OutputError(f"cannot write `{file}`: {error.strerror}") from error
     typer.echo(str(file))

@@ -331,9 +331,8 @@ def _overrides(document: Document) -> Iterable[Layer]:
 def find_file(start: Path) -> Path | None:
     """Return the nearest configuration file from `start` up to the root of the project.
 
-    `wheelfix.toml` wins over `pyproject.toml` beside it; a directory with `pyproject.toml` or
-    `.git` is a project's root. The search ends with the user's home directory, and at directories
-    of another file system or user.
+    A directory with `pyproject.toml` or `.git` is a project's root. The search ends with the user's
+    home directory, and at directories of another file system or user.
     """
     device, trusted = start.stat().st_dev, _trusted_users(start)
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without a home
@@ -341,14 +340,17 @@ def find_file(start: Path) -> Path | None:
         status = directory.stat()
         if status.st_dev != device or status.st_uid not in trusted:
             return None
-        own, project = directory / "wheelfix.toml", directory / "pyproject.toml"
-        if own.is_file():
-            return own
-        if project.is_file():
-            return project
+        if (file := file_in(directory)) is not None:
+            return file
         if directory == home or (directory / ".git").exists():
             return None
     return None
+
+
+def file_in(directory: Path) -> Path | None:
+    """Return the configuration file in `directory`; `wheelfix.toml` wins over `pyproject.toml`."""
+    files = (directory / name for name in ("wheelfix.toml", "pyproject.toml"))
+    return next((file for file in files if file.is_file()), None)
 
 
 def _trusted_users(start: Path) -> set[int]:
