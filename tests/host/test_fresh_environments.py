@@ -4,8 +4,12 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.build import make_wheel
-from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, make_unpacked, unpack
+from wheelfix.host import find_installers
+from wheelfix.host.find_installers import pip_for
+from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, can_make, make_unpacked, unpack
 from wheelfix.host.installed_files import recorded_files
 from wheelfix.host.pythons import interpreter
 from wheelfix.loader.install_schemes import scheme_names, schemes
@@ -14,6 +18,18 @@ from wheelfix.wheel.model import WheelName
 
 def test_the_schemes_of_installers_are_schemes() -> None:
     assert set(INSTALLER_SCHEMES) <= {name.partition("-")[0] for name in scheme_names()}
+
+
+def test_what_can_be_made_without_a_pip_of_wheelfix_depends_on_the_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(find_installers, "find_spec", lambda _: None)
+    python = interpreter(f"{sys.prefix}/bin/python3", os.environ)
+    with_pip, without = (python._replace(has_pip=has_pip) for has_pip in (True, False))
+    assert can_make("user", with_pip)
+    assert pip_for(with_pip) == [python.path, "-I", "-m", "pip"]
+    assert not can_make("user", without)
+    assert pip_for(without) is None
 
 
 def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wheelfix.errors import ToolError
-from wheelfix.host.prefixes import is_venv
+from wheelfix.host.pythons import Interpreter
 
 
 def find_uv() -> str | None:
@@ -14,20 +14,26 @@ def find_uv() -> str | None:
     return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def pip_for(python: str) -> list[str]:
-    """Return the command of a pip that can install for `python`."""
-    if find_spec("pip") is not None:
-        return [sys.executable, "-I", "-m", "pip", "--python", python]
-    if not is_venv(Path(python).parent.parent):
-        return [python, "-I", "-m", "pip"]
-    raise ToolError("no installer was found", hint="pip install uv")
+def pip_for(python: Interpreter) -> list[str] | None:
+    """Return the command of a pip that can install for `python`; None if there is none.
+
+    It is that of the Python that runs wheelfix, or of `python`.
+    """
+    if python.image is None and (own := _own_pip()):
+        return own
+    return [python.path, "-I", "-m", "pip"] if python.has_pip else None
 
 
 def any_pip() -> list[str]:
     """Return the command of a pip, for whatever Python; raises `ToolError` if there is none."""
-    if find_spec("pip") is not None:
-        return [sys.executable, "-I", "-m", "pip"]
+    if pip := _own_pip():
+        return pip
     uv = find_uv()
     if uv is None:
         raise ToolError("pip was not found", hint="pip install pip, or uv")
     return [uv, "tool", "run", "pip"]
+
+
+def _own_pip() -> list[str] | None:
+    """Return the command of the pip of the Python that runs wheelfix."""
+    return [sys.executable, "-I", "-m", "pip"] if find_spec("pip") is not None else None

@@ -3,13 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.containers import Image
 from wheelfix.host.find_installers import find_uv, pip_for
 from wheelfix.host.installed_files import (
     File,
@@ -206,9 +204,13 @@ def _install_error(
 
 
 def _pip(place: FreshEnvironment) -> list[str]:
-    if place.base.image is None:
-        return pip_for(place.python)
-    return [place.base.path, "-I", "-m", "pip", "--python", place.python]
+    pip, image = pip_for(place.base), place.base.image
+    if pip is None:
+        raise ToolError(
+            "no installer was found",
+            hint="use an image whose Python has pip" if image else "pip install uv",
+        )
+    return pip if pip[0] == place.python else [*pip, "--python", place.python]
 
 
 def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> None:
@@ -290,13 +292,11 @@ def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
             yield piece
 
 
-def can_make(scheme: str, image: Image | None = None) -> bool:
-    """Whether the installer that `scheme` needs is found; images are taken to have pip."""
-    if image is not None:
-        return not scheme.endswith("-uv")
+def can_make(scheme: str, python: Interpreter) -> bool:
+    """Whether the installer that `scheme` needs for `python` is found."""
     if scheme.endswith("-uv"):
-        return find_uv() is not None
-    return scheme not in {"user", "target-pip"} or find_spec("pip") is not None
+        return python.image is None and find_uv() is not None
+    return scheme not in {"user", "target-pip"} or pip_for(python) is not None
 
 
 def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:

@@ -19,12 +19,14 @@ try:
 except ImportError:
     _ctypes = None
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.python_implementation()]
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
 print(json.dumps([
     "%s%d.%d%s" % (name, sys.version_info[0], sys.version_info[1], free),
     getattr(sys, "_base_executable", sys.executable),  # below any virtual environment
     EXTENSION_SUFFIXES, _ctypes is not None, getattr(_ctypes, "__file__", None),
+    find_spec("pip") is not None,
 ]))
 """
 
@@ -40,6 +42,8 @@ class Interpreter(NamedTuple):
     """The file name suffixes of extension modules (PEP 3149)."""
     ctypes: str | None
     """The file of `_ctypes`, the module with dlopen; None if it is built in."""
+    has_pip: bool
+    """Whether pip is installed for it."""
     image: Image | None = None
     """The image of a container that has it; None for this machine."""
 
@@ -57,7 +61,7 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
     runner, env = (image.runner(), {}) if image else (run, without_python_settings(environ))
     output = runner(command, env=env, timeout=30, accepted=range(-64, 256))
     try:
-        name, executable, suffixes, has_ctypes, ctypes = json.loads(output.stdout)
+        name, executable, suffixes, has_ctypes, ctypes, has_pip = json.loads(output.stdout)
     except (ValueError, TypeError) as error:
         lines = (output.stderr or output.stdout).strip().splitlines()
         what = f": it printed {lines[-1][:200]!r}" if lines else ""
@@ -71,7 +75,12 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
             " are installed has it",
         )
     return Interpreter(
-        path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes, image=image
+        path=executable,
+        name=name,
+        suffixes=tuple(suffixes),
+        ctypes=ctypes,
+        has_pip=has_pip,
+        image=image,
     )
 
 

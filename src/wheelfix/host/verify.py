@@ -160,7 +160,7 @@ def _chosen(
     options: Options, allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
 ) -> tuple[str, ...]:
     """Return the schemes to make; raises `SettingsError` for one that the tags exclude."""
-    usable = tuple(scheme for scheme in allowed if can_make(scheme, options.image))
+    usable = tuple(scheme for scheme in allowed if can_make(scheme, python))
     for scheme in options.schemes:
         if scheme in scheme_names() and scheme not in allowed:
             raise SettingsError(
