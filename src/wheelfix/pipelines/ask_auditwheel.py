@@ -3,7 +3,6 @@
 auditwheel reads the view (see `auditwheel_view`) in a process of its own.
 """
 
-import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -157,11 +156,8 @@ def _about_members(analysis: Analysis, view: View, question: Question) -> Analys
 
 
 def _warnings(analysis: Analysis, view: View) -> Iterator[str]:
-    """Yield auditwheel's warnings, with members for places in the view."""
+    """Yield auditwheel's warnings about members."""
     for text in dict.fromkeys(analysis.warnings):
         if text.startswith("ignoring: ") or " not found in " in text:
             continue  # these have no folder, and name nothing that exists
-        yield _PLACE.sub(lambda match: ", ".join(view.names.get(match[0], (match[0],))), text)
-
-
-_PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]*[^\s,'\".]")
+        yield view.name_members(text)

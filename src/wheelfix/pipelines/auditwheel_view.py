@@ -50,6 +50,11 @@ from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.record import format_record
 
+_OWN, _SINGLE = "own", "e"
+"""What the folders in the view begin with, before a number: of shipped libraries, and of one
+object."""
+_PLACE = re.compile(rf"(?:{_OWN}|{_SINGLE})\d+/[^\s,'\"]*[^\s,'\".]")
+"""The place of an object in a text of auditwheel."""
 _Needs = tuple[str | None, tuple[str, ...], PathTag | None, tuple[str, ...]]
 """A search: its folder, DT_NEEDED entries, and absolute search path entries with their tag."""
 
@@ -77,6 +82,10 @@ class View(NamedTuple):
     """Object in the view -> the members whose libraries it searches for."""
     excluded: frozenset[str]
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
+
+    def name_members(self, text: str) -> str:
+        """Return a text of auditwheel with members for places in the view."""
+        return _PLACE.sub(lambda match: ", ".join(self.names.get(match[0], (match[0],))), text)
 
 
 class _Group(NamedTuple):
@@ -139,7 +148,7 @@ def build_view(wheel: Wheel, exclude: Iterable[str], policies: Sequence[Policy])
     outside = {shown.name for shown in objects if shown.folder is None}
     for shown in objects:
         key = (shown.name if shown.name in outside else "", shown.content)
-        place = f"{shown.folder or f'e{len(places):05}'}/{shown.name}"
+        place = f"{shown.folder or f'{_SINGLE}{len(places):05}'}/{shown.name}"
         if shown.folder is not None:
             members[place] = shown.content
         place = places.setdefault(key, place)
@@ -182,7 +191,7 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
         shipped = _members_by_name(ordered, excluded)
         entries = search_entries(ordered, shipped)
         libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)
-        groups.append(_Group(f"own{number}", ordered, shipped, entries, libcs))
+        groups.append(_Group(f"{_OWN}{number}", ordered, shipped, entries, libcs))
     return groups
 
 

@@ -18,11 +18,9 @@ from wheelfix.elf.reader import build_id
 from wheelfix.errors import BadElfError, OutputError
 from wheelfix.system.read_in_pieces import map_file, pieces
 from wheelfix.system.tempfiles import PendingFile, hold, output_errors
-from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.model import NAME_MAX, WheelName
 
 _SUFFIX = ".debug"
-_LONGEST = 255 - len(_SUFFIX)
-"""Bytes of a file name before the suffix (limits.h: NAME_MAX)."""
 _LOCK_TRIES, _LOCK_PAUSE = 600, 0.1
 """Attempts to lock a directory, and seconds between them: about a minute."""
 _WITHOUT = {Sht.NULL, Sht.NOBITS, Sht.SYMTAB, Sht.SYMTAB_SHNDX}
@@ -51,7 +49,7 @@ def place_of(data: memoryview, member: str, wheel: WheelName) -> tuple[str, bool
     if len(number) > 2:
         return f".build-id/{number[:2]}/{number[2:]}{_SUFFIX}", True
     folder, slash, name = member.rpartition("/")
-    if len(name.encode()) > _LONGEST:
+    if len(name.encode()) > NAME_MAX - len(_SUFFIX):
         name = hashlib.sha256(name.encode()).hexdigest()
     return f"{str(wheel).removesuffix('.whl')}/{folder}{slash}{name}{_SUFFIX}", False
 

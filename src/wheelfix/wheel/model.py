@@ -84,6 +84,8 @@ _PYTHON_TAG = re.compile(r"[a-z]+[0-9]")
 _LABEL = re.compile(r"[0-9a-z_.]+")
 FILE_MODE, PROGRAM_MODE = 0o100644, 0o100755
 """`st_mode` of files and of programs, as set by installers that set modes themselves."""
+NAME_MAX = 255
+"""Bytes of a file's name (limits.h)."""
 _WHEEL_NAME = "a wheel is called name-version[-build]-python-abi-platform[-variant].whl"
 
 

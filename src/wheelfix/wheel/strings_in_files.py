@@ -3,10 +3,10 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from wheelfix.wheel.model import NAME_MAX
+
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
 _STRING = re.compile(rb"[^\0/\"']+")
-_LONGEST = 255
-"""Bytes of a string: NAME_MAX (limits.h)."""
 _MOST = 4096
 """Strings of a file."""
 
@@ -55,8 +55,8 @@ class Strings:
             return
         data = self._kept + piece
         # A string near the end may continue in the next piece.
-        self._search(data, len(data) - _LONGEST - len(self._text))
-        begin = max(self._next - _LONGEST, 0)
+        self._search(data, len(data) - NAME_MAX - len(self._text))
+        begin = max(self._next - NAME_MAX, 0)
         self._kept = data[begin:]
         self._start += begin
         self._next -= begin
@@ -78,8 +78,8 @@ class Strings:
     def _take(self, data: bytes, at: int) -> None:
         """Find the delimiters of the string around the text at `at`."""
         after = at + len(self._text)
-        start = max(data.rfind(end, max(at - _LONGEST, 0), at) for end in _DELIMITERS)
-        ends = [data.find(end, after, after + _LONGEST) for end in _DELIMITERS]
+        start = max(data.rfind(end, max(at - NAME_MAX, 0), at) for end in _DELIMITERS)
+        ends = [data.find(end, after, after + NAME_MAX) for end in _DELIMITERS]
         stop = min((end for end in ends if end >= 0), default=-1)
         if start >= 0 and stop >= 0:
             self.found.append((self._start + start + 1, data[start + 1 : stop]))

@@ -9,7 +9,7 @@ from unicodedata import category, normalize
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count
-from wheelfix.wheel.model import LIBRARY_KEYS, Key
+from wheelfix.wheel.model import LIBRARY_KEYS, NAME_MAX, Key
 from wheelfix.wheel.zip_headers import Entry, quote
 
 _HIGHEST_RATIO = 100
@@ -18,8 +18,8 @@ _HARMLESS_TOTAL = 2**32
 """Bytes; they inflate in seconds, in constant memory."""
 _HIGHEST_TOTAL = 2**33
 """Bytes; more are refused if the ratio to the size of the file is too high, as well."""
-_DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
-"""Depth in folders, and bytes of a path and of a name (limits.h: PATH_MAX, NAME_MAX)."""
+_DEEPEST, _LONGEST = 100, 4000
+"""Depth in folders, and bytes of a path (limits.h: PATH_MAX)."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
 _LIST_SIZE = 2**20
@@ -129,7 +129,7 @@ def _name_fault(name: str) -> str | None:
         (name[1:2] == ":", "names a drive"),
         (".." in parts, "leads out of the wheel by `..`"),
         ("." in parts or "" in parts, "is not a plain relative name"),
-        (any(len(part.encode()) > _NAME_MAX for part in parts), "has a name that is too long"),
+        (any(len(part.encode()) > NAME_MAX for part in parts), "has a name that is too long"),
         (len(parts) > _DEEPEST, f"is {count(len(parts), 'folder')} deep"),
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
