@@ -7,7 +7,7 @@ from typing import NamedTuple
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.platform_tags import PlatformTag, parse_platform_tag
 
 
 class Policy(NamedTuple):
@@ -26,9 +26,14 @@ class Policy(NamedTuple):
     """Highest for the oldest platform."""
 
     @property
+    def tag(self) -> PlatformTag:
+        """The tag of the platform, for any architecture."""
+        return parse_platform_tag(f"{self.name}_any")
+
+    @property
     def libc(self) -> Libc | None:
         """The C library of the platform; None for `linux` and Android."""
-        return parse_platform_tag(f"{self.name}_any").libc
+        return self.tag.libc
 
 
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")

@@ -201,7 +201,7 @@ def target_tag(
     It is the oldest tag of the file name and `plat`, or the next older one that has a policy.
     Without such a tag, it is the newest policy's.
     """
-    known = [parse_platform_tag(f"{policy.name}_any") for policy in policies]
+    known = [policy.tag for policy in policies]
     tags = map(parse_platform_tag, (*wheel.name.platforms, settings.plat))
     best = parse_platform_tag(overall)
     if promising := [tag for tag in tags if tag.libc is not None]:

@@ -89,7 +89,7 @@ def verdict_from(
 def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
     """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
     found = parse_platform_tag(overall)
-    known = {parse_platform_tag(f"{policy.name}_any").version for policy in policies}
+    known = {policy.tag.version for policy in policies}
     newest = oldest_glibc(wheel.elfs.values())
     for tag in wheel.name.platforms if found.family is Family.MANYLINUX else ():
         own = parse_platform_tag(tag)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.host.ask_import_probe import PROBE
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -43,7 +44,7 @@ _LOADER_ERRORS = (
 """Error messages of glibc's and musl's loaders."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = re.compile(
-    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/import_probe)\.py\")"
+    rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
 )
 _NO_HOOK = re.compile(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")

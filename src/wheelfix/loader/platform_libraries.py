@@ -16,8 +16,10 @@ from wheelfix.system.packaged_text import read_lines
 
 RELR_VERSION = "GLIBC_ABI_DT_RELR"
 """The version of libc.so.6 that says that its loader knows DT_RELR."""
+RELR_SINCE: Mapping[Libc, str] = {Libc.GLIBC: "2.36", Libc.MUSL: "1.2.4"}
+"""The first releases of the C libraries whose loaders know DT_RELR."""
 FIRST_RELR: Mapping[Libc, tuple[int, int]] = {Libc.GLIBC: (2, 36), Libc.MUSL: (1, 3)}
-"""The first platform tags whose C libraries all know DT_RELR: glibc 2.36, musl 1.2.4."""
+"""The first platform tags whose C libraries are all of these releases, or newer."""
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """The libraries that every CPython for glibc is linked with: in its global scope."""
 GLIBC_PARTS = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, VersionNeed
-from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
+from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
 
 Release = tuple[int, ...]
 
@@ -53,10 +53,9 @@ GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
 """The version of libc.so.6 that says that its TLS descriptors keep all registers."""
 WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
 """The hint for an object that needs it."""
-_RELR_SINCE = ".".join(map(str, FIRST_RELR[Libc.GLIBC]))
 _ANY, _NEVER = "0", "999999999"
 _SINCE = {
-    RELR_VERSION: (_RELR_SINCE, _RELR_SINCE),
+    RELR_VERSION: (RELR_SINCE[Libc.GLIBC],) * 2,
     GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
     "GLIBC_PRIVATE": (_ANY, _ANY),
     "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),

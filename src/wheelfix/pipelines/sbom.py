@@ -13,7 +13,6 @@ from functools import reduce
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
@@ -30,6 +29,7 @@ from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName
 from wheelfix.wheel.requirements import is_for_extra, requirements_on
+from wheelfix.wheel.sbom_components import license_reference, occurrences
 
 _Components = dict[str, dict[str, Any]]
 """Components by their references (`bom-ref`)."""
@@ -59,7 +59,7 @@ class Bundled:
         """Return the references to the texts of a package, relative to the folder of the list."""
         files = package.license_files if package else ()
         paths = [self.texts[file].path for file in files if file in self.texts]
-        return [{"type": "license", "url": f"../licenses/{quote(path)}"} for path in paths]
+        return [license_reference(path) for path in paths]
 
 
 def sbom_edits(
@@ -235,7 +235,7 @@ def listed_packages(wheel: Wheel) -> dict[str, str]:
         place["location"]: f"{component['name']} {component['version']}"
         for component in components
         if "purl" in component and "version" in component
-        for place in component.get("evidence", {}).get("occurrences", ())
+        for place in occurrences(component)
     }
 
 
@@ -243,14 +243,12 @@ def _move(
     component: dict[str, Any], places: Callable[[str], Sequence[str]]
 ) -> dict[str, Any] | None:
     """Return a component with its places of today, None if no member holds it any more."""
-    occurrences: list[dict[str, Any]] = component.get("evidence", {}).get("occurrences", [])
-    if occurrences == []:
+    before = occurrences(component)
+    if before == []:
         return component
-    locations = [occurrence["location"] for occurrence in occurrences]
+    locations = [place["location"] for place in before]
     moved = [
-        {**occurrence, "location": place}
-        for occurrence in occurrences
-        for place in places(str(occurrence["location"]))
+        {**place, "location": name} for place in before for name in places(str(place["location"]))
     ]
     if not moved:
         return None
@@ -356,7 +354,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _places_with_hash(component: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     hashes = [f"{found['alg']} {found['content']}" for found in component.get("hashes", ())]
-    for place in component.get("evidence", {}).get("occurrences", ()):
+    for place in occurrences(component):
         yield (
             {**place, "additionalContext": f"copied from a file with {hashes[0]}"}
             if hashes

@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import chain
 from typing import Any
-from urllib.parse import unquote
 
 from wheelfix.budget import Budget
 from wheelfix.rules.context import Context
@@ -18,6 +17,7 @@ from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, is_license
+from wheelfix.wheel.sbom_components import license_members, occurrences
 
 _PROSE = frozenset(
     {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
@@ -142,13 +142,7 @@ def _members_with_text(wheel: Wheel) -> Iterator[str]:
         try:
             document: Any = json.loads(text)
             for component in document["components"]:
-                urls = [
-                    unquote(reference["url"])
-                    for reference in component.get("externalReferences", ())
-                    if reference["type"] == "license"
-                ]
-                if any(posixpath.normpath(f"{folder}/{url}") in present for url in urls):
-                    places = component.get("evidence", {}).get("occurrences", ())
-                    yield from [str(place["location"]) for place in places]
+                if not present.isdisjoint(license_members(component, folder)):
+                    yield from [str(place["location"]) for place in occurrences(component)]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue

@@ -15,7 +15,7 @@ from wheelfix.elf.constants import Pt
 from wheelfix.elf.image import last_of, loads_among
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
-from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_VERSION
+from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_SINCE, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import newer
 from wheelfix.loader.targets import Target
@@ -219,7 +219,9 @@ def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
 
 _PACKED = "has packed relocations (DT_RELR)"
 _UNPACK = "link it with `-Wl,-z,nopack-relative-relocs`"
-_MUSL_WITH_RELR = "1.2.4"
+_MUSL_MINOR = RELR_SINCE[Libc.MUSL].rpartition(".")[0]
+"""The minor version of musl of which only the later releases know it."""
+_SOME_WITHOUT = [f"{FAMILIES[Libc.MUSL]}_{_MUSL_MINOR.replace('.', '_')}"]
 
 
 @rule("WF607", "packed-relocations", Severity.ERROR)
@@ -254,12 +256,12 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
         if (oldest := _oldest(context, libc)) is not None and oldest < first
     ]
     asked = any(_is_musl_without_relr(target) for target in context.targets)
-    if unaware == ["musllinux_1_2"] and not asked:
+    if unaware == _SOME_WITHOUT and not asked:
         packed = [member for member, elf in context.wheel.elfs.items() if _needs_relr(elf)]
         if packed:
             yield Hit(
-                message=f"{_PACKED}, which musl before {_MUSL_WITH_RELR} (Alpine 3.17 and older) "
-                "skips: there it crashes",
+                message=f"{_PACKED}, which musl before {RELR_SINCE[Libc.MUSL]} (Alpine 3.17 and "
+                "older) skips: there it crashes",
                 member=packed[0],
                 notes=other_members(packed),
                 severity=Severity.NOTE,
@@ -270,7 +272,7 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
         if _oldest(context, Libc.GLIBC) and _lacks_relr_version(elf):
             yield Hit(
                 message=f"{_PACKED} and does not need the version `{RELR_VERSION}` of libc.so.6: "
-                "glibc 2.36 and newer do not load it",
+                f"glibc {RELR_SINCE[Libc.GLIBC]} and newer do not load it",
                 member=member,
                 hint=f"{_UNPACK}, or with another linker",
             )
@@ -279,7 +281,7 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
                 message=f"{_PACKED}, which the C library of {' and '.join(unaware)} may not "
                 "support",
                 member=member,
-                severity=Severity.WARNING if unaware == ["musllinux_1_2"] else None,
+                severity=Severity.WARNING if unaware == _SOME_WITHOUT else None,
                 hint=_UNPACK,
             )
 
@@ -292,7 +294,7 @@ def _needs_relr(elf: Elf) -> bool:
 def _is_musl_without_relr(target: Target) -> bool:
     """Return whether a target is a musl without DT_RELR; `1.2` is not known to be."""
     version = target.versions.get("MUSL", "")
-    return version != "1.2" and newer(_MUSL_WITH_RELR, version)
+    return version != _MUSL_MINOR and newer(RELR_SINCE[Libc.MUSL], version)
 
 
 def _lacks_relr_version(elf: Elf) -> bool:

@@ -28,6 +28,8 @@ from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
 
+_DEFAULTS = Options()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
@@ -52,17 +54,17 @@ class _Options:
         f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}.",
         group=Group.MACHINES,
         metavar="NAMES",
-    ).default("venv")
+    ).default(",".join(_DEFAULTS.schemes))
     timeout: float = Option(
         "Maximum seconds of each attempt.",
         group=Group.RUN,
         metavar="SECONDS",
         least=0.1,
         most=1e7,
-    ).default(60)
+    ).default(_DEFAULTS.timeout)
     jobs: int = Option(
         "Number of parallel attempts.", group=Group.RUN, short="-j", least=1
-    ).default(2)
+    ).default(_DEFAULTS.jobs)
     strict: bool = Option("Also fail on exceptions and exit codes.", group=Group.FAILURE).default(
         False
     )
