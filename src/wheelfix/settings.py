@@ -14,7 +14,7 @@ from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from wheelfix.wheel.deflate_members import DEFAULT_LEVEL
+from wheelfix.wheel.deflate_members import DEFAULT_LEVEL, ZipCodec
 from wheelfix.wheel.model import Key, Wheel
 
 
@@ -37,17 +37,6 @@ class Specifier(str):
     """Versions, as PEP 440 writes them: `>=1.2`."""
 
     __slots__ = ()
-
-
-class ZipCodec(StrEnum):
-    """The library that compresses new and changed members."""
-
-    AUTO = "auto"
-    """libdeflate if the package `deflate` is installed, otherwise zlib."""
-    ZLIB = "zlib"
-    """The zlib of the running Python."""
-    LIBDEFLATE = "libdeflate"
-    """Three times as fast as zlib, and compresses slightly better."""
 
 
 class DataLibraries(StrEnum):

@@ -37,8 +37,8 @@ from wheelfix.settings import (
     Show,
     Size,
     StripLevel,
-    ZipCodec,
 )
+from wheelfix.wheel.deflate_members import ZipCodec
 from wheelfix.wheel.model import Wheel
 
 REJECTING = """

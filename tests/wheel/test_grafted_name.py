@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.wheel.grafted_name import original_name, remove_hash, stable_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,3 @@ def test_the_hash_of_a_graft_is_removed(name: str, original: str) -> None:
 def test_other_names_stay(name: str) -> None:
     assert remove_hash(name) is None
     assert original_name(name) == name
-
-
-@pytest.mark.parametrize(
-    ("member", "stable"),
-    [
-        ("demo.libs/libfoo-1a2b3c4d.so.1", "demo.libs/libfoo.so.1"),
-        ("Demo_Project-1.0.dist-info/RECORD", "*.dist-info/RECORD"),
-        ("demo-1.0.data/data/lib/libfoo.so", "*.data/data/lib/libfoo.so"),
-        ("demo-1.0.data", "*.data"),
-        ("demo/vendored-1.0.dist-info/RECORD", "demo/vendored-1.0.dist-info/RECORD"),
-        ("demo.dist-info/RECORD", "demo.dist-info/RECORD"),
-        ("libfoo-1a2b3c4d.so", "libfoo.so"),
-        ("", ""),
-    ],
-)
-def test_a_stable_name_has_neither_versions_nor_hashes(member: str, stable: str) -> None:
-    assert stable_name(member) == stable

@@ -17,13 +17,13 @@ from wheelfix.elf.image import Buffer
 from wheelfix.elf.model import Elf
 from wheelfix.elf.revision import Revision
 from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
-from wheelfix.errors import SettingsError, ToolError, VerificationError
+from wheelfix.errors import ToolError, VerificationError
 from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patchelf, split
-from wheelfix.settings import Patcher, Settings, ZipCodec
+from wheelfix.settings import Patcher, Settings
 from wheelfix.system.read_in_pieces import map_file
 from wheelfix.text import first_of, in_units
-from wheelfix.wheel.deflate_members import ZLIB, Codec, NewContent, libdeflate
+from wheelfix.wheel.deflate_members import NewContent
 from wheelfix.wheel.edits import Edit, revisions, sources_of
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive
@@ -240,19 +240,3 @@ def _open(data: str | NewContent, archive: Archive) -> Generator[memoryview]:
                 yield view
         case bytes():
             yield memoryview(data)
-
-
-def codec_of(choice: ZipCodec) -> Codec:
-    """Return the codec for a setting; for `auto`, libdeflate where it is installed.
-
-    Raises `SettingsError` for `libdeflate` where that is not installed.
-    """
-    if choice is ZipCodec.ZLIB:
-        return ZLIB
-    codec = libdeflate()
-    if codec is None and choice is ZipCodec.LIBDEFLATE:
-        raise SettingsError(
-            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
-            hint='pip install deflate; where it has no wheels, use `zip-codec = "zlib"`',
-        )
-    return codec or ZLIB

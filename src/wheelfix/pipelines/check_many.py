@@ -18,6 +18,9 @@ from wheelfix.settings import Settings
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.reader import ProgressWatch
 
+WORKER_MEMORY = 2 << 30
+"""Bytes that one of several wheels may take: several times what the largest published ones do."""
+
 SettingsFor = Callable[[str], Settings]
 """The settings for the wheel of a file name, with absolute paths of what is read."""
 IN_PROCESS = InProcess()

@@ -16,8 +16,8 @@ from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.system.toml_parsing import parse_toml
 from wheelfix.text import in_units, operand
-from wheelfix.wheel.grafted_name import stable_name
 from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.stable_names import stable_name
 
 LOCK_FILE = "wheelfix.lock"
 WRITE_LOCK = "wheelfix repair --write-lock --no-locked"

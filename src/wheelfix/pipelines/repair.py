@@ -21,7 +21,7 @@ from wheelfix.errors import (
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
-from wheelfix.pipelines.apply_edits import Applied, apply, codec_of
+from wheelfix.pipelines.apply_edits import Applied, apply
 from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.bundled_licenses import (
@@ -73,7 +73,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
-from wheelfix.wheel.deflate_members import Codec
+from wheelfix.wheel.deflate_members import Codec, codec_of
 from wheelfix.wheel.edits import NormalizeMembers
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_wheel

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.findings import Finding
-from wheelfix.wheel.grafted_name import stable_name
+from wheelfix.wheel.stable_names import stable_name
 
 VERSION = 1
 

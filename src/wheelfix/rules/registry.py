@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from wheelfix.rules import (
-    allowed_contents,
+    allowed_files_and_grafts,
     auditwheel_verdict,
     bundled_not_found,
     drivers,
@@ -74,7 +74,7 @@ RULES = rules_in(
     hardening,
     file_placement,
     object_platforms,
-    allowed_contents,
+    allowed_files_and_grafts,
     leftovers,
     licenses,
     size,
@@ -114,7 +114,7 @@ ARCHIVE_RULES = rules_in(
     package_index,
     file_placement,
     object_platforms,
-    allowed_contents,
+    allowed_files_and_grafts,
     leftovers,
     size,
 )
@@ -131,7 +131,7 @@ TARGET_RULES = rules_in(Rule, target_machines)
 
 REPORTING_RULES = rules_in(
     Rule,
-    allowed_contents,
+    allowed_files_and_grafts,
     undefined_symbols,
     symbol_contract,
     loader_acceptance,

@@ -25,10 +25,11 @@ from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Settings
 from wheelfix.text import count, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name, stable_name
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, oldest_promised, parse_platform_tag
+from wheelfix.wheel.stable_names import stable_name
 
 
 class ChangeKind(StrEnum):

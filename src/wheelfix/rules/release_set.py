@@ -19,9 +19,10 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.text import count, in_units, join_some
-from wheelfix.wheel.grafted_name import original_name, remove_hash, stable_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.stable_names import stable_name
 
 
 @set_rule("WF851", "built-differently", Severity.WARNING)

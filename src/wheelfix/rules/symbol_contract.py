@@ -21,6 +21,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
+from wheelfix.rules.undefined_symbols import GIVE_LIBRARIES
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
 from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
@@ -170,8 +171,7 @@ def _imports_hits(
         for hit in _hits(member, names - certain, "may import", how):
             others = dict.fromkeys(other for name in names for other in sources[name])
             note = f"they may also be of {join_some(others, FEW)}, not available here either"
-            hint = "pass the libraries with `--library-path`"
-            yield replace(hit, notes=(note,), hint=hint, severity=Severity.WARNING)
+            yield replace(hit, notes=(note,), hint=GIVE_LIBRARIES, severity=Severity.WARNING)
 
 
 def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[Hit]:

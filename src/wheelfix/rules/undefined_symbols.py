@@ -24,6 +24,8 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
+GIVE_LIBRARIES = "pass the libraries with `--library-path`"
+"""The hint for symbols that libraries which are not available may define."""
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
 _OF_MODULE_DEF = frozenset(
@@ -241,7 +243,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             f"defined by libraries not available here: {join_some(absent, 3)}",
             member=some[0].member,
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
-            hint="pass the libraries with `--library-path`",
+            hint=GIVE_LIBRARIES,
         )
 
 

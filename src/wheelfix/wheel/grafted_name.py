@@ -12,7 +12,6 @@ from glob import escape
 from wheelfix.wheel.library_names import stem_of
 
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
-_OF_DISTRIBUTION = re.compile(r"^[^/]+-[^/-]+\.(dist-info|data)(?=/|$)")
 
 
 def add_hash(name: str, sha256: str) -> str:
@@ -57,12 +56,3 @@ def option_to_exclude(name: str) -> str:
 def original_name(name: str) -> str:
     """Return `name` without the hash of a graft, and any other name as it is."""
     return remove_hash(name) or name
-
-
-def stable_name(member: str) -> str:
-    """Return a member's name without what differs between builds and releases.
-
-    This is the hash of a graft, and the name and version of the distribution: `*.data/lib/libx.so`.
-    """
-    folder, slash, base = _OF_DISTRIBUTION.sub(r"*.\1", member).rpartition("/")
-    return folder + slash + original_name(base)

@@ -22,7 +22,7 @@ from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
-from wheelfix.pipelines.check_many import check_many, check_tasks
+from wheelfix.pipelines.check_many import WORKER_MEMORY, check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.check_formats import Format
@@ -221,10 +221,6 @@ def _read_baseline(file: Path) -> Baseline:
 # --- Work -----------------------------------------------------------------------------------------
 
 
-MEMORY = 2 << 30
-"""Bytes that one of several wheels may take: several times what the largest published ones do."""
-
-
 def _workers(
     wheels: Sequence[Path], dask: str | None, settings: Settings, tick: Callable[[], None]
 ) -> AbstractContextManager[Workers]:
@@ -234,7 +230,7 @@ def _workers(
     return WorkerProcesses(
         min(settings.jobs, len(wheels)),
         timeout=settings.timeout,
-        memory=MEMORY if len(wheels) > 1 else None,
+        memory=WORKER_MEMORY if len(wheels) > 1 else None,
         tick=tick,
     )
 
