@@ -55,7 +55,7 @@ WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
 """The hint for an object that needs it."""
 _ANY, _NEVER = "0", "999999999"
 _SINCE = {
-    RELR_VERSION: (RELR_SINCE[Libc.GLIBC],) * 2,
+    RELR_VERSION: (RELR_SINCE[Libc.GLIBC], RELR_SINCE[Libc.GLIBC]),
     GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
     "GLIBC_PRIVATE": (_ANY, _ANY),
     "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),
