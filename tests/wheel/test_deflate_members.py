@@ -54,6 +54,7 @@ def test_the_bytes_do_not_depend_on_how_many_threads_make_them(
     assert deflated(codec, file, b"more", threads=1) == deflated(codec, file, b"more", threads=4)
 
 
+@pytest.mark.large
 def test_content_that_is_too_long_for_one_call_is_deflated_by_zlib(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -73,11 +73,13 @@ def test_setting_the_same_values_changes_nothing() -> None:
     assert edit(odd, "a") == odd
 
 
-@given(
-    st.text(), st.lists(st.from_regex(r"[a-z0-9_]+-[a-z]+-[a-z]+", fullmatch=True)), st.booleans()
-)
+TEXT = st.text("Tag: a1-\t\n\r\x0b\x0c\x1c\x85\u2028é\U0001f600\0")
+TAG = st.tuples(*[st.text("abz09_", min_size=1)] * 3).map("-".join)
+
+
+@given(TEXT, st.lists(TAG), st.booleans())
 def test_an_edit_writes_the_given_values(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    text = "Wheel-Version: 1.0\n" + rest
+    text = "Wheel-Version: 1.0\nX: y\n" + rest
     after = edit_metadata(text, tags=tags, root_is_purelib=purelib)
     metadata = read_metadata(after)
     assert (metadata.tags, metadata.root_is_purelib) == (tuple(tags), purelib)
