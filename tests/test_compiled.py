@@ -35,7 +35,7 @@ def build(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str, flags: li
     return path.read_bytes()
 
 
-@pytest.mark.each_run("debug", "relative script")
+@pytest.mark.each_run("relative script")
 @pytest.mark.parametrize("case", CASES)
 def test_an_object_is_the_same_without_the_cache(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, case: str

@@ -20,6 +20,7 @@ def test_a_bound_is_in_seconds_of_a_quiet_machine(seconds: list[float], holds: b
     assert spends_at_most(10, iter(seconds).__next__) == holds
 
 
+@pytest.mark.large
 def test_work_is_compared_with_other_work() -> None:
     def work(steps: int) -> None:
         for _ in range(steps):

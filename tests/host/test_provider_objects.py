@@ -259,6 +259,7 @@ def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) ->
 # --- verify, trace --------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_verify_installs_the_wheels_of_providers_beside(
     user: Path, pro: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

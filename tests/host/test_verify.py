@@ -448,6 +448,7 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
         assert result.checks[2].tail.startswith("--version "), result
 
 
+@pytest.mark.large
 def test_the_path_of_the_wheel_may_be_relative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_small_wheel_is_checked_within_seconds_and_512_mb(name: str, tmp_path:
     _assert_is_bounded("check", written(name, tmp_path))
 
 
-@pytest.mark.each_run("strings_undefined", "tags_many")
+@pytest.mark.each_run("tags_many")
 @pytest.mark.parametrize("name", REPAIRED)
 def test_a_small_wheel_is_repaired_within_seconds_and_512_mb(name: str, tmp_path: Path) -> None:
     _assert_is_bounded("repair", written(name, tmp_path))

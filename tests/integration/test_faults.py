@@ -355,6 +355,7 @@ exit $code
 """Mounts, runs, and tells by 78 if something was left: for a namespace of its own."""
 
 
+@pytest.mark.each_run("size=*")
 @pytest.mark.parametrize(
     ("options", "role", "words"),
     [

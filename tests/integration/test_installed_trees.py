@@ -345,7 +345,7 @@ def test_auditwheel_grafts_a_second_copy_of_a_data_library(
     )
 
 
-@pytest.mark.each_run("colocate-venv-uv", "move-lib64")
+@pytest.mark.large
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_adds_an_entry_to_the_data_library(
@@ -408,7 +408,7 @@ def test_auditwheel_fails_or_grafts_a_second_copy_without_rpath(
     assert any(name.startswith("libcore-") for name in grafted(wheel, "unreachable"))
 
 
-@pytest.mark.each_run("* without a copy-venv-uv", "* with a copy-lib64")
+@pytest.mark.large
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("which", ["colocate without a copy", "colocate with a copy"])
 def test_wheelfix_finds_libraries_that_the_wheel_ships(
@@ -468,7 +468,7 @@ def test_auditwheel_leaves_a_runpath_that_disables_inheritance(
     assert state(install(wheel, "venv-uv", tmp_path), wheel) == State(broken=broken)
 
 
-@pytest.mark.each_run("lib64")
+@pytest.mark.large
 @pytest.mark.parametrize("tree", SOME_TREES)
 def test_wheelfix_repairs_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tree: str, tmp_path: Path

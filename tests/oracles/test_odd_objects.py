@@ -19,6 +19,7 @@ def test_what_the_loader_loads_is_read_edited_and_loaded_again() -> None:
     assert result.edited == result.loaded
 
 
+@pytest.mark.large
 def test_objects_of_patchelf_and_binutils_as_well() -> None:
     result = compare(0, 20, tools=True)
     assert [f"{case.label}: {text}" for case, text in result.faults] == []

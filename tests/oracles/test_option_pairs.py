@@ -16,6 +16,7 @@ def test_every_pair_of_values_is_in_a_row() -> None:
             assert any((row[one], row[other]) == pair for row in table), (one, other, pair)
 
 
+@pytest.mark.large
 def test_a_second_repair_changes_nothing_and_what_loaded_loads(tmp_path: Path) -> None:
     """One row for each wheel; the whole table is tried by the module."""
     wheels, table = build_wheels(tmp_path), rows(options())

@@ -91,6 +91,7 @@ def link_of(library: Path) -> str:
 
 
 @needs_gdb
+@pytest.mark.each_run("all")
 @pytest.mark.parametrize("level", [StripLevel.DEBUG, StripLevel.ALL])
 def test_gdb_finds_the_symbols_by_build_id_and_by_debuglink(
     tmp_path: Path, level: StripLevel
