@@ -3,6 +3,8 @@
 from itertools import combinations, product
 from pathlib import Path
 
+import pytest
+
 from tests.oracles.option_pairs import build_wheels, judge_each, options, rows
 from wheelfix.settings import SETTING_FIELDS
 
