@@ -14,11 +14,12 @@ import pytest
 
 from tests.support.build import executable, extension, shared_object
 from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.import_orders import imported_as
 from wheelfix.analysis.load_tree import describe_search
 from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_environment import read_site
+from wheelfix.host.installed_environment import read_modules, read_site
 from wheelfix.host.reachable_files import read_planted, read_process
 from wheelfix.loader.load_values import How
 from wheelfix.loader.targets import find
@@ -245,6 +246,33 @@ def test_directories_that_cannot_be_listed_are_searched(site: Path, tmp_path: Pa
     finally:
         os.seteuid(0)
     assert explain(world, find_subject(world, "demo._core")[0]).ok
+
+
+def test_all_folders_of_distributions_are_read_of_a_prefix_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    built = extension(tmp_path / "ext.so", "ext")
+    for folder in ("lib/python3/dist-packages/one", "local/lib/python3.11/dist-packages/two"):
+        package = tmp_path / "usr" / folder
+        package.mkdir(parents=True)
+        shutil.copy(built, package / "ext.so")
+        (package / "__init__.py").write_text("import ctypes\n")
+        info = package.parent / f"{package.name}-1.0.dist-info"
+        info.mkdir()
+        (info / "RECORD").write_text(f"{package.name}/ext.so,,\n{package.name}/__init__.py,,\n")
+    (tmp_path / "usr" / "lib" / "other").mkdir()
+    shutil.copy(built, tmp_path / "usr" / "lib" / "other" / "ext.so")
+    modules = read_modules(tmp_path / "usr")
+    assert set(modules.world.members.values()) == {"one/ext.so", "two/ext.so"}
+    assert imported_as(modules, "one") == ("one",)
+    assert imported_as(modules, "two") == ("two",)
+
+
+def test_names_of_a_target_folder_are_those_of_its_modules(tmp_path: Path) -> None:
+    extension(tmp_path / "one" / "ext.so", "ext")
+    (tmp_path / "one-1.0.dist-info").mkdir()
+    (tmp_path / "one-1.0.dist-info" / "RECORD").write_text("one/ext.so,,\n")
+    assert imported_as(read_modules(tmp_path), "one") == ("one",)
 
 
 def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.host.installed_files import by_record, distributions, find_dist_info, find_file
+from wheelfix.host.installed_files import (
+    by_record,
+    dist_info_folders,
+    distributions,
+    find_dist_info,
+    find_file,
+)
+from wheelfix.loader.install_schemes import schemes
+from wheelfix.wheel.model import WheelName
 
 
 @pytest.fixture
@@ -28,6 +36,23 @@ def test_the_dist_info_folder_is_found_by_its_normalized_name(site: Path, name: 
     assert find_dist_info(site, f"{name}.dist-info") == site / "My_Demo-1.0.dist-info"
     assert find_dist_info(site, "demo-1.0.dist-info") is None
     assert find_dist_info(site / "none", f"{name}.dist-info") is None
+
+
+def test_what_any_scheme_installs_is_found_in_its_prefix(tmp_path: Path) -> None:
+    names = ("cp311-cp311", "cp313-cp313t", "pp310-pypy310_pp73", "pp37-pypy37_pp73")
+    tags = [f"demo-1.0-{name}-linux_x86_64.whl" for name in names]
+    places = {
+        (one.root, folder)
+        for tag in tags
+        for one in schemes(WheelName.parse(tag))
+        for folder in (one.purelib, one.platlib)
+    }
+    assert len(places) > 10
+    for number, (root, folder) in enumerate(sorted(places)):
+        prefix = tmp_path / str(number)
+        site = prefix / os.path.relpath(folder, root)
+        (site / "demo-1.0.dist-info").mkdir(parents=True)
+        assert [found.parent for found in dist_info_folders(prefix)] == [site]
 
 
 def test_members_are_found_by_record_and_lost_ones_are_left_out(site: Path) -> None:

@@ -114,7 +114,7 @@ def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]
     """Return the public names in site-packages that `import` takes of a distribution."""
     wanted = canonicalize_name(distribution)
     places = (
-        path.rpartition("-packages/")[2]
+        modules.in_site(path)
         for path, owners in modules.owners.items()
         if any(canonicalize_name(one.distribution.partition(" ")[0]) == wanted for one in owners)
     )

@@ -13,6 +13,7 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
+from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.loader.symbol_versions import newer, refused_versions
@@ -100,6 +101,10 @@ class InstalledModules:
     def distribution(self, path: str) -> str:
         """Return the distribution of a file; empty for one of none."""
         return next((owner.distribution for owner in self.owners.get(path, ())), "")
+
+    def in_site(self, path: str) -> str:
+        """Return the path of an installed file as in site-packages."""
+        return name_in_site(path.removeprefix(f"{self.world.where}/"))
 
     def are_different(self, one: str, other: str) -> bool:
         """Return whether two files have other content, and are not of one distribution."""

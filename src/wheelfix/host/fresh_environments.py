@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
-from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
+from wheelfix.loader.install_schemes import ENV, SITE_FOLDERS, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -222,7 +222,7 @@ def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> No
     """
     for dist_info in dist_info_folders(Path(os.path.realpath(environment))):
         packages = dist_info.parent
-        prefix = packages.parents[2] if packages.name.endswith("-packages") else packages
+        prefix = packages.parents[2] if packages.name in SITE_FOLDERS else packages
         for path in map(Path, recorded_files(dist_info)):
             if path.is_relative_to(packages):
                 link = site / path.relative_to(packages)

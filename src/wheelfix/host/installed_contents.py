@@ -49,15 +49,21 @@ _KEPT = 64
 class InstalledContents:
     """The `Contents` of an environment. Mutable: what was read is kept."""
 
-    def __init__(self, world: World, objects: CachedFacts, described: Collection[str] = ()) -> None:
-        """Read the files of `world`, but for what `objects` knows.
+    def __init__(
+        self,
+        world: World,
+        objects: CachedFacts,
+        folders: Collection[str],
+        described: Collection[str] = (),
+    ) -> None:
+        """Read the files of `world`, but for what `objects` knows; Python sources in `folders`.
 
         Those `described` are of another machine: what is at their paths here is not read.
         """
         self._world = world
         self._described = described
         self._objects = objects
-        self._sources = SiteSources(world, objects)
+        self._sources = SiteSources(world, objects, folders)
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)

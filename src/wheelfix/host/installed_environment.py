@@ -4,10 +4,10 @@ Nothing is executed.
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -29,7 +29,7 @@ from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.glibc_moves import glibc_release
-from wheelfix.loader.install_schemes import Scheme, name_in_site
+from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.loader.targets import Target
@@ -45,9 +45,10 @@ from wheelfix.wheel.python_searched_folders import (
 )
 
 
-def read_site(
+def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     directory: Path,
     *,
+    folders: tuple[str, ...] = (),
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
@@ -55,6 +56,7 @@ def read_site(
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
+    Objects in `folders` are read, by default in all of it.
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
@@ -66,7 +68,7 @@ def read_site(
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
     disk = Disk(root, (cache or CachedFacts(None, root)).read)
-    members = dict(_members(root, disk))
+    members = dict(_members(root, folders or (root,), disk))
     has_objects = any(path in disk.files for path in members)
     if not has_objects and not (target is None and _is_pure(directory, disk)):
         raise SettingsError(
@@ -85,19 +87,14 @@ def read_site(
     return replace(world, of_variables=world.of_variables | found)
 
 
-def site_of(directory: Path) -> Path:
-    """Return what is read of the environment `directory`: of a prefix only its site-packages.
+def _read_folders(environment: Path) -> tuple[str, ...]:
+    """Return what is read of an environment: of a prefix only its folders of distributions.
 
     A prefix such as /usr has thousands of programs that no import loads.
     """
-    if is_venv(directory):
-        return directory
-    found = {
-        os.path.realpath(dist_info.parent)
-        for dist_info in dist_info_folders(directory)
-        if dist_info.parent != directory
-    }
-    return Path(found.pop()) if len(found) == 1 else directory
+    found = () if is_venv(environment) else dist_info_folders(environment)
+    folders = dict.fromkeys(os.path.realpath(dist_info.parent) for dist_info in found)
+    return tuple(folders) or (os.path.realpath(environment),)
 
 
 def read_modules(
@@ -106,18 +103,22 @@ def read_modules(
     cache: Path | None = None,
     target: Target | None = None,
 ) -> InstalledModules:
-    """Read the environment at `directory`, with the owners of its files.
+    """Read what is imported of the environment at `directory`, with the owners of the files.
 
     It is on this machine, unless `target` describes another one.
 
     What was read before is in the folder `cache`, and what is read can be kept there
     (`Contents.save`). Raises `SettingsError` as `read_site` does.
     """
+    folders = _read_folders(directory)
+    directory = Path(folders[0]) if len(folders) == 1 else directory
     objects = CachedFacts(cache, os.path.realpath(directory))
-    world = read_site(directory, target=target, library_path=library_path, cache=objects)
+    world = read_site(
+        directory, folders=folders, target=target, library_path=library_path, cache=objects
+    )
     here = {*world.members, *world.others, *world.of_variables}
     described = world.environment.files.keys() - here if target is not None else ()
-    contents = InstalledContents(world, objects, described)
+    contents = InstalledContents(world, objects, folders, described)
     symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
 
@@ -189,9 +190,9 @@ def sizes_of(world: World) -> dict[str, int]:
     return found
 
 
-def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
-    """Read every object below `root`; yield its canonical path, and its name in site-packages."""
-    for folder, names in folders_below(root):
+def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, str]]:
+    """Read every object below `tops`; yield its canonical path, and its name in site-packages."""
+    for folder, names in chain.from_iterable(map(folders_below, tops)):
         programs = folder.endswith("/bin")
         for name in sorted(names):
             if programs or is_object_name(name):
@@ -212,9 +213,8 @@ def _is_pure(directory: Path, disk: Disk) -> bool:
 def _world(root: str, members: dict[str, str], environment: Environment) -> World:
     """Return the world of the environment at `root`, where every file stays."""
     files = environment.files
-    python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([f"{root}/", *files]))
     scheme = Scheme(
-        "site", python[1] if python else "python3",
+        "site", python_of([f"{root}/", *files]),
         root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
     )  # fmt: skip
     return World(

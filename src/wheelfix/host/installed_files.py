@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.installed_modules import Owner
 from wheelfix.grouping import grouped
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.loader.install_schemes import SITE_GLOBS
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
@@ -67,11 +68,16 @@ def find_dist_info(site: Path, name: str) -> Path | None:
     return None
 
 
+def site_folders_of(prefix: Path) -> Iterator[Path]:
+    """Yield the folders of a prefix that hold distributions, such as site-packages."""
+    return (folder for pattern in SITE_GLOBS for folder in sorted(prefix.glob(pattern)))
+
+
 def dist_info_folders(environment: Path) -> Iterator[Path]:
     """Yield the dist-info folders of a site-packages folder, or of the environment around some."""
     seen: set[str] = set()  # lib64 of a virtual environment is a link to lib
-    for pattern in ("*.dist-info", "lib*/python3*/*-packages/*.dist-info"):
-        for path in sorted(environment.glob(pattern)):
+    for folder in (environment, *site_folders_of(environment)):
+        for path in sorted(folder.glob("*.dist-info")):
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)

@@ -49,9 +49,9 @@ class Visited(NamedTuple):
 class SiteSources:
     """The Python sources of an environment. Mutable: what was read of them is kept in a cache."""
 
-    def __init__(self, world: World, cache: CachedFacts) -> None:
-        """Walk through the folder of `world` when it is first asked."""
-        self._root = world.where
+    def __init__(self, world: World, cache: CachedFacts, tops: Collection[str]) -> None:
+        """Walk through the folders `tops` of `world` when it is first asked."""
+        self._tops = tops
         self._cache = cache
         members = world.members.items()
         self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
@@ -158,7 +158,7 @@ class SiteSources:
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
         found: dict[str, tuple[Sequence[str], Facts]] = {}
-        for place, names in sorted(folders_below(self._root)):
+        for place, names in sorted(chain.from_iterable(map(folders_below, self._tops))):
             if sources := sorted(name for name in names if name.endswith(".py")):
                 found[place] = sources, self._cache.facts_of_files(place, sources)
         return found

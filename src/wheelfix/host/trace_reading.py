@@ -14,6 +14,7 @@ from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import (
     distributions,
     find_file,
+    site_folders_of,
 )
 from wheelfix.host.ld_debug_log import LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
@@ -21,7 +22,6 @@ from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, TraceWatch
 from wheelfix.loader.glibc_search import check_header, search_lists
-from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.providers.well_known import well_known_providers_of
@@ -272,6 +272,4 @@ def _sites(trace: Trace) -> Iterator[Path]:
     for process in trace.processes:
         program = Path(shutil.which(process.program) or process.program)
         for folder in (program.parent, Path(process.executable or "/").parent):
-            for lib in ("lib", "lib64", "local/lib"):
-                for name in SITE_FOLDERS:
-                    yield from (folder.parent / lib).glob(f"*/{name}")
+            yield from site_folders_of(folder.parent)

@@ -39,6 +39,17 @@ ENV = "/env"
 _SITE_PACKAGES, _DIST_PACKAGES = "site-packages", "dist-packages"
 SITE_FOLDERS = (_SITE_PACKAGES, _DIST_PACKAGES)
 """The names of the folders that hold distributions; `dist-packages` is Debian's."""
+SITE_GLOBS = (
+    _SITE_PACKAGES,
+    *(
+        f"{lib}/{python}/{site}"
+        for lib in ("lib", "lib64", "local/lib")
+        for python in ("python3*", "pypy3*")
+        for site in SITE_FOLDERS
+    ),
+)
+"""Where these folders are below a prefix, in any scheme of any Python 3."""
+_PYTHON = re.compile(r"/lib(?:64)?/(python3[\d.]*t?|pypy3[\d.]*)/")
 _BEFORE_SITE = re.compile(rf"^.*?/({'|'.join(SITE_FOLDERS)})/")
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
 _THREADED_ABI = re.compile(r"abi3t|cp\d+[a-z]*t[a-z]*")
@@ -401,6 +412,12 @@ def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
         if (place := split(name, wheel)) and place[0] not in LIBRARY_KEYS
     }
     return {member: losing for member, losing in found.items() if losing}
+
+
+def python_of(paths: Iterable[str]) -> str:
+    """Return the name of the Python that the first of `paths` in a folder of one is for."""
+    found = (match[1] for path in paths if (match := _PYTHON.search(path)))
+    return next(found, "python3")
 
 
 def name_in_site(path: str) -> str:

@@ -26,7 +26,6 @@ from wheelfix.analysis.static_tls import (
 from wheelfix.elf.demangle import demangle
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.executable_stack import REFUSING_GLIBC
-from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.rules.findings import Hit, Severity
@@ -550,7 +549,7 @@ def variable_of_another_package(modules: InstalledModules) -> Iterator[Hit]:
     groups = grouped(directed(modules), lambda one: (one.variable, owner(one.reader)))
     for (variable, user), found in groups.items():
         met = next((one for one in found if one.second), found[0])
-        folder = _place(modules, variable.directories[0])
+        folder = modules.in_site(variable.directories[0])
         second = f", with `{label(met.second)}`" if met.second else ""
         yield Hit(
             message=f"{_source(modules, variable)} sets {variable.name} to `{folder}`: "
@@ -571,17 +570,12 @@ def _when_set(modules: InstalledModules, variable: Variable | None) -> str:
 
 
 def _source(modules: InstalledModules, variable: Variable) -> str:
-    return f"`{_place(modules, variable.path)}` (line {variable.line})"
+    return f"`{modules.in_site(variable.path)}` (line {variable.line})"
 
 
 def _top_of(modules: InstalledModules, variable: Variable) -> str:
     """Return the top-level name of the source that sets a variable."""
-    return _place(modules, variable.path).partition("/")[0].removesuffix(".py")
-
-
-def _place(modules: InstalledModules, path: str) -> str:
-    """Return a path as in site-packages."""
-    return name_in_site(path.removeprefix(f"{modules.world.where}/"))
+    return modules.in_site(variable.path).partition("/")[0].removesuffix(".py")
 
 
 _Judged = list[tuple[Preemption, str]]

@@ -29,7 +29,7 @@ from wheelfix.analysis.installed_bindings import Opened, bindings
 from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.analysis.installed_symbols import InstalledSymbols
 from wheelfix.budget import Budget
-from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.host.installed_environment import read_modules
 from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen
@@ -112,7 +112,7 @@ def _is_wrong(proof: Mapping[str, str] | None) -> bool:
 
 def differences(folder: Path) -> Iterator[str]:
     """Yield where the log of the loader is not as predicted, and print the figures."""
-    modules = read_modules(site_of(folder))
+    modules = read_modules(folder)
     names = sorted({name.partition(".")[0] for name in modules.modules.values()})
     for order in (names, names[::-1]):
         out, log = run(folder, order)

@@ -27,7 +27,7 @@ from tests.support.build import (
 )
 from wheelfix.analysis.predictions import Outcome, compare
 from wheelfix.host.import_runs import python_of, run_imports
-from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.host.installed_environment import read_modules
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.run_rules import find_in_environment
 from wheelfix.settings import Settings
@@ -247,7 +247,7 @@ def differences(mechanism: str, seed: int, folder: Path) -> Iterator[str]:
     dice = Random(f"{mechanism} {seed}")  # noqa: S311 - random cases, repeatable by their seeds
     site = Site(folder, dice)
     wanted = MECHANISMS[mechanism](site)
-    modules = read_modules(site_of(site.root), wanted.library_path)
+    modules = read_modules(site.root, wanted.library_path)
     every = find_in_environment(modules, Settings())
     findings = [one for one in every if one.severity > Severity.NOTE]
     named = [one for one in findings if one.code == wanted.code]

@@ -21,7 +21,7 @@ from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.import_runs import python_of, run_imports
-from wheelfix.host.installed_environment import read_modules, site_of
+from wheelfix.host.installed_environment import read_modules
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.required_wheels import cache_folder
@@ -155,7 +155,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         with time_limit(settings.timeout, str(asked.subject)):
             cache = None if asked.is_wheel else _cache(os.environ)
             target = None if request.target is None else target_of(request.target, None)
-            modules = read_modules(site_of(folder), asked.library_path, cache, target)
+            modules = read_modules(folder, asked.library_path, cache, target)
             _refuse_another_machine(modules, asked.subject)
             judged = settings
             if names or request.every_order:  # what fails in an order that is asked for is an error
@@ -244,8 +244,8 @@ def _compare(
         )
     with time_limit(settings.timeout, str(asked.subject)):
         both = (
-            read_modules(site_of(asked.subject), asked.library_path),
-            read_modules(site_of(against)),
+            read_modules(asked.subject, asked.library_path),
+            read_modules(against),
         )
         here, there = (in_order(some, asked.names) if asked.names else some for some in both)
         names = str(asked.subject), str(against)
