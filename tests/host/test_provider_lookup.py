@@ -102,6 +102,15 @@ def test_files_above_site_packages_are_of_the_data_scheme(tmp_path: Path) -> Non
     )
 
 
+def test_nothing_above_a_target_folder_is_of_a_distribution_in_it(tmp_path: Path) -> None:
+    """`pip --target` moves RECORD, whose rows of the data scheme lead elsewhere then."""
+    dist_info = tmp_path / "opt/app/vendor/mkl-1.0.dist-info"
+    dist_info.mkdir(parents=True)
+    (dist_info / "RECORD").write_text("../../lib/libmkl.so.2,,\nmkl/libown.so.1,,\n")
+    (folder,) = in_dist_info(dist_info, "mkl").folders
+    assert folder.libraries == ("libown.so.1",)
+
+
 def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_path: Path) -> None:
     inside = tmp_path / "lib/python3.11/site-packages/pro/lib"
     shared_object(inside / "libpro.so")

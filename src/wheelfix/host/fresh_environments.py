@@ -12,6 +12,7 @@ from wheelfix.host.find_installers import find_uv, pip_for
 from wheelfix.host.installed_files import (
     File,
     by_record,
+    data_folder,
     dist_info_folders,
     find_dist_info,
     find_files,
@@ -20,7 +21,7 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
-from wheelfix.loader.install_schemes import ENV, SITE_FOLDERS, Scheme, installed_path, scheme_names
+from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -221,8 +222,7 @@ def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> No
     left out: their first line names another Python.
     """
     for dist_info in dist_info_folders(Path(os.path.realpath(environment))):
-        packages = dist_info.parent
-        prefix = packages.parents[2] if packages.name in SITE_FOLDERS else packages
+        packages, prefix = dist_info.parent, data_folder(dist_info)
         for path in map(Path, recorded_files(dist_info)):
             if path.is_relative_to(packages):
                 link = site / path.relative_to(packages)

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.installed_modules import Owner
 from wheelfix.grouping import grouped
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
-from wheelfix.loader.install_schemes import SITE_GLOBS
+from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
@@ -71,6 +71,15 @@ def find_dist_info(site: Path, name: str) -> Path | None:
 def site_folders_of(prefix: Path) -> Iterator[Path]:
     """Yield the folders of a prefix that hold distributions, such as site-packages."""
     return (folder for pattern in SITE_GLOBS for folder in sorted(prefix.glob(pattern)))
+
+
+def data_folder(dist_info: Path) -> Path:
+    """Return where the files of a distribution's data scheme are: its prefix.
+
+    Of a folder that `pip --target` filled, it is that folder.
+    """
+    site = dist_info.parent
+    return Path(os.path.normpath(site / "../../.." if site.name in SITE_FOLDERS else site))
 
 
 def dist_info_folders(environment: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped, values_by_key
-from wheelfix.host.installed_files import find_dist_info, recorded_files
+from wheelfix.host.installed_files import data_folder, find_dist_info, recorded_files
 from wheelfix.host.library_search import canonical
 from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
 from wheelfix.loader.as_needed import Library
@@ -366,11 +366,7 @@ def in_dist_info(
     about = metadata_in(dist_info)
     root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
     places: list[tuple[Key, str, str]] = []
-    # Above <prefix>/lib/python3.11/site-packages are the files of the data scheme.
-    bases = {
-        root: os.path.normpath(dist_info.parent),
-        Key.DATA: os.path.normpath(dist_info / "../../../.."),
-    }
+    bases = {root: os.path.normpath(dist_info.parent), Key.DATA: str(data_folder(dist_info))}
     for file in recorded_files(dist_info):
         scheme = next((key for key, base in bases.items() if file.startswith(f"{base}/")), None)
         if scheme is not None:
