@@ -185,4 +185,4 @@ def test_search_paths_that_lead_anywhere(
         predicted = load(str(path), environment)
         objects = sorted(file for file in predicted.objects if file.startswith(f"{tmp_path}/"))
         assert (objects if not predicted.missing else []) == opened, path
-    assert 3 < sum(map(bool, answers)) < 16
+    assert 0 < sum(map(bool, answers)) < 16
