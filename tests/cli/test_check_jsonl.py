@@ -447,7 +447,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wheelfix.pipelines.check_many.check", perhaps)
 
 
-@pytest.mark.each_run("json-2")
+@pytest.mark.large
 @pytest.mark.usefixtures("folder", "endless")
 @pytest.mark.parametrize(("form", "jobs"), [("jsonl", "1"), ("json", "2")])
 def test_a_wheel_beyond_the_time_limit_costs_one_record(

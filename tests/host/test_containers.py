@@ -91,6 +91,7 @@ def test_other_wheels_and_an_environment_are_there(
     assert any(f'"source={site}"' in word for call in calls(log) for word in call)
 
 
+@pytest.mark.large
 def test_files_belong_to_the_user(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

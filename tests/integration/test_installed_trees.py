@@ -270,7 +270,7 @@ def make_places(directory: Path) -> Mapping[str, Repaired]:
     return repaired
 
 
-@pytest.mark.each_run("target-uv")
+@pytest.mark.large
 @pytest.mark.parametrize("tree", TREES)
 def test_auditwheel_breaks_everything_in_data_folders(
     places: Mapping[str, Repaired], tree: str, tmp_path: Path
@@ -285,7 +285,7 @@ def test_auditwheel_breaks_everything_in_data_folders(
     )
 
 
-@pytest.mark.each_run("colocate-venv-uv", "colocate-debian", "move-target-pip")
+@pytest.mark.large
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_wheelfix_makes_every_place_work_in_every_tree(

@@ -137,6 +137,7 @@ class Run:
         return of_wheels(code, [json.loads(line) for line in lines])
 
 
+@pytest.mark.each_run("False")
 @pytest.mark.parametrize("overrides", [False, True])
 def test_all_ways_to_check_report_the_same(
     folder: Path, capsys: pytest.CaptureFixture[str], *, overrides: bool

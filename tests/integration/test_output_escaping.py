@@ -333,6 +333,7 @@ def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path)
         said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
 
 
+@pytest.mark.large
 def test_a_baseline_and_a_configuration_may_name_what_no_member_is_named(
     wheel: Path, tmp_path: Path
 ) -> None:

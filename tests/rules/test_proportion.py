@@ -105,7 +105,7 @@ def compare(path: Path) -> None:
     compare_wheels(path, path, Settings())
 
 
-@pytest.mark.each_run("of_everything-judge")
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("make", "work"),
     [

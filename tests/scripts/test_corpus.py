@@ -21,7 +21,7 @@ CHOSEN = [item for item in read_corpus().published if item.ci]
 
 
 @pytest.mark.network
-@pytest.mark.each_run("pyzmq==*")
+@pytest.mark.large
 @pytest.mark.parametrize("item", CHOSEN, ids=[item.requirement for item in CHOSEN])
 def test_a_repair_keeps_a_published_wheel_working(item: Any, tmp_path: Path) -> None:
     tools = Path(sys.executable)  # has pip and installer
