@@ -23,7 +23,9 @@ def test_the_schemes_of_installers_are_schemes() -> None:
 def test_what_can_be_made_without_a_pip_of_wheelfix_depends_on_the_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(find_installers, "find_spec", lambda _: None)
+    def find_none(_: str) -> None: ...
+
+    monkeypatch.setattr(find_installers, "find_spec", find_none)
     python = interpreter(f"{sys.prefix}/bin/python3", os.environ)
     with_pip, without = (python._replace(has_pip=has_pip) for has_pip in (True, False))
     assert can_make("user", with_pip)
