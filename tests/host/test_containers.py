@@ -12,7 +12,9 @@ from tests.support.engines import calls, stand_in
 from tests.support.providers import SUFFIX, TAG
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
+from wheelfix.host import fresh_environments
 from wheelfix.host.containers import find_image
+from wheelfix.host.pythons import Interpreter
 
 IMAGE = "python:3-slim"
 
@@ -49,6 +51,22 @@ def test_each_object_is_reported_as_on_this_machine(
     assert not any("SECRET" in word for call in started for word in call)
     mounted = {word for call in started for word in call if str(wheel) in word and "mount" in word}
     assert mounted == {f'--mount=type=bind,"source={wheel}","target={wheel}",readonly'}
+
+
+def test_an_image_without_pip_is_an_error_with_the_way_out(
+    wheel: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def pip_for(_: Interpreter) -> None: ...
+
+    stand_in(tmp_path, monkeypatch, "docker")
+    monkeypatch.setattr(fresh_environments, "pip_for", pip_for)
+    assert run(["verify", "--image", IMAGE, str(wheel)]) == 2
+    said = capsys.readouterr().err
+    assert "no installer was found" in said
+    assert "hint: use an image whose Python has pip" in said
 
 
 def test_the_check_in_place_of_a_container_is_for_the_wheels_c_library(

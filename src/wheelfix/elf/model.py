@@ -281,7 +281,7 @@ class Elf(NamedTuple):
 
     @property
     def is_module(self) -> bool:
-        """Whether CPython can import it: one of `module_hooks` is an init function of its."""
+        """Whether CPython can import it: `module_hooks` has an init function for CPython."""
         return any(hook.startswith("Py") for hook in self.module_hooks)
 
     @property

@@ -32,10 +32,14 @@ def required_versions(elf: Elf) -> Iterator[tuple[str, str]]:
     One with VER_FLG_WEAK is among them if a reference that is not weak has it.
     """
     for need in elf.verneed:
-        optional = frozenset(need.weak)
-        if optional:
-            optional -= {s.version for s in elf.undefined if s.file == need.file and not s.weak}
-        yield from ((need.file, version) for version in need.versions if version not in optional)
+        for version in need.versions:
+            if version not in need.weak or _has_reference(elf, need.file, version):
+                yield need.file, version
+
+
+def _has_reference(elf: Elf, file: str, version: str) -> bool:
+    """Return whether a reference that is not weak has a version of a library."""
+    return any((s.file, s.version, s.weak) == (file, version, False) for s in elf.undefined)
 
 
 # --- Which release has a version ---

@@ -265,12 +265,12 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     Reads in Python sources which objects are opened for all others: `sys.setdlopenflags` and
     `ctypes.CDLL` with RTLD_GLOBAL. For each object of another distribution it compares what its
     symbols bind to after such an import, and without it; what is always imported before that is
-    left out. Reported are symbols that it otherwise
-    gets from itself or from another file, and that are not the same there: variables of other sizes
-    are an error, C++ functions with other code a warning, functions of C a note. Left out are
-    symbols with a version, which their library promises to keep compatible, those of the
-    C++ standard library, and copies of inline functions. What native code opens for all is not
-    judged: name and flags are in its instructions. With musl it does nothing.
+    left out. Reported are symbols that it otherwise gets from itself or from another file, and that
+    are not the same there: variables of other sizes are an error, C++ functions with other code a
+    warning, functions of C a note. Left out are symbols with a version, which their library
+    promises to keep compatible, those of the C++ standard library, and copies of inline functions.
+    What native code opens for all is not judged: name and flags are in its instructions. With musl
+    it does nothing.
 
     ## Why is this bad?
     Objects in the global scope are searched before the object itself. Its calls go into another

@@ -220,7 +220,7 @@ def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
 _PACKED = "has packed relocations (DT_RELR)"
 _UNPACK = "link it with `-Wl,-z,nopack-relative-relocs`"
 _MUSL_MINOR = RELR_SINCE[Libc.MUSL].rpartition(".")[0]
-"""The minor version of musl of which only the later releases know it."""
+"""The minor version of musl that knows DT_RELR only from a later release on."""
 _SOME_WITHOUT = [f"{FAMILIES[Libc.MUSL]}_{_MUSL_MINOR.replace('.', '_')}"]
 
 
@@ -237,9 +237,8 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     ## Why is this bad?
     glibc refuses the object with ``version `GLIBC_ABI_DT_RELR' not found``, if it requires that
     version. Otherwise, and with musl, which skips what it does not know, pointers are not relocated
-    and the process crashes. An object
-    that requires other versions and libc.so.6 but not that version is refused by glibc 2.36 and
-    newer, too: `DT_RELR without GLIBC_ABI_DT_RELR dependency`.
+    and the process crashes. An object that requires other versions and libc.so.6 but not that
+    version is refused by glibc 2.36 and newer, too: `DT_RELR without GLIBC_ABI_DT_RELR dependency`.
 
     ## Example
     A library linked with `-Wl,-z,pack-relative-relocs` in a `manylinux_2_17` wheel.

@@ -377,7 +377,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
 
     ## Why is this bad?
     glibc checks versions before symbols, and fails with `version … not found` even if only weak
-    references use the version, unless the linker marked the version as weak, too (lld 23).
+    references use the version, unless the version is marked as weak, too (VER_FLG_WEAK).
     Libraries without any Verdef pass the check. musl has none.
 
     ## Example

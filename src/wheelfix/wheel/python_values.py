@@ -86,7 +86,7 @@ def variable(name: object, line: int) -> object:
 
 
 def names_directories(variable: str) -> bool:
-    """Return whether an environment variable of this name holds directories, as far as one sees."""
+    """Return whether the name of an environment variable says that it holds directories."""
     return _DIRECTORIES.search(variable) is not None
 
 

@@ -350,16 +350,7 @@ class Visitor:
                 holds = truth(self._evaluate(operand, names))
                 return ANY if holds is None else (not holds,)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                inner = names.new_child()
-                known = self._elements(node, inner)
-                if known is not None:
-                    return (known,)
-                for generator in node.generators:
-                    self._bind(
-                        generator.target, items(self._evaluate(generator.iter, inner)), inner
-                    )
-                with self._maybe():
-                    return some_of(self._evaluate(node.elt, inner))
+                return self._comprehension(node, names.new_child())
             case ast.NamedExpr(target=target, value=value):
                 self._bind(target, self._evaluate(value, names), names)
                 return names[target.id]
@@ -368,6 +359,17 @@ class Visitor:
             case _:
                 self._evaluate_children(node, names)
                 return ANY
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names
+    ) -> Values:
+        known = self._elements(node, names)
+        if known is not None:
+            return (known,)
+        for generator in node.generators:
+            self._bind(generator.target, items(self._evaluate(generator.iter, names)), names)
+        with self._maybe():
+            return some_of(self._evaluate(node.elt, names))
 
     def _elements(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names

@@ -1,4 +1,4 @@
-"""What of a member's name is the same in every build and release."""
+"""The part of a member's name that is the same in every build and release."""
 
 import re
 

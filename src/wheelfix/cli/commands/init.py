@@ -29,9 +29,8 @@ def init(request: _Options) -> None:
     found = file_in(Path())
     file = found or Path("wheelfix.toml")
     is_project = file.name == "pyproject.toml"
-    text = commented_settings()
-    if is_project:
-        text = f"[tool.wheelfix]\n{commented_settings('tool.wheelfix.')}"
+    table = f"[tool.wheelfix]\n{commented_settings('tool.wheelfix.')}"
+    text = table if is_project else commented_settings()
     if request.stdout:
         typer.echo(text, nl=False)
         return
