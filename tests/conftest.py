@@ -66,27 +66,30 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is large."""
+    """Leave out what is large; of a matrix what is not chosen, unless nothing chosen is there."""
     if config.getoption("--large"):
         return
-    large = [item for item in items if _is_large(item)]
-    items[:] = [item for item in items if not _is_large(item)]
-    config.hook.pytest_deselected(items=large)
-    left = {item.nodeid.partition("[")[0] for item in items}
-    for item in large:
-        if item.get_closest_marker("each_run") and item.nodeid.partition("[")[0] not in left:
-            raise pytest.UsageError(f"{item.nodeid}: not a case of each run: add --large")
+    have_chosen = {_function(item) for item in items if _is_chosen(item)}
+    large = {
+        item
+        for item in items
+        if item.get_closest_marker("large")
+        or (_function(item) in have_chosen and not _is_chosen(item))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item in large])
+    items[:] = [item for item in items if item not in large]
 
 
-def _is_large(item: pytest.Item) -> bool:
-    if item.get_closest_marker("large") is not None:
-        return True
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _is_chosen(item: pytest.Item) -> bool:
+    """Tell whether `each_run` names this case of a matrix; true for all others."""
     chosen = item.get_closest_marker("each_run")
-    return (
-        chosen is not None
-        and isinstance(item, pytest.Function)
-        and not any(fnmatchcase(item.callspec.id, pattern) for pattern in chosen.args)
-    )
+    if chosen is None or not isinstance(item, pytest.Function):
+        return True
+    return any(fnmatchcase(item.callspec.id, pattern) for pattern in chosen.args)
 
 
 @pytest.hookimpl(tryfirst=True)
