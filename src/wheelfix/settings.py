@@ -527,8 +527,9 @@ class Settings:
         example=".venv",
     ).default(None)
     neighbors: tuple[str, ...] = Setting(
-        "Wheel, directory or requirement that is installed beside the wheel; a requirement is "
-        "fetched, with what it requires, and may list versions: core==1.0,1.1; repeatable.",
+        "Wheel, directory or requirement that is installed beside the wheel; of a requirement, "
+        "wheels are fetched, also of what it requires; it may list versions: core==1.0,1.1; "
+        "repeatable.",
         group=Group.PROVIDERS,
         flag="--with",
         metavar="WHEEL|DIR|REQUIREMENT",
@@ -536,8 +537,8 @@ class Settings:
         paths=Paths.EXISTING,
     ).default(())
     deps: bool = Setting(
-        "Fetch what the wheel requires, as pip does, and judge the wheel beside it. The wheels are "
-        "kept in the cache of the user.",
+        "Fetch the wheels of what the wheel requires, and judge it beside them; nothing is built. "
+        "They are kept in the cache of the user.",
         group=Group.PROVIDERS,
         commands=_OF_NEIGHBORS,
     ).default(False)

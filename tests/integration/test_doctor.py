@@ -774,7 +774,7 @@ def test_what_cannot_be_put_beside_a_wheel(
     for words, message in (
         ([str(wheel), "--with", "a b"], "`--with a b` is neither a wheel, nor a directory, nor"),
         ([str(wheel), "--with", str(index)], f"no wheel was found in `{index}`"),
-        ([str(wheel), "--with", "absent"], "cannot be fetched"),
+        ([str(wheel), "--with", "absent"], "`absent` is not known: "),
         ([str(wheel), "--with", "core==1.0,1.1"], "hint: choose one: `--with core==1.0`"),
         ([str(wheel), "--with", "absent.whl"], "`absent.whl` cannot be read: No such file"),
         ([str(site.root), "--with", str(wheel)], "--with is for wheels"),

@@ -1138,6 +1138,18 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 
 HELD: dict[Message, str] = {
     (
+        "host/required_wheels.py",
+        "`{}` may build it and so execute its code; then add `--with wheels`",
+    ): "host/test_required_wheels.py::test_what_is_not_known_can_be_built_and_put_beside_the_wheel",
+    (
+        "host/neighbors.py",
+        "`--with {}`: URLs are not followed, and nothing is built",
+    ): "host/test_required_wheels.py::test_a_neighbor_of_a_configuration_is_not_built",
+    (
+        "host/neighbors.py",
+        "`{}` may build it and so execute its code; then `--with wheels`",
+    ): "host/test_required_wheels.py::test_what_is_not_known_can_be_built_and_put_beside_the_wheel",
+    (
         "rules/executable_stack.py",
         "{}; third-party objects: `wheelfix repair {}`",
     ): "pipelines/test_clear_execstack.py::test_the_wheel_loads_where_no_stack_becomes_executable",

@@ -4,6 +4,7 @@ Only the names of their files are read, and their METADATA.
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -60,7 +61,9 @@ def find_neighbors(
         found += (site[name] for name in required if name in site)
     if settings.deps:
         direct = [str(requirement) for requirement in applicable_requirements(part)]
-        found += (in_wheel(path, is_object_name) for path in fetch(direct, wheel.name, environ))
+        given = [one.name for one in found if one.version]
+        fetched = fetch(direct, wheel.name, environ, given)
+        found += (in_wheel(path, is_object_name) for path in fetched)
     required = all_requirements(part, requires_dist_of(found))
     return tuple(
         replace(one, through=required[one.name].through if one.name in required else "")
@@ -129,14 +132,20 @@ def named_wheels(text: str) -> list[Path]:
 
 
 def refuse_other_text(text: str) -> None:
-    """Raise `SettingsError` for a text of `--with` that is not a requirement."""
+    """Raise `SettingsError` for a text of `--with` that is not a requirement by version."""
     try:
-        read_requirement(text)
+        url = read_requirement(text).url
     except ValueError as error:
         raise SettingsError(
             f"`--with {text}` is neither a wheel, nor a directory, nor a requirement",
             hint="--with numpy==2.0, --with dist/core-1.0-py3-none-any.whl, or --with wheelhouse/",
         ) from error
+    if url is not None:
+        raise SettingsError(
+            f"`--with {text}`: URLs are not followed, and nothing is built",
+            hint=f"`{shlex.join(['pip', 'wheel', '-w', 'wheels', text])}` may build it and so "
+            "execute its code; then `--with wheels`",
+        )
 
 
 def _in_site(site: Path) -> dict[str, Provided]:

@@ -1,26 +1,24 @@
-"""Wheels of what a wheel requires, as an installer resolves and fetches them, kept in a cache.
+"""Wheels of what a wheel requires, by name and version from the index, kept in a cache.
 
-Below the cache's folder are the wheels, and for each question a list of those that answer it. What
-is listed there is not fetched again.
+Nothing is built, and no URL of METADATA is followed: both would execute code of strangers. pip
+is asked for single wheels, `--no-deps`: it builds what a requirement names by URL, whatever
+`--only-binary` says. So the requirements are followed here.
 """
 
-import hashlib
+import re
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
-from wheelfix.errors import OutputError, SettingsError, ToolError
+from wheelfix.errors import OutputError, ToolError
 from wheelfix.host.find_installers import any_pip
-from wheelfix.host.machine_files import (
-    MAX_LIBRARY,
-    MAX_TEXT,
-    read_trusted,
-    trusted_file,
-    trusted_path,
-)
+from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
+from wheelfix.host.wheel_cache import find_answer, keep_answer, make_cache
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
     interpreters,
@@ -28,80 +26,190 @@ from wheelfix.loader.install_schemes import (
     is_free_threaded,
     python_version,
 )
+from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.system.subprocesses import run
-from wheelfix.system.tempfiles import scratch, write_whole
-from wheelfix.text import FEW, join_some
+from wheelfix.system.tempfiles import scratch
+from wheelfix.text import join_some
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
+from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.unverified_reader import read_unverified
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
 _TIMEOUT = 3600
 """Seconds: the wheels of CUDA are gigabytes."""
 _NEWEST_GLIBC = 41
 """The minor version of glibc on the machine for which wheels of another machine are chosen."""
+_MOST_TRIES = 1000
+"""Questions to the index after which no other versions are tried."""
+_BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:(?:[<>=!~]=?|,)[A-Za-z0-9.*+!_-]*)*")
+"""A name with versions. pip takes a text with a slash for a path, also after `===`."""
 
 
 def fetch(
-    requirements: Sequence[str], dependent: WheelName, environ: Mapping[str, str]
+    requirements: Sequence[str],
+    dependent: WheelName,
+    environ: Mapping[str, str],
+    given: Collection[str] = (),
 ) -> tuple[Path, ...]:
     """Return the wheels of `requirements`, and of what these require, to install with `dependent`.
 
-    pip resolves them, for this Python and machine if `dependent` can be installed here; then it
-    also builds what has no wheel, as an installation would. `environ` is that of the user, with
-    the settings of pip. Raises `ToolError` if pip fails, `OutputError` if the cache cannot be
-    written, `SettingsError` if it has no place.
+    They are for this Python and machine if `dependent` can be installed here. `given` are the
+    normalized names of distributions that are not fetched. `environ` is that of the user, with the
+    settings of pip. Raises `ToolError` for what has no wheel on the index, `OutputError` if the
+    cache cannot be written, `SettingsError` if it has no place, or pip's settings name URLs.
     """
     if not requirements:
         return ()
-    cache = cache_folder(environ)
-    wheels = cache / "wheels"
-    command = _command(dependent)
-    question = repr((sorted(requirements), command[-1], _python(dependent)))
-    answer = cache / "resolved" / f"{hashlib.sha256(question.encode()).hexdigest()[:32]}.txt"
-    with suppress(OSError):
-        names = read_trusted(answer, MAX_TEXT).decode().splitlines()
-        return tuple(trusted_file(wheels / name, MAX_LIBRARY, within=wheels) for name in names)
+    pip, options, python = any_pip(), _options(dependent), _python(dependent)
+    settings = settings_of_pip(pip, environ)
+    files = list(folders_of(settings))
+    asked = (sorted(requirements), sorted(given), options, python)
+    question = repr((asked, sorted(settings.items()), files))
     try:
-        for folder in (wheels, answer.parent):
-            folder.mkdir(parents=True, exist_ok=True)
-            trusted_path(folder)
-        with scratch("fetch-", parent=cache) as temporary:
-            target = ["-w" if "wheel" in command else "-d", str(temporary)]
-            given = {**environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-            run([*command, *target, *requirements], env=given, timeout=_TIMEOUT)
-            names = sorted(path.name for path in temporary.glob("*.whl"))
-            for name in names:
-                (temporary / name).replace(wheels / name)
+        cache = make_cache(environ)
+        answer = find_answer(cache, question)
+        if answer is None:
+            with scratch("fetch-", parent=cache) as temporary:
+                index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
+                wheels = _resolve(requirements, _for_python(dependent, python), given, index)
+                answer = keep_answer(cache, question, wheels)
     except ToolError as error:
         raise ToolError(
-            f"{join_some(requirements, FEW)} cannot be fetched for `{dependent}`: "
-            f"{_reason(error.message)}",
-            hint=WITHOUT_INDEX,
+            f"`{dependent}`: {error.message}", hint=error.hint or WITHOUT_INDEX
         ) from error
     except OSError as error:
         raise OutputError(
-            f"cannot write to the cache `{error.filename or cache}`: {error.strerror}",
+            f"cannot write to the cache `{error.filename or error}`: {error.strerror}",
             hint="set XDG_CACHE_HOME to a folder in which only you can write",
         ) from error
-    write_whole(answer, "\n".join(names).encode())
-    return tuple(wheels / name for name in names)
+    return answer
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return wheelfix's folder below XDG_CACHE_HOME (XDG Base Directory Specification)."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    home = environ.get("HOME", "")
-    if base.startswith("/"):
-        return Path(base) / "wheelfix"
-    if not home.startswith("/"):
-        raise SettingsError("there is no place for a cache", hint="set XDG_CACHE_HOME")
-    return Path(home) / ".cache" / "wheelfix"
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Asks pip for single wheels."""
+
+    pip: Sequence[str]
+    environ: Mapping[str, str]
+    folder: Path
+    known: dict[frozenset[str], Path | str] = field(
+        default_factory=dict[frozenset[str], Path | str]
+    )
+    """By the requirements on a distribution: its wheel, or what pip says against it."""
+
+    def ask(self, several: Iterable[frozenset[str]]) -> None:
+        """Learn the wheels for several sets of requirements, each on one distribution."""
+        new = [one for one in several if one not in self.known]
+        if not new:
+            return
+        place = self.folder / f"wheels-{len(self.known)}"
+        words = ["--no-deps", "--only-binary=:all:", "-d", str(place)]
+        call = [*self.pip, *words, *sorted(text for one in new for text in one)]
+        try:
+            # In a folder of our own, where no requirement is the name of a file.
+            run(call, env=self.environ, timeout=_TIMEOUT, cwd=self.folder)
+        except ToolError as error:
+            if len(new) == 1:
+                self.known[new[0]] = _reason(error.message)
+            else:
+                for one in new:
+                    self.ask([one])
+            return
+        found = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
+        self.known.update(
+            (one, found.get(name_of(min(one)), "pip fetched no wheel")) for one in new
+        )
+
+
+class _NoWheelError(ToolError):
+    """No wheel was found for the requirements on one distribution."""
+
+    def __init__(self, texts: Collection[str], reason: str, requiring: Sequence[Path] = ()) -> None:
+        """Say why, and how to go on; `requiring` are the wheels that have those requirements."""
+        command = shlex.join(["pip", "wheel", "-w", "wheels", *sorted(texts)])
+        super().__init__(
+            f"{join_some(sorted(texts))} is not known: {reason}",
+            hint=f"`{command}` may build it and so execute its code; then add `--with wheels`",
+        )
+        is_conflict = len(texts) > 1 and "versions: none" not in reason
+        self.requiring = requiring if is_conflict else ()
+
+
+def _resolve(
+    requirements: Sequence[str], dependent: WheelName, given: Collection[str], index: _Index
+) -> list[Path]:
+    """Return the wheels of all that is required, directly or not.
+
+    Where requirements of two distributions exclude each other, an older version of the last is
+    tried. Raises `ToolError` for what has no wheel.
+    """
+    root = Part(dependent, tuple(requirements))
+    refused: dict[str, set[str]] = {}
+    first: ToolError | None = None
+    while True:
+        try:
+            return _settle(root, given, refused, index)
+        except _NoWheelError as error:
+            first = first or error
+            if not error.requiring or len(index.known) > _MOST_TRIES:
+                raise first from None
+            name = WheelName.parse(error.requiring[-1].name)
+            own = name_of(name.distribution)
+            refused.setdefault(own, set()).add(f"{own}!={name.version}")
+
+
+def _settle(
+    root: Part, given: Collection[str], refused: Mapping[str, Collection[str]], index: _Index
+) -> list[Path]:
+    """Fetch until nothing more is required. Requirements are only added, so that it ends."""
+    wanted: dict[str, set[str]] = {}
+    chosen: dict[str, Path] = {}
+    before: dict[str, frozenset[str]] = {}
+    while True:
+        requires = {name: read_unverified(p).metadata.requires_dist for name, p in chosen.items()}
+        for name, one in each_requirement(root, requires):
+            if name not in given:
+                texts = wanted.setdefault(name, set(refused.get(name, ())))
+                texts.add(_by_version(one.requirement))
+        asked = {name: frozenset(texts) for name, texts in sorted(wanted.items())}
+        if asked == before:
+            return [chosen[name] for name in asked]
+        index.ask(asked.values())
+        for name, some in asked.items():
+            found = index.known[some]
+            if isinstance(found, str):
+                named = (p for p, its in requires.items() if name in map(name_of, its))
+                raise _NoWheelError(some, found, [chosen[one] for one in named])
+            chosen[name] = found
+        before = asked
+
+
+def _by_version(requirement: Requirement) -> str:
+    """Return a requirement without marker and extras, whose wheels an index can have.
+
+    Raises `ToolError` for a URL: it would be fetched from where a stranger says, and built.
+    """
+    text = f"{requirement.name}{requirement.specifier}"
+    if requirement.url:
+        raise _NoWheelError([f"{requirement.name} @ {requirement.url}"], "URLs are not followed")
+    if not _BY_VERSION.fullmatch(text):
+        raise _NoWheelError([text], "it is not a name with versions")
+    return text
 
 
 def _reason(message: str) -> str:
-    """Return the last line of pip about an error, without its prefix."""
-    errors = [line for line in message.splitlines() if "ERROR: " in line]
-    return errors[-1].partition("ERROR: ")[2] if errors else message
+    """Return what pip says about an error: the line with versions, or else the last."""
+    errors = [line.partition("ERROR: ")[2] for line in message.splitlines() if "ERROR: " in line]
+    return next((line for line in errors if "from versions:" in line), "") or next(
+        reversed(errors), message
+    )
+
+
+def _for_python(dependent: WheelName, python: str) -> WheelName:
+    """Return the name of a wheel for one Python of `dependent`, for which markers are evaluated."""
+    tag = f"cp{python_version(python).replace('.', '')}"
+    return dependent._replace(distribution="any", pythons=(tag,), abis=("none",))
 
 
 def _python(dependent: WheelName) -> str:
@@ -111,9 +219,9 @@ def _python(dependent: WheelName) -> str:
     return here if here in allowed else allowed[-1]
 
 
-def _command(dependent: WheelName) -> list[str]:
-    """Return the command that fetches wheels for `dependent`; its last word names the machine."""
-    pip = [*any_pip(), "--quiet", "--no-input"]
+def _options(dependent: WheelName) -> list[str]:
+    """Return the command and options of pip that fetch wheels for `dependent`."""
+    words = ["--quiet", "--no-input", "download", "--progress-bar=off"]
     triples = {
         (python, abi, platform)
         for python in dependent.pythons
@@ -121,16 +229,14 @@ def _command(dependent: WheelName) -> list[str]:
         for platform in dependent.platforms
     }
     if any((tag.interpreter, tag.abi, tag.platform) in triples for tag in sys_tags()):
-        return [*pip, "wheel", "--progress-bar=off"]
+        return words
     python = _python(dependent)
     version = python_version(python)
     tag = f"cp{version.replace('.', '')}"
     own = f"{tag}t" if is_free_threaded(python) else tag
     stable = (abi for abi in sorted(STABLE_ABIS) if python in interpreters_of(tag, abi))
     return [
-        *pip,
-        "download",
-        "--only-binary=:all:",
+        *words,
         f"--python-version={version}",
         "--implementation=cp",
         *(f"--abi={name}" for name in (own, *stable, "none")),

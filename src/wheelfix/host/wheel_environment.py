@@ -26,7 +26,7 @@ def environment_with(
     """Yield the folder of a new virtual environment, which is removed at the end.
 
     The wheel at `path` is installed in it, `others` (wheels, folders of wheels, requirements), and
-    what all of them require: pip resolves it in one step, and fetches it to the cache. Relative
+    what all of them require, of which wheels are fetched to the cache. Relative
     paths start in `folder`; `environ` is that of the user. Raises `SettingsError` for a text that
     names nothing, `ToolError` for what cannot be fetched or installed.
     """
@@ -37,10 +37,7 @@ def environment_with(
     requirements = _requirements([wheel, *map(_read, files)])
     requirements += (_one_version(text) for text in others if not _is_file(text))
     given = {own, *map(_distribution, files)}
-    fetched = fetch(
-        [text for text in requirements if name_of(text) not in given], wheel.name, environ
-    )
-    beside = [*files, *(file for file in fetched if _distribution(file) not in given)]
+    beside = [*files, *fetch(requirements, wheel.name, environ, given)]
     python, *_ = usable_pythons(wheel.name, Options(), environ)
     with scratch() as own_folder:
         place = make("venv", python, Path(os.path.realpath(own_folder)), environ)

@@ -96,6 +96,16 @@ def all_requirements(
 
     `requires_dist` has the Requires-Dist entries of the distributions that are there, by name.
     """
+    found: dict[str, IndirectRequirement] = {}
+    for name, one in each_requirement(part, requires_dist):
+        found.setdefault(name, one)
+    return found
+
+
+def each_requirement(
+    part: Part, requires_dist: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, IndirectRequirement]]:
+    """Yield all that `all_requirements` follows: several requirements may name a distribution."""
     reach = _reach(part.name)
 
     @cache
@@ -103,7 +113,7 @@ def all_requirements(
         of_name = _by_extra(requires_dist.get(name, ()), reach)
         return {extra: list(map(_named, found)) for extra, found in of_name.items()}
 
-    return _walk(map(_named, applicable_requirements(part)), below)
+    return _edges(map(_named, applicable_requirements(part)), below)
 
 
 def _named(requirement: Requirement) -> tuple[str, Requirement]:
@@ -175,21 +185,29 @@ def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list[Req
 def _walk(
     direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
 ) -> dict[_Node, IndirectRequirement]:
-    """Return what is reached from `direct`, breadth first; `below` is what each of them requires.
+    """Return what is reached from `direct`, the nearest first."""
+    found: dict[_Node, IndirectRequirement] = {}
+    for node, one in _edges(direct, below):
+        found.setdefault(node, one)
+    return found
+
+
+def _edges(
+    direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
+) -> Iterator[tuple[_Node, IndirectRequirement]]:
+    """Yield what is reached from `direct`, breadth first; `below` is what each of them requires.
 
     Of that apply the entries without an extra, and those of the extras that are asked for.
     """
-    found: dict[_Node, IndirectRequirement] = {}
     asked: set[tuple[_Node, str]] = set()
     waiting = [(node, requirement, "") for node, requirement in direct]
     for node, requirement, through in waiting:  # grows during the walk
-        found.setdefault(node, IndirectRequirement(requirement, through))
+        yield node, IndirectRequirement(requirement, through)
         first = through or canonicalize_name(requirement.name)
         for extra in ("", *map(canonicalize_name, requirement.extras)):
             if (node, extra) not in asked:
                 asked.add((node, extra))
                 waiting += ((*other, first) for other in below(node).get(extra, ()))
-    return found
 
 
 def _parsed(texts: Iterable[str]) -> Iterator[Requirement]:

@@ -24,7 +24,7 @@ from wheelfix.host.import_runs import python_of, run_imports
 from wheelfix.host.installed_environment import read_modules
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.loader_config import configured_directories
-from wheelfix.host.required_wheels import cache_folder
+from wheelfix.host.wheel_cache import cache_folder
 from wheelfix.host.wheel_environment import distributions_of, environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
@@ -91,7 +91,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     other imports. The files of the environment are read; nothing of it is executed, unless
     `--prove` asks for it.
 
-    A wheel is judged in a new environment, with what it requires and what `--with` names.
+    A wheel is judged in a new environment, with what it requires and what `--with` names: wheels of
+    the index, nothing is built.
 
     Exit code 1 for errors, and with `--against` for a difference.
     """

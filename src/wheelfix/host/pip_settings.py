@@ -1,0 +1,130 @@
+"""The settings of pip that a fetch obeys: where the index is, and which versions are allowed.
+
+pip reads them from variables and files. Others, such as `requirement` or `no-binary`, would make
+it fetch or build what nobody asked for, so they do not reach it.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from wheelfix.errors import SettingsError
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.system.subprocesses import run
+from wheelfix.wheel.requirements import read_requirement
+
+_OBEYED = frozenset(
+    {
+        *("index-url", "pypi-url", "extra-index-url", "no-index", "find-links", "trusted-host"),
+        *(
+            "cert",
+            "client-cert",
+            "proxy",
+            "timeout",
+            "default-timeout",
+            "retries",
+            "keyring-provider",
+        ),
+        *("cache-dir", "no-cache-dir", "pre", "uploaded-prior-to", "use-feature", "use-deprecated"),
+        "constraint",
+    }
+)
+"""The long options."""
+_LINE = re.compile(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].*)")
+"""A line of `pip config list`."""
+
+
+@lru_cache(4)
+def _listed(pip: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the settings that pip obeys for a download, by option; a variable comes last."""
+    # In the root: uv, which may run pip, obeys the configuration of the folder it is started in.
+    printed = run([*pip, "config", "list"], env=dict(environ), timeout=60, cwd=Path("/")).stdout
+    lines = printed.splitlines()
+    found = [match for line in lines if (match := _LINE.fullmatch(line))]
+    return {
+        match["option"]: str(ast.literal_eval(match["value"]))
+        for section in ("global", "download", ":env:")
+        for match in found
+        if match["section"] == section and match["option"] in _OBEYED
+    }
+
+
+def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return pip's settings by option, with what they name on this machine.
+
+    The constraints are lines of requirements, without files and URLs, and each folder of
+    `find-links` is absolute. Raises `ToolError` if pip fails, `SettingsError` for constraints that
+    cannot be read, or that lead elsewhere.
+    """
+    found = dict(_listed(tuple(pip), tuple(sorted(environ.items()))))
+    files = found.pop("constraint", "").split()
+    if files:
+        found["constraint"] = "\n".join(line for file in files for line in _constraints(file))
+    if "find-links" in found:
+        found["find-links"] = " ".join(map(_absolute, found["find-links"].split()))
+    return found
+
+
+def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int]]:
+    """Yield names, sizes and times of the files in folders of `find-links` on this machine."""
+    for place in settings.get("find-links", "").split():
+        folder = Path(place.removeprefix("file://"))
+        if folder.is_dir():
+            for path in sorted(folder.glob("*.whl")):
+                status = path.stat()
+                yield str(path), status.st_size, status.st_mtime_ns
+
+
+def variables(
+    settings: Mapping[str, str], environ: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """Return the environment variables of a pip that obeys only `settings`.
+
+    Its temporary files, and the file of the constraints, are in `folder`.
+    """
+    given = dict(settings)
+    if "constraint" in given:
+        file = folder / "constraints.txt"
+        file.write_text(given["constraint"], encoding="utf-8")
+        given["constraint"] = str(file)
+    kept = {name: value for name, value in environ.items() if not name.startswith("PIP_")}
+    return {
+        **kept,
+        **{f"PIP_{option.upper().replace('-', '_')}": value for option, value in given.items()},
+        "PIP_CONFIG_FILE": os.devnull,  # no file of pip is read
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "TMPDIR": str(folder),
+    }
+
+
+def _absolute(place: str) -> str:
+    """Return a place of `find-links` as pip understands it in the current directory."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def _constraints(file: str) -> Iterator[str]:
+    """Yield the constraints in a file of pip. One by URL would be fetched and built."""
+    try:
+        text = read_regular(file, MAX_TEXT).decode("utf-8", "replace").replace("\\\n", " ")
+    except OSError as error:
+        raise SettingsError(
+            f"pip's constraints `{file}` cannot be read: {error.strerror}",
+            hint="name a file of this machine in PIP_CONSTRAINT",
+        ) from error
+    for line in text.splitlines():
+        stated = re.sub(r"(^|\s)#.*|\s--hash\S*", "", line).strip()
+        if not stated:
+            continue
+        try:
+            is_url = read_requirement(stated).url is not None
+        except ValueError:
+            is_url = True
+        if is_url:
+            raise SettingsError(
+                f"pip's constraints `{file}`: `{stated}` is not a name with versions",
+                hint="write name==version, or leave the line out: nothing is built for a judgement",
+            )
+        yield stated

@@ -1,0 +1,94 @@
+"""The cache of fetched wheels: each by the hash of its bytes, and which of them answer a question.
+
+A file that another user could have changed, or whose bytes have another hash, is not taken. An
+answer holds for a day: an index gets new versions.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from wheelfix.errors import SettingsError
+from wheelfix.host.machine_files import (
+    MAX_LIBRARY,
+    MAX_TEXT,
+    open_regular,
+    read_trusted,
+    trusted_file,
+    trusted_path,
+)
+from wheelfix.system.tempfiles import write_whole
+
+_LIFETIME = 86_400
+"""Seconds that an answer holds."""
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return wheelfix's folder below XDG_CACHE_HOME (XDG Base Directory Specification)."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    home = environ.get("HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "wheelfix"
+    if not home.startswith("/"):
+        raise SettingsError("there is no place for a cache", hint="set XDG_CACHE_HOME")
+    return Path(home) / ".cache" / "wheelfix"
+
+
+def make_cache(environ: Mapping[str, str]) -> Path:
+    """Return the cache's folder, which is made. Raises `OSError`, `SettingsError`."""
+    cache = cache_folder(environ)
+    for folder in (cache / "wheels", cache / "resolved"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trusted_path(folder)
+    return cache
+
+
+def find_answer(cache: Path, question: str) -> tuple[Path, ...] | None:
+    """Return the wheels that answer a question; None if that is not known, or not any more."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(read_trusted(_answer(cache, question), MAX_TEXT))
+        if kept["question"] == question and 0 <= time.time() - kept["time"] < _LIFETIME:
+            return tuple(_kept(cache, digest, name) for digest, name in kept["wheels"])
+    return None
+
+
+def keep_answer(cache: Path, question: str, wheels: Iterable[Path]) -> tuple[Path, ...]:
+    """Move wheels into the cache as the answer to a question; return their paths there.
+
+    Raises `OSError`, `OutputError`.
+    """
+    kept = [(_digest(path), path) for path in wheels]
+    for digest, path in kept:
+        place = cache / "wheels" / digest
+        place.mkdir(mode=0o700, exist_ok=True)
+        path.replace(place / path.name)
+    value = {
+        "question": question,
+        "time": time.time(),
+        "wheels": [(digest, path.name) for digest, path in kept],
+    }
+    write_whole(_answer(cache, question), json.dumps(value).encode())
+    return tuple(cache / "wheels" / digest / path.name for digest, path in kept)
+
+
+def _answer(cache: Path, question: str) -> Path:
+    name = hashlib.sha256(os.fsencode(question)).hexdigest()
+    return cache / "resolved" / f"{name}.json"
+
+
+def _kept(cache: Path, digest: str, name: str) -> Path:
+    """Return the path of a wheel of the cache; raises `OSError` unless it has its hash."""
+    wheels = cache / "wheels"
+    path = trusted_file(wheels / digest / name, MAX_LIBRARY, within=wheels)
+    if _digest(path) != digest:
+        raise FileNotFoundError(path)
+    return path
+
+
+def _digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

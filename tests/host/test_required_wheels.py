@@ -1,0 +1,244 @@
+"""Wheels of requirements: by name and version from the index, and nothing of a stranger runs."""
+
+import json
+import os
+import shlex
+import sys
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+from tests.support.installers import pip
+from wheelfix.cli.app import run
+from wheelfix.errors import SettingsError, ToolError, WheelfixError
+from wheelfix.host.required_wheels import fetch
+from wheelfix.wheel.model import WheelName
+
+PURE = "py3-none-any"
+HERE = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_{os.uname().machine}"
+OTHER = "cp312-cp312-manylinux_2_17_s390x"
+"""The tag of a machine for which pip must be told what it may fetch."""
+
+
+def dependent(tag: str = HERE) -> WheelName:
+    return WheelName.parse(f"demo-1.0-{tag}.whl")
+
+
+def wheel(folder: Path, name: str, version: str = "1.0", *requires: str, text: str = "") -> Path:
+    metadata = "".join(f"Requires-Dist: {one}\n" for one in requires)
+    return make_wheel(folder, name, version, PURE, {f"{name}.py": text}, metadata=metadata)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """Make a folder of wheels, in which an sdist leaves a file when it is built."""
+    folder, source = tmp_path / "index", tmp_path / "evil-1.0"
+    for one in (folder, source):
+        one.mkdir()
+    (source / "setup.py").write_text(
+        f"open({str(tmp_path / 'RAN')!r}, 'w')\nfrom setuptools import setup\nsetup(name='evil')\n"
+    )
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    with tarfile.open(folder / "evil-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    return folder
+
+
+@pytest.fixture
+def environ(tmp_path: Path, index: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+    }
+
+
+def names(
+    requirements: Sequence[str], environ: Mapping[str, str], *given: str, tag: str = HERE
+) -> list[str]:
+    found = fetch(requirements, dependent(tag), environ, given)
+    return ["-".join(path.name.split("-")[:2]) for path in found]
+
+
+URLS = ("file://{index}/evil-1.0.tar.gz", "file://{source}", "git+file://{source}")
+
+
+@pytest.mark.parametrize("tag", [HERE, OTHER])
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        *(f"evil @ {url}" for url in URLS),
+        "evil",
+        "evil==1.0",
+        "evil-1.0.tar.gz",  # the name of a distribution, and of a file in the current directory
+        "x===/../../../../../../../..{source}",  # pip takes it for a path
+    ],
+)
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: PLR0913, PLR0917
+    requirement: str,
+    is_direct: bool,  # noqa: FBT001 - a parameter of the matrix
+    tag: str,
+    tmp_path: Path,
+    index: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(index)
+    text = requirement.format(index=index, source=tmp_path / "evil-1.0")
+    wheel(index, "between", "1.0", text)
+    with pytest.raises(ToolError, match="is not known") as refused:
+        fetch([text if is_direct else "between"], dependent(tag), environ)
+    assert not (tmp_path / "RAN").exists()
+    assert not list((tmp_path / "cache/wheelfix").glob("fetch-*"))
+    assert "pip wheel -w wheels " in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("PIP_REQUIREMENT", "evil @ file://{index}/evil-1.0.tar.gz"),
+        ("PIP_EDITABLE", ""),
+        ("PIP_NO_BINARY", ""),
+        ("PIP_CONSTRAINT", "fine @ file://{index}/evil-1.0.tar.gz"),
+        ("PIP_CONSTRAINT", "-r {index}/other.txt"),
+    ],
+)
+def test_settings_of_pip_build_nothing(
+    variable: str, text: str, tmp_path: Path, index: Path, environ: dict[str, str]
+) -> None:
+    wheel(index, "fine")
+    file = tmp_path / "file.txt"
+    file.write_text(text.format(index=index))
+    value = {"PIP_EDITABLE": str(tmp_path / "evil-1.0"), "PIP_NO_BINARY": ":all:"}
+    environ[variable] = value.get(variable, str(file))
+    if variable == "PIP_CONSTRAINT":
+        with pytest.raises(SettingsError, match="is not a name with versions"):
+            fetch(["fine"], dependent(), environ)
+    else:
+        assert names(["fine"], environ) == ["fine-1.0"]
+    assert not (tmp_path / "RAN").exists()
+
+
+def test_a_neighbor_of_a_configuration_is_not_built(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_wheel(tmp_path / "dist", tag=HERE, files={"demo.py": ""})
+    monkeypatch.chdir(tmp_path)
+    url = f"evil @ file://{index}/evil-1.0.tar.gz"
+    Path("wheelfix.toml").write_text(f"neighbors = ['{url}']\n")
+    assert run(["check", str(path)]) == 2
+    assert "URLs are not followed, and nothing is built" in capsys.readouterr().err
+    assert not (tmp_path / "RAN").exists()
+
+
+def test_what_is_not_known_can_be_built_and_put_beside_the_wheel(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint of the error, followed; that the command executes code is what it says."""
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, environ[name])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil-1.0/setup.py").write_text("from setuptools import setup\nsetup(name='evil')")
+    url = f"evil @ file://{tmp_path}/evil-1.0"
+    path = make_wheel(tmp_path / "d", tag=HERE, files={}, metadata=f"Requires-Dist: {url}\n")
+    with pytest.raises(ToolError) as refused:
+        fetch([url], dependent(), environ)
+    _, command, *_ = (refused.value.hint or "").split("`")
+    _, *words = shlex.split(command)
+    assert pip(*words[:1], "--no-deps", "--no-build-isolation", *words[1:]).returncode == 0
+    for call in (["check", "--deps"], ["doctor"]):
+        assert run([*call, str(path)]) == 2
+        assert run([*call, "--with", "wheels", str(path)]) < 2
+
+
+def test_requirements_are_followed_as_pip_follows_them(
+    index: Path, environ: dict[str, str]
+) -> None:
+    wheel(
+        index, "kit", "1.0", "far; extra == 'x'", "never; extra == 'y'", "old; python_version<'3'"
+    )
+    wheel(index, "near", "1.0", "kit[x]")
+    wheel(index, "far", "1.0")
+    wheel(index, "far", "2.0")
+    assert names(["near", "far<2"], environ) == ["far-1.0", "kit-1.0", "near-1.0"]
+    assert names(["near"], environ, "kit") == ["near-1.0"]
+
+
+def test_an_older_version_is_taken_where_the_newest_fits_nothing(
+    index: Path, environ: dict[str, str]
+) -> None:
+    for version in ("1.0", "2.0"):
+        wheel(index, "base", version)
+        wheel(index, "user", version, f"base=={version}")
+    assert names(["base<2", "user"], environ) == ["base-1.0", "user-1.0"]
+    with pytest.raises(ToolError, match=r"base.*is not known"):
+        fetch(["base<2", "user==2"], dependent(), environ)
+
+
+def test_an_answer_belongs_to_its_index_its_constraints_and_its_day(
+    tmp_path: Path, index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(index, "core")
+    assert names(["core"], environ) == ["core-1.0"]
+    wheel(tmp_path / "more", "core", "3.0")
+    more = {**environ, "PIP_FIND_LINKS": str(tmp_path / "more")}
+    assert names(["core"], more) == ["core-3.0"]
+    wheel(index, "core", "2.0")
+    assert names(["core"], environ) == ["core-2.0"], "the folder has changed"
+    (tmp_path / "c.txt").write_text("core<2  # as we build\n")
+    bound = {**environ, "PIP_CONSTRAINT": str(tmp_path / "c.txt")}
+    assert names(["core"], bound) == ["core-1.0"]
+    (tmp_path / "c.txt").write_text("core<3\n")
+    assert names(["core"], bound) == ["core-2.0"]
+    answers = list((tmp_path / "cache/wheelfix/resolved").iterdir())
+    assert len(answers) == 5
+    for answer in answers:
+        kept = json.loads(answer.read_text())
+        answer.write_text(json.dumps({**kept, "time": time.time() - 90_000}))
+    monkeypatch.setattr("wheelfix.host.required_wheels.run", _asked_again)
+    with pytest.raises(WheelfixError, match="asked again"):
+        fetch(["core"], dependent(), environ)
+
+
+def _asked_again(*_: object, **_named: object) -> None:
+    raise ToolError("asked again")
+
+
+def test_a_wheel_of_the_cache_is_taken_by_its_hash(
+    index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(index, "core")
+    (kept,) = fetch(["core"], dependent(), environ)
+    good = kept.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("wheelfix.host.required_wheels.run", _asked_again)
+        assert fetch(["core"], dependent(), environ) == (kept,), "pip is not started"
+    kept.write_bytes(wheel(index.parent, "core", text="bad").read_bytes())
+    assert fetch(["core"], dependent(), environ) == (kept,)
+    assert kept.read_bytes() == good
+
+
+def test_temporary_files_of_pip_lie_in_our_folder(
+    tmp_path: Path, index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(index, "core")
+    seen: list[str] = []
+
+    def record(*_: object, env: Mapping[str, str], **_named: object) -> None:
+        seen.append(env["TMPDIR"])
+        raise ToolError("it failed")
+
+    monkeypatch.setattr("wheelfix.host.required_wheels.run", record)
+    with pytest.raises(ToolError):
+        fetch(["core"], dependent(), environ)
+    (folder,) = map(Path, seen)
+    assert folder.parent == tmp_path / "cache/wheelfix"
+    assert not folder.exists()
