@@ -61,8 +61,8 @@ EXEMPT = {
     "pipelines/auditwheel_worker.py": {"analyze", "_end_with_parent"},
     "host/pip_settings.py": {"_absolute"},
 }
-"""Functions that read TMPDIR, know what a setting of pip means in the current directory, or run in a
-worker process, which may change itself."""
+"""Functions that read TMPDIR, know what a setting of pip means in the current directory, or run
+only in a worker process, which may change itself."""
 
 
 def dotted(node: ast.expr) -> str:
