@@ -63,7 +63,7 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.providers.model import Provided
-from wheelfix.rules.bundled_not_found import gaps_of_new_members
+from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import plan_in_order
@@ -305,7 +305,7 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     judged = _add_remaining(judged, remaining)
     if judged.status is Status.REJECTED:
         return judged
-    return _add_remaining(judged, (*remaining, *gaps_of_new_members(context, job.archive.wheel)))
+    return _add_remaining(judged, (*remaining, *gaps_of_repair(context, job.archive.wheel)))
 
 
 def _notes_as_of_check(

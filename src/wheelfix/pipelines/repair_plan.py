@@ -39,7 +39,7 @@ from wheelfix.pipelines.repair_refusals import (
 )
 from wheelfix.providers.model import Provided
 from wheelfix.rules.auditwheel_verdict import broken_promises
-from wheelfix.rules.bundled_not_found import gaps_of_new_members
+from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import PlannedEdit
@@ -171,7 +171,7 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
     graft, grafting_steps = _graft(planner, pruned.wheel, included)
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
-        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
+        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_repair(now, read.wheel)
     )
     strips = _strip(fixed.wheel, settings)
     stripped = fixed.after([step.edit for step in strips])

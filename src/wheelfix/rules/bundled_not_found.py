@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
@@ -161,14 +162,15 @@ def tag_for_new_entry(context: Context, dependent: str) -> PathTag | None:
     return None if only and elf.path_tag in {tag, *([] if runpath else [None])} else tag
 
 
-def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
-    """Return the gaps of objects that this repair added or moved, and of those that need them.
+def gaps_of_repair(context: Context, before: Wheel) -> tuple[Finding, ...]:
+    """Return the gaps of what this repair added, moved, or took a search path from.
 
     `before` is the wheel as read. No setting selects, ignores or softens these findings: a repair
-    must not publish a library that is not found. One that is found only through those that load it
-    gets a search path, too, so that it loads alone.
+    must not publish a library that is not found. An object that found its libraries when it was
+    opened first, as built or by the graft, still does: one that others load finds them, too.
     """
     new = context.wheel.elfs.keys() - before.elfs.keys()
+    unserved = _unserved(context, before)
     return tuple(
         Finding(
             code="graft",
@@ -179,9 +181,43 @@ def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
             notes=_gap_notes(context, gap),
             fix=_fix(context, gap),
         )
-        for gap in (gaps(context) if new else ())
-        if gap.dependent in new or not (gap.inherited or new.isdisjoint(gap.libraries.values()))
+        for gap in (gaps(context) if new or unserved else ())
+        if gap.dependent in new
+        or not new.isdisjoint(gap.libraries.values())
+        or any((gap.dependent, name) in unserved for name in gap.libraries)
     )
+
+
+def _unserved(context: Context, before: Wheel) -> frozenset[tuple[str, str]]:
+    """Return objects with the DT_NEEDED entries that a dropped search path may have served.
+
+    An absolute entry led to the folders of the build, which this machine need not have. An object
+    and all that it loads searched there; what is still found in its load needs no other way.
+    """
+    lost = [
+        member
+        for member, elf in context.wheel.elfs.items()
+        if member in before.elfs and _has_lost_entries(before.elfs[member], elf)
+    ]
+    pairs = ((gap.dependent, name) for gap in gaps(context) for name in gap.libraries)
+    lacking = values_by_key(pairs)
+    found: set[tuple[str, str]] = set()
+    for member in lost if lacking else ():
+        loaded = [other for other in _closure(context, (member,)) if other in lacking]
+        for world in context.worlds if loaded else ():
+            requests = world.loads[member].requests if member in world.loads else ()
+            context.budget.spend(1 + len(requests), "the load", member)
+            served = {(r.requester, r.name) for r in requests if r.result is not None}
+            for other in loaded:
+                place = world.paths.get(other)
+                found.update((other, n) for n in lacking[other] if (place, n) not in served)
+    return frozenset(found)
+
+
+def _has_lost_entries(before: Elf, after: Elf) -> bool:
+    """Return whether the object, or what it loads, searched where it no longer does."""
+    no_longer_inherited = before.path_tag is PathTag.RPATH and after.path_tag is PathTag.RUNPATH
+    return no_longer_inherited or not {*before.entries} <= {*after.entries}
 
 
 def _programs(context: Context, gap: Gap) -> list[str]:
@@ -251,7 +287,8 @@ def _in_platlib(wheel: Wheel, member: str) -> str | None:
 def _colocate(context: Context, gap: Gap) -> Fix:
     """Copy the libraries and their dependencies to a path relative to the dependent.
 
-    Libraries that no other object may need are moved there.
+    Those that this repair grafted, and that no other object may need, are moved there. What was in
+    the wheel stays where it was: a name that is made when Python runs, or a glob, may open it.
     """
     wheel = context.wheel
     folder = _folder_beside(context, gap.dependent)
@@ -297,21 +334,20 @@ def _folder_beside(context: Context, dependent: str) -> str:
 def _needed_only_beside(
     context: Context, folder: str, libraries: Collection[str]
 ) -> tuple[str, ...]:
-    """Return those vendored `libraries` that only objects with `folder` beside them need.
+    """Return those grafted `libraries` that only objects with `folder` beside them need.
 
     No Python source and no code of an object has their names.
     """
-    wheel, is_vendored = context.wheel, context.settings.is_vendored
-    if context.definitions is None:
+    if context.definitions is None or context.origin is None:
         return ()
-    vendored = {library for library in libraries if is_vendored(library, wheel)}
+    grafted = set(libraries) - context.origin.elfs.keys()
     elsewhere = (
         member
-        for member in wheel.elfs
-        if member not in vendored
+        for member in context.wheel.elfs
+        if member not in grafted
         and not (_stays_outside(context, member) and _folder_beside(context, member) == folder)
     )
-    alone = vendored - set(_closure(context, elsewhere))
+    alone = grafted - set(_closure(context, elsewhere))
     mentions = context.definitions.code.mentions({posixpath.basename(library) for library in alone})
     return tuple(
         library
@@ -536,9 +572,9 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     - `data_files` of setuptools, or a CMake install into `${SKBUILD_DATA_DIR}`, puts a library
       outside the package. **Solution**: ship it as package data; or choose a policy with
       `data-libraries`:
-      - `colocate` (default): the libraries are copied to the file's own scheme, or moved if only
-        files of that scheme need them; a package that needs a library of the data scheme gets
-        entries, as with `search`;
+      - `colocate` (default): the libraries are copied to the file's own scheme; one that the
+        repair grafts goes there if only files of that scheme need it; a package that needs a
+        library of the data scheme gets entries, as with `search`;
       - `search`: adds one entry for each scheme and Python version;
       - `move`: moves the file to platlib; the code that opens it must look there.
     - An executable in `scripts` needs a vendored library. **Solution**: as above; executables are
@@ -546,8 +582,8 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: the same libraries are loaded. `colocate` makes the wheel larger by the copies; a library
-    that is loaded from both paths exists twice in the process, which matters if it has state. A
-    library is moved only if neither Python code nor the data of any object contains its name.
+    that is loaded from both paths exists twice in the process, which matters if it has state. What
+    was in the wheel stays where it was.
     """
     for gap in gaps(context):
         if len(gap.entries) != 1 and not gap.inherited:

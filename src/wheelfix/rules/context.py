@@ -100,7 +100,7 @@ class Context:
     """Reads the definitions of the objects and of libraries around them; without it, DT_NEEDED and
     symbols are not judged."""
     origin: Wheel | None = None
-    """The wheel before the edits of this stage."""
+    """The wheel before the edits of a repair, with the libraries that the settings include."""
     neighbors: Callable[[frozenset[str]], tuple[Neighbor, ...]] = field(
         default=lambda _: (), compare=False
     )
@@ -124,7 +124,7 @@ class Context:
 
     def at_stage(self, stage: Stage) -> "Context":
         """Return the context in which `stage` of a repair starts."""
-        return replace(self, stage=stage, origin=self.wheel)
+        return replace(self, stage=stage, origin=self.origin or self.wheel)
 
     def after(self, edits: Sequence[Edit]) -> "Context":
         """Return the context of the wheel that `edits` make.
