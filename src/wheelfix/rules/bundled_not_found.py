@@ -537,7 +537,8 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
       library with `-Wl,-rpath,'$ORIGIN'`.
 
     ## Fix safety
-    Not fixed: nothing is broken, and the fix would rewrite large libraries for no benefit.
+    Not fixed: nothing is broken, and the fix would rewrite large libraries for no benefit. A repair
+    that drops an entry which may have led to the library adds one to the object itself.
     """
     for gap in gaps(context):
         if gap.inherited:

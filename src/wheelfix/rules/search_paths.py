@@ -22,6 +22,7 @@ from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEn
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
 """A directory that never exists, so that a tool may drop the entry without effect."""
 
+_OPENERS = {"dlopen", "dlmopen"}
 _WRAPPING = "'\"` \t"
 
 
@@ -73,9 +74,10 @@ def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
     if all(_escapes(entry, member, layout) for layout in present):
         return EntryKind.ESCAPES
     own = context.settings.graft_folder(context.wheel.name.distribution).lower()
-    if all(_is_dead(entry, member, layout, own) for layout in present):
-        return EntryKind.DEAD
-    return EntryKind.FINE
+    if not all(_is_dead(entry, member, layout, own) for layout in present):
+        return EntryKind.FINE
+    is_made = any(_is_below_own(entry, member, layout) for layout in present)
+    return EntryKind.FINE if is_made and _opens_by_name(member, context) else EntryKind.DEAD
 
 
 def _escapes(entry: str, member: str, layout: Layout) -> bool:
@@ -96,6 +98,24 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
     if directory in layout.directories:
         return False
     return directory.startswith(f"{origin}/") or directory.lower().endswith(f"/{own}")
+
+
+def _is_below_own(entry: str, member: str, layout: Layout) -> bool:
+    origin = posixpath.dirname(layout.paths[member])
+    return entry_directory(entry, origin).startswith(f"{origin}/")
+
+
+def _opens_by_name(member: str, context: Context) -> bool:
+    """Return whether an object that searches where `member` does may open a library by its name.
+
+    The package may make the folder when it runs, and put the library there.
+    """
+    world = context.world
+    files = world.environment.files
+    loaded = world.loads[member].objects if member in world.loads else ()
+    undefined = [files[path].undefined for path in loaded if path in files]
+    context.budget.spend(sum(map(len, undefined)) >> 2, "the symbols of the load", member)
+    return any(symbol.name in _OPENERS for symbols in undefined for symbol in symbols)
 
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
@@ -311,8 +331,8 @@ def dead_entry(context: Context) -> Iterator[Hit]:
     - The same search path for all targets of a build. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe, unless the package creates the directory when it runs: in that case, add the entry to
-    `keep-entries`.
+    Safe: an entry below the object's own directory stays where the object, or one that it loads,
+    calls `dlopen`. The package may create the directory when it runs.
     """
     yield from _useless(
         context,
