@@ -73,7 +73,7 @@ def _essence(outcome: Graft | WheelfixError) -> object:
     if isinstance(outcome, WheelfixError):
         return type(outcome), outcome.message.partition(":")[0]
     taken = [(lib.member, lib.host.source, lib.renames) for lib in outcome.libraries]
-    return outcome.tags, taken, outcome.renames, outcome.dropped, outcome.excluded
+    return outcome.tags, taken, outcome.renames, outcome.excluded
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:
@@ -332,19 +332,6 @@ def test_one_name_for_two_libraries_renames_both(tmp_path: Path) -> None:
         assert old == "libin.so"
         built = tmp_path / f"v{number}" / "libin.so"
         assert libraries[new].host.path.read_bytes() == built.read_bytes()
-
-
-def test_libpython_is_dropped(tmp_path: Path) -> None:
-    python = build.shared_object(
-        tmp_path / "libpython3.11.so.1.0",
-        "int p(void) { return 1; }",
-        soname="libpython3.11.so.1.0",
-    )
-    x = build.extension(tmp_path / "x.so", "x", needed=[python], calls=["p"])
-    found = _graft(build.make_wheel(tmp_path, files={"p/x.so": x}))
-    assert found.dropped == {"p/x.so": ("libpython3.11.so.1.0",)}
-    assert found.libraries == ()
-    assert any("libpython3.11.so.1.0" in said and "p/x.so" in said for said in found.messages)
 
 
 def test_excluded_libraries_stay_out_and_are_named(wheel: Path, libraries: Path) -> None:

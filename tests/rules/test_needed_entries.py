@@ -603,12 +603,6 @@ class TestEntries:
         assert outcome.output is not None
         assert imports(outcome.output, place.folder / "after") == "42"
 
-    def test_a_program_may_embed_python(self, place: Place) -> None:
-        library = place.lib("libpython3.99.so.1.0", "int nothing;")
-        program = executable(place.folder / "tool", needed=[library])
-        wheel = place.wheel({"demo/tool": program})
-        assert "WF205" not in {code for code, _ in place.codes(wheel)}
-
     def test_a_path(self, place: Place) -> None:
         library = shared_object(place.folder / "lib/libnoname.so", F, libc=False)
         user = place.folder / "lib/user.so"

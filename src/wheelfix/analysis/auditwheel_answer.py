@@ -36,8 +36,6 @@ class Analysis(NamedTuple):
     machine: str
     external: Mapping[str, Mapping[str, Mapping[str, Path | None]]]
     """Object -> name of the policy -> libraries to graft for it, and those that they need."""
-    libpython: frozenset[str]
-    """Names whose DT_NEEDED entry is removed instead of grafted."""
     excluded: frozenset[str]
     """Names in DT_NEEDED, and paths of this machine, that a pattern of `exclude` matched."""
     warnings: tuple[str, ...]

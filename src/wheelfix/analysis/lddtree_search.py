@@ -5,7 +5,6 @@ objects of the wheel may find another file of that name, by search paths of thei
 """
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,6 @@ from wheelfix.settings import matches_any
 
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 """How the names begin by which auditwheel recognizes the C library (its lddtree.py, `ldd`)."""
-LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
-"""The names for which auditwheel does not search: a graft removes these entries (lddtree.py)."""
 
 
 class SearchPath(NamedTuple):

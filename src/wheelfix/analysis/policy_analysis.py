@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 
 from wheelfix.analysis.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.analysis.lddtree_search import (
-    LIBPYTHON,
     SearchPath,
     excluded_names,
     members_by_name,
@@ -119,9 +118,6 @@ def analyze(
         overall=tags[overall][0],
         **{name: tags[rung][0] for name, rung in checked._asdict().items()},
         external={member: by_tag[id(some)] for member, some in found.items()},
-        libpython=frozenset(
-            name for names in external for name in names if LIBPYTHON.fullmatch(name)
-        ),
         excluded=excluded_names(wheel.elfs.values(), exclude) | search.excluded,
         warnings=(),
         untrusted=(),
@@ -201,9 +197,6 @@ class _Search:
         while waiting:
             name, dependent, path = waiting.pop()
             if name in names or name in allowed or name in self._shipped or is_glibc_loader(name):
-                continue
-            if LIBPYTHON.fullmatch(name):
-                names[name] = None
                 continue
             found = self._find(name, dependent, path, further if path else own)
             if found is not None and matches_any(str(found.path), self._exclude):

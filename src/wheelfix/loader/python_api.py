@@ -6,6 +6,7 @@ not listed.
 
 import re
 from collections.abc import KeysView
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import NamedTuple
 
@@ -25,7 +26,12 @@ MODULE_SUFFIX = re.compile(
 `importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
 """
 _INIT, _INIT_U, _EXPORT, _EXPORT_U, _ = MODULE_HOOKS
-_LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?")
+LIBPYTHON_GLOBS = (
+    *("libpython[0-9]*.[0-9]*.so", "libpython[0-9]*.[0-9]*.so.*", "libpython[0-9].so"),
+    *("libpython[0-9].so.*", "libpython[0-9]t.so", "libpypy-c.so", "libpypy[0-9]*-c.so"),
+)
+"""The libraries of interpreters: of CPython with its flags (`libpython3.14t.so.1.0`, `d`, `m`), of
+its stable ABI (`libpython3.so`, Makefile.pre.in), and of PyPy."""
 
 
 class ApiName(NamedTuple):
@@ -49,8 +55,8 @@ def init_functions(module: str) -> tuple[str, str]:
 
 
 def is_libpython(name: str) -> bool:
-    """Return whether `name` is that of the library of a CPython: `libpython3.11.so.1.0`."""
-    return _LIBPYTHON.fullmatch(name) is not None
+    """Return whether `name`, a file name, is that of the library of an interpreter."""
+    return any(fnmatchcase(name, glob) for glob in LIBPYTHON_GLOBS)
 
 
 def is_python_name(symbol: str) -> bool:

@@ -3,7 +3,7 @@
 They are made as in auditwheel's main_repair.py, for its own and for a predicted analysis.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -86,7 +86,6 @@ def graft(
         }
         for member, libraries in analysis.external.items()
     }
-    dropped = _dropped_needed(external, analysis.libpython, wheel)
     externals = _locate(external, analysis, wheel, settings, providers)
     sources = sorted({path for found in externals.values() for path in found.values()})
     hosts = {source: analyst.library(source) for source in sources}
@@ -98,12 +97,10 @@ def graft(
         tags=add_platforms(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
         libraries=grafted_libraries(externals, hosts, wheel, folder),
         renames=renames(externals, hosts, wheel),
-        dropped=dropped,
         excluded=analysis.excluded,
         messages=(
             *analysis.warnings,
             *(f"{found.reason}; to use it: {found.remedy}" for found in analysis.untrusted),
-            *_about_libpython(dropped),
             *_about_a_better_tag(requested, platforms),
         ),
     )
@@ -190,9 +187,8 @@ def _locate(
     missing: set[str] = set()
     located: dict[str, dict[str, Path]] = {}
     for member, libraries in external.items():
-        grafts = {n: source for n, source in libraries.items() if n not in analysis.libpython}
-        located[member] = {n: source for n, source in grafts.items() if source is not None}
-        missing |= grafts.keys() - located[member].keys()
+        located[member] = {n: source for n, source in libraries.items() if source is not None}
+        missing |= libraries.keys() - located[member].keys()
     if missing:
         places = places_of_missing(missing, wheel)
         error = unlocated_libraries_error(
@@ -217,27 +213,7 @@ def _unknown_requirements(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
     return tuple(requirement.name for requirement in required)
 
 
-def _dropped_needed(
-    external: Mapping[str, Container[str]], libpython: Container[str], wheel: Wheel
-) -> dict[str, tuple[str, ...]]:
-    """Return by member the DT_NEEDED entries for libpython, which no policy allows."""
-    found = {
-        member: tuple(n for n in wheel.elfs[member].needed if n in libraries and n in libpython)
-        for member, libraries in external.items()
-    }
-    return {member: names for member, names in found.items() if names}
-
-
 # --- Messages -------------------------------------------------------------------------------------
-
-
-def _about_libpython(dropped: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for member, names in dropped.items():
-        for name in names:
-            yield (
-                f"Removing {name} dependency from {member}: linking with libpython is forbidden "
-                "for manylinux and musllinux wheels"
-            )
 
 
 def _about_a_better_tag(requested: str, platforms: Sequence[str]) -> Iterator[str]:

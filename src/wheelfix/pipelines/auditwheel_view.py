@@ -29,7 +29,6 @@ from typing import NamedTuple
 
 from wheelfix.analysis.lddtree_search import (
     C_LIBRARIES,
-    LIBPYTHON,
     excluded_names,
     members_by_name,
     search_entries,
@@ -212,7 +211,6 @@ def _members_by_name(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[
         if name in providers
         and name not in excluded
         and not name.startswith(C_LIBRARIES)
-        and not LIBPYTHON.fullmatch(name)  # auditwheel always removes it, shipped or not
         and "/" not in name
     }
 

@@ -184,13 +184,6 @@ def _analyze(question: Question) -> Analysis | AuditwheelRefusal:
         blacklist=info.blacklist_policy.name,
         machine=info.machine_policy.name,
         external=external,
-        libpython=frozenset(
-            name
-            for references in external.values()
-            for libraries in references.values()
-            for name in libraries
-            if lddtree.LIBPYTHON_RE.match(name)
-        ),
         excluded=frozenset(records.excluded),
         warnings=tuple(records.warnings),
         untrusted=tuple(candidates.untrusted),

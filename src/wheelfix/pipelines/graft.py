@@ -34,7 +34,6 @@ from wheelfix.wheel.edits import (
     AddMember,
     CopyOf,
     DropEntry,
-    DropNeeded,
     Edit,
     HostFile,
     MoveMember,
@@ -124,8 +123,6 @@ class Graft:
         default_factory=dict[str, tuple[tuple[str, str], ...]]
     )
     """Member -> DT_NEEDED entries, old and new; only entries that the member has."""
-    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Member -> DT_NEEDED entries that no policy allows at all: libpython."""
     excluded: frozenset[str] = frozenset()
     """Names, and paths of this machine, that an exclude pattern kept out."""
     messages: tuple[str, ...] = ()
@@ -276,8 +273,6 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
     for member in wheel.elfs:
         for old, new in graft.renames.get(member, ()):
             yield RenameNeeded(member=member, old=old, new=new)
-        for name in graft.dropped.get(member, ()):
-            yield DropNeeded(member=member, name=name)
     yield from _metadata(graft.tags, wheel)
 
 

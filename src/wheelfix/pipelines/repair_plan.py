@@ -17,6 +17,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.auditwheel_decisions import Analyst
@@ -255,12 +256,13 @@ def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | 
 
 
 def _never_grafted(read: Context) -> tuple[str, ...]:
-    """Return the patterns of the libraries that come from others, or from the machine."""
+    """Return the patterns of the libraries of others, of the machine, and of its interpreters."""
     folders = (folder for provider in read.providers for folder in provider.folders)
     provided = (glob for folder in folders for glob in folder.libraries)
     return (
         *provided,
         *map(escape, read.left.expected),
+        *LIBPYTHON_GLOBS,
         *(() if read.settings.graft_drivers else never_globs()),
     )
 

@@ -11,7 +11,6 @@ from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
-from wheelfix.loader.python_api import is_libpython
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
     possible_wheels,
@@ -279,8 +278,6 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
         loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
-        if is_libpython(library) and library in context.shipped:
-            continue  # auditwheel allows it nowhere; WF205 reports it
         hit = _unprovided_hit(context, library, loads)
         yield hit if hit.severity else replace(hit, targets=tuple(without.get(library, ())))
 

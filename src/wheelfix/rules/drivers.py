@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -51,12 +52,14 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
 def libraries_provided_elsewhere(context: Context) -> tuple[str, ...]:
     """Return the DT_NEEDED entries that others satisfy.
 
-    These are a provider, the user's machine, and what METADATA requires, as far as is known.
+    These are a provider, the user's machine, its interpreter, and what METADATA requires, as far as
+    is known.
     """
     return tuple(
         name
         for name in context.dependents
         if provider_of(name, context.providers) is not None
         or name in context.left.libraries
+        or is_libpython(name)
         or (not context.settings.graft_drivers and reason_not_to_bundle(name) is not None)
     )

@@ -5,7 +5,9 @@ import shlex
 from collections.abc import Iterator
 from glob import escape
 
+from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused
+from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.install_schemes import Scheme, describe
@@ -239,10 +241,11 @@ def underlinked(context: Context) -> Iterator[Hit]:
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
 def libpython_needed(context: Context) -> Iterator[Hit]:
-    """Extension module links libpython.
+    """Object needs libpython.
 
     ## What it does
-    Reports extension modules with `libpythonX.Y.so` in DT_NEEDED.
+    Reports objects with the library of an interpreter in DT_NEEDED: `libpython3.14t.so.1.0`,
+    `libpython3.so`, `libpypy3.11-c.so`. Not programs that find it in the wheel.
 
     ## Why is this bad?
     Most interpreters do not come with this library, so the import fails. With a static interpreter
@@ -256,14 +259,17 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
     - The build links `Python::Python` instead of `Python::Module` (CMake), or uses the flags of
       `python3-config --embed`. **Solution**: do not link libpython; the interpreter defines the
       symbols.
+    - A program embeds Python. **Solution**: start the interpreter from it, or link `libpython*.a`.
 
     ## Fix safety
-    Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the module
-    defines the symbols.
+    Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the object
+    defines the symbols. A program, and a library that only programs of the wheel load, keep it.
     """
-    for member, elf in context.wheel.elfs.items():
-        for name in dict.fromkeys(elf.needed):
-            if is_libpython(posixpath.basename(name)) and elf.module_hooks:
+    libraries = {name for name in context.dependents if is_libpython(posixpath.basename(name))}
+    embedding = _embedding(context.wheel) if libraries else frozenset[str]()
+    for member, elf in context.wheel.elfs.items() if libraries else ():
+        for name in dict.fromkeys(name for name in elf.needed if name in libraries):
+            if member not in embedding:
                 yield Hit(
                     message=f"links `{name}`, though the interpreter already provides its symbols",
                     member=member,
@@ -271,6 +277,29 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
                     hint="`wheelfix repair` drops the entry",
                     fix=Fix(title="drop libpython", edits=(DropNeeded(member=member, name=name),)),
                 )
+            elif not all(found.get((member, name), True) for found in context.needed_found):
+                yield Hit(
+                    message=f"embeds Python with `{name}`, which most interpreters do not have",
+                    member=member,
+                    entry=name,
+                    hint="start the interpreter from it, or link the static library of Python",
+                )
+
+
+def _embedding(wheel: Wheel) -> frozenset[str]:
+    """Return programs, and libraries that programs of the wheel need and its modules do not.
+
+    By name: whether each library is found is another question, which a repair answers.
+    """
+    elfs, members = wheel.elfs, members_by_name(wheel.elfs)
+
+    def edges(member: str) -> Iterator[str]:
+        return (members[name] for name in elfs[member].needed if name in members)
+
+    programs = (member for member, elf in elfs.items() if elf.is_executable)
+    modules = (member for member, elf in elfs.items() if elf.module_hooks)
+    of_programs, of_modules = (frozenset(postorder(some, edges)) for some in (programs, modules))
+    return of_programs - of_modules
 
 
 @rule("WF206", "needed-with-slash", Severity.ERROR)
