@@ -1,4 +1,4 @@
-"""`check --output-format jsonl`: order, `--resume`, and wheels that crash or hang a worker."""
+"""`check --output-format jsonl`: order, and wheels that crash or hang a worker."""
 
 import ctypes
 import json
@@ -13,7 +13,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from importlib.resources import files
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_both_schemas_define_common_keys_alike() -> None:
     )
     wheel = whole["$defs"].pop("wheel")
     assert record["$defs"] == whole["$defs"]
-    own = {key: record["properties"].pop(key) for key in ("version", "tool", "made_from")}
+    own = {key: record["properties"].pop(key) for key in ("version", "tool")}
     assert record["properties"] == wheel["properties"]
     assert set(record["required"]) == {*wheel["required"], *own}
 
@@ -131,8 +131,6 @@ def test_options_that_need_all_wheels_are_refused(
     for arguments in (
         [*STREAM, "dist", "--report", "json=x"],
         [*STREAM, "dist", "--baseline", "b", "--write-baseline"],
-        [*STREAM, "dist", "--resume"],
-        ["check", "dist", "-o", "x", "--resume"],
     ):
         assert run(arguments) == 2
         assert "hint" in capsys.readouterr().err
@@ -198,146 +196,25 @@ def test_a_list_without_wheels_is_an_error(
     assert "cannot read the list" in capsys.readouterr().err
 
 
-# --- Resuming -------------------------------------------------------------------------------------
-
-
-def resumed(*arguments: str) -> int:
-    return run([*STREAM, "dist", "-o", "records", "--resume", *arguments])
-
-
-@pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list of the wheels read from now on; checks run in this process."""
-    seen: list[str] = []
-
-    def noted(task: CheckTask, *more: Any) -> Report:
-        seen.append(task.wheel.name[:6].rstrip("-"))
-        return check(task, *more)
-
-    monkeypatch.setattr("wheelfix.pipelines.check_many.check", noted)
-
-    def in_process(*_count: int, **_limits: object) -> AbstractContextManager[InProcess]:
-        return nullcontext(InProcess())
-
-    monkeypatch.setattr("wheelfix.cli.commands.check.WorkerProcesses", in_process)
-    return seen
-
-
-def test_a_resumed_run_writes_the_same_bytes_wherever_it_was_killed(
-    folder: Path, looked_at: list[str]
-) -> None:
-    assert resumed() == 2
-    whole = (folder / "records").read_bytes()
-    assert len(looked_at) == 8
-    lines = whole.splitlines(keepends=True)
-    for kept in (0, 1, 5, 8):
-        for torn in (0, 1, len(lines[0]) // 2):
-            looked_at.clear()
-            (folder / "records").write_bytes(b"".join(lines[:kept]) + b"".join(lines)[:torn])
-            assert resumed() == 2, "what an earlier run has found counts"
-            assert (folder / "records").read_bytes() == whole
-            assert len(looked_at) == 8 - kept
-    assert {path.name for path in folder.iterdir()} == {"dist", "records"}
-
-
-def test_only_valid_records_are_kept(folder: Path, looked_at: list[str]) -> None:
-    def again(*arguments: str) -> set[str]:
-        looked_at.clear()
-        resumed(*arguments)
-        lines = (folder / "records").read_text("ascii").splitlines()
-        paths = [json.loads(line)["path"] for line in lines]
-        wheels = [path.relative_to(folder).as_posix() for path in (folder / "dist").rglob("*.whl")]
-        assert sorted(paths) == sorted(wheels)
-        return set(looked_at)
-
-    assert len(again()) == 8
-    assert again() == set()
-    wheel = next((folder / "dist").rglob("demo4-*.whl"))
-    os.utime(wheel, ns=(0, wheel.stat().st_mtime_ns + 1))
-    assert again() == {"demo4"}
-    next((folder / "dist").rglob("demo5-*.whl")).unlink()
-    assert again() == set()
-    (folder / "wheelfix.toml").write_text('[[overrides]]\nselect="demo6*"\nignore=["WF601"]')
-    assert again() == {"demo6"}
-    of_the_run = ("-j2", "--fail-on", "never", "--show", "errors", "--timeout", "99")
-    assert again(*of_the_run) == set(), "none of these changes a record"
-    assert len(again("--select", "WF6")) == 7
-    assert len(again("--select", "WF6", "--library-path", "lib")) == 7
-    (folder / "lib").mkdir()
-    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "there is another library"
-    assert again("--select", "WF6", "--library-path", "lib") == set()
-
-
-def test_another_version_makes_all_records_again(
-    folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resumed()
-    looked_at.clear()
-    for module in ("wheelfix.pipelines.check_digest", "wheelfix.cli.check_jsonl"):
-        monkeypatch.setattr(f"{module}.__version__", "99")
-    resumed()
-    assert len(looked_at) == 8
-    records = (folder / "records").read_text("ascii").splitlines()
-    assert {json.loads(line)["tool"]["version"] for line in records} == {"99"}
-    looked_at.clear()
-
-    def other(_: str) -> str:
-        return "99"
-
-    monkeypatch.setattr("wheelfix.pipelines.check_digest.metadata.version", other)
-    resumed()
-    assert len(looked_at) == 8, "another auditwheel has other tables"
-
-
-def test_a_file_without_records_is_not_changed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for text in (
-        "[" * 100_000 + "\n",
-        "my thesis\n",
-        '{"version":1}\n',
-        "[]\n",
-        "\xff\n",
-        '{"version":1,"path":"x"',
-    ):
-        (folder / "records").write_text(text + '{"a":1}\n', "latin-1")
-        assert resumed() == 2
-        assert "line 1, is not a record" in capsys.readouterr().err
-        assert (folder / "records").read_text("latin-1") == text + '{"a":1}\n'
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_only_a_regular_file_can_be_resumed(
-    folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if kind == "pipe":
-        os.mkfifo(folder / "records")
-    else:
-        (folder / "records").symlink_to("/dev/zero")
-    assert resumed() == 2
-    assert "`records` is not a regular file" in capsys.readouterr().err
-
-
-def test_two_runs_do_not_write_to_one_file(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from wheelfix.cli.resume_file import new_file
-
-    with new_file(folder / "records"):
-        assert resumed() == 2
-        assert "another run is writing" in capsys.readouterr().err
-        assert run([*STREAM, "dist", "-o", "records"]) == 2
-        assert "another run is writing" in capsys.readouterr().err
-    assert resumed() == 2
-    assert "another run" not in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("folder")
 def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*STREAM, "dist", "-o", "/dev/full"]) == 2
-    said = capsys.readouterr().err
-    assert "No space left" in said
-    assert "--resume" in said
+    assert "No space left" in capsys.readouterr().err
+
+
+def test_records_replace_records_and_nothing_else(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*STREAM, "dist", "-o", "records"]) == 2
+    whole = (folder / "records").read_bytes()
+    assert run([*STREAM, "dist", "-o", "records"]) == 2
+    assert (folder / "records").read_bytes() == whole
+    capsys.readouterr()
+    for text in ("my thesis\n", "[]\n", '{"version":1}\n', "[" * 100_000):
+        (folder / "records").write_text(text)
+        assert run([*STREAM, "dist", "-o", "records"]) == 2
+        assert "is not JSON Lines of wheelfix; it was not" in capsys.readouterr().err
+        assert (folder / "records").read_text() == text
 
 
 # --- Crashes, hangs and interrupts ----------------------------------------------------------------
@@ -379,18 +256,6 @@ def test_a_wheel_that_kills_its_worker_costs_one_record(
     assert "internal error: ZeroDivisionError" in lost.pop("demo4")
     assert "not enough memory" in lost.pop("demo5")
     assert list(lost) == ["demo3x"]
-    assert not any(found[name]["made_from"] for name in ("demo2", "demo4", "demo5"))
-    assert all(found[name]["made_from"] for name in ("demo0", "demo1", "demo3x", "demo6"))
-
-
-@pytest.mark.usefixtures("poisoned")
-def test_a_lost_wheel_is_checked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resumed() == 2
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    assert resumed("--severity", "WF601=error") == 2
-    records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
-    assert [record["name"][:6] for record in records if record["error"]] == ["demo3x"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -474,18 +339,6 @@ def test_a_wheel_beyond_the_time_limit_costs_one_record(
     with_more_time(attempt, (1, 8, 30))
 
 
-@pytest.mark.usefixtures("endless")
-def test_a_wheel_beyond_the_time_limit_is_checked_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert resumed("-j2", "--timeout", "1") == 2
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    assert resumed("--severity", "WF601=error", "--timeout", "600") == 2
-    records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
-    assert [record["name"][:6] for record in records if record["error"]] == ["demo3x"]
-
-
 def test_a_run_ends_although_a_thread_of_a_check_still_waits(folder: Path) -> None:
     code = (
         "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
@@ -563,10 +416,7 @@ def test_an_interrupt_ends_at_once_and_what_is_written_stays(
     assert said.decode() == ""
     lines = records.read_bytes().splitlines(keepends=True)
     assert 3 <= len(lines) < 408
-    for unchecked in sorted(folder.glob("dist/copy*"))[len(lines) :]:
-        unchecked.unlink()
-    assert resumed() == 2
-    assert records.read_bytes().startswith(b"".join(line for line in lines if line.endswith(b"\n")))
+    assert all(json.loads(line)["path"] for line in lines if line.endswith(b"\n"))
 
 
 # --- Any executor ---------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_a_wheel_that_kills_its_worker_does_not_end_the_run(
     assert all(other == error | {"message": other["message"]} for other in lost.values())
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    assert run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
+    assert run([*STREAM, "dist", "-o", "there", *options]) == 2
     assert sorted((folder / "there").read_bytes().splitlines()) == sorted(
         (folder / "here").read_bytes().splitlines()
     )

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -120,7 +122,59 @@ def test_a_crash_is_reported_with_its_signal(broken: Verified) -> None:
 
 
 def test_an_exit_from_a_constructor_is_no_success(broken: Verified) -> None:
-    assert by_member(broken)["demo/libexit.so"].status is CheckStatus.CRASHED
+    """It was not killed by a signal, so that it did not crash either."""
+    assert by_member(broken)["demo/libexit.so"].status is CheckStatus.NO_ANSWER
+
+
+_WRITE = """
+import json, os
+for number in range(3, 20):
+    try: os.write(number, (json.dumps(ANSWER) + "\\n").encode())
+    except OSError: pass
+"""
+_OWN = "{'maps': [['1', '2', __file__.replace('__init__.py', '_core.so')]], 'answered': 1}"
+_DAEMON = """
+import subprocess, sys
+code = 'import os, time\\nif not os.fork(): os.setsid(); time.sleep(987)'
+subprocess.Popen([sys.executable, '-c', code], start_new_session=True).wait()
+"""
+_TEXTLESS = "class E(Exception):\n    def __str__(self): raise KeyError(1)\nraise E"
+_ANOTHER = "import sys, types\nsys.modules['demo._core'] = types.ModuleType('demo._core')"
+HOSTILE: dict[str, tuple[str, CheckStatus]] = {
+    "it exits": ("import os; os._exit(0)", CheckStatus.NO_ANSWER),
+    "it answers and exits": (f"{_WRITE.replace('ANSWER', _OWN)}os._exit(0)", CheckStatus.NO_ANSWER),
+    "it answers": (_WRITE.replace("ANSWER", "{'maps': 5}"), CheckStatus.NO_ANSWER),
+    "it forks": ("import os\nos.fork()", CheckStatus.OK),
+    "it closes": ("import os\nos.closerange(3, 999)", CheckStatus.NO_ANSWER),
+    "it execs": ("import os\nos.execv('/bin/true', ['true'])", CheckStatus.NO_ANSWER),
+    "it has no text": (_TEXTLESS, CheckStatus.RAISED),
+    "it leaves a daemon": (_DAEMON, CheckStatus.OK),
+    "it is another": (_ANOTHER, CheckStatus.NO_ANSWER),
+}
+"""Sources of the package of an extension module, and how its import ends."""
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_an_answer_is_believed_only_if_it_shows_the_object(how: str, tmp_path: Path) -> None:
+    source, status = HOSTILE[how]
+    module = extension(tmp_path / "_core.so", "_core")
+    files: dict[str, str | Path] = {"demo/__init__.py": source, "demo/_core.so": module}
+    start = time.monotonic()
+    result = verified(make_wheel(tmp_path, tag=TAG, files=files), timeout=60.0)
+    check = by_member(result, AttemptKind.IMPORT)["demo/_core.so"]
+    assert check.status is status
+    assert not any("PyInit" in line for line in check.explanation)
+    if how == "it leaves a daemon":
+        assert time.monotonic() - start < 60, "nothing waits for its end"
+        running = (path.read_bytes() for path in _command_lines())
+        assert not any(b"time.sleep(987)" in command for command in running)
+
+
+def _command_lines() -> Iterator[Path]:
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            process.read_bytes()
+            yield process
 
 
 def test_a_hang_is_ended_in_time(tmp_path: Path) -> None:

@@ -233,6 +233,10 @@ def test_predictions_are_proved_by_imports(
     (site.site / "quick/__init__.py").write_text("raise ValueError('other')")
     assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
     assert "import quick\n  proof: not tried: ValueError: other\n" in capsys.readouterr().out
+    (site.site / "quick/__init__.py").write_text("import os; os._exit(0)")
+    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
+    said = "  proof: not tried: no answer came: it ended with exit code 0\n"
+    assert said in capsys.readouterr().out
 
 
 def test_why_another_environment_loads_other_libraries(

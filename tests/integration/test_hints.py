@@ -509,11 +509,6 @@ CALLS: dict[Message, Call] = {
         first="check --write-baseline WHEEL",
         then="check --write-baseline WHEEL --baseline wheelfix-baseline.json",
     ),
-    ("cli/commands/check.py", "--output-format jsonl --output-file FILE --resume"): Call(
-        make=sources,
-        first="check --resume WHEEL",
-        then="check WHEEL --output-format jsonl --output-file FILE --resume",
-    ),
     (
         "cli/commands/check.py",
         "use a separate run; `--report jsonl=FILE` works with the other formats",
@@ -1267,7 +1262,6 @@ HELD: dict[Message, str] = {
 NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "it says what was wrong; the hint is another text": (
         "--statistics is a format of its own",
-        "--resume needs the file of records",
         "`--report` and `--write-baseline` need all wheels",
         "--strict, --exit-zero and --fail-on contradict",
         "--write-baseline needs a file",
@@ -1277,7 +1271,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--dask needs the package",
         "`--env {}",
         "`--report {}`: it must be",
-        "`{}`, line {}, is not a record of `wheelfix check`",
         "`--plat {}` is not possible",
         "is not installed by `pip install --target`",
         "`pip install --target` does not install",
@@ -1334,9 +1327,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "leave out `--patcher`",
         "leave out --target, or --prove and --against",
         "it is in the lief-tools",
-        "fix that, and continue with the same command and --resume",
-        "name the file that the earlier run wrote",
-        "start them again; a run that writes records",
         "pass the libraries with `--library-path`",
         "`--with` takes the path of a wheel",
     ),

@@ -238,7 +238,6 @@ READERS = [
 ]
 OWN_FILES = {
     "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",
-    "cli/resume_file.py": "continues a regular file of records",
     "cli/stdio.py": "opens /dev/null in the place of a closed stream",
     "host/machine_files.py": "the one that opens files of this machine",
     "host/trace_watch.py": "reads /proc of the processes that it traces, and the logs of a trace",

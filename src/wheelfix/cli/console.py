@@ -17,7 +17,6 @@ import typer
 from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import Style, error_text, fit, printable
 from wheelfix.system.signal_mask import start_without_signals
-from wheelfix.system.tempfiles import write_whole
 
 
 class ColorChoice(StrEnum):
@@ -232,11 +231,6 @@ class SlowProgress:
 INTERVAL = 10.0
 """Seconds between two lines of progress."""
 SLOW_PROGRESS: ContextVar[SlowProgress | None] = ContextVar("SLOW_PROGRESS", default=None)
-
-
-def write_file(file: Path, text: str) -> None:
-    """Write a report to `file`, whole or not at all. Raises `OutputError`."""
-    write_whole(file, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

@@ -1,13 +1,14 @@
 """Reports of `check` on stdout, in files, and in the summary of a GitHub step."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix import __version__
-from wheelfix.cli.console import Terminal, write_file
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
@@ -28,6 +29,16 @@ from wheelfix.settings import Settings
 from wheelfix.system.wheelfix_metadata import documentation_site
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+KINDS: Mapping[Format, Kind] = {
+    **dict.fromkeys(Format, Kind.TEXT),
+    Format.JSON: Kind.REPORT,
+    Format.JSONL: Kind.RECORDS,
+    Format.SARIF: Kind.SARIF,
+    Format.GITLAB: Kind.LIST,
+    Format.JUNIT: Kind.MARKUP,
+    Format.HTML: Kind.MARKUP,
+}
+"""What a file is that a report in each format may replace."""
 _ON_TERMINAL = {Format.FULL, Format.CONCISE}
 
 
@@ -51,6 +62,8 @@ class ReportWriter(NamedTuple):
     found: SetReport
     settings: Settings
     terminal: Terminal
+    inputs: Sequence[Path] = ()
+    """Files that no report replaces."""
 
     def write(self, form: Format, file: Path | None) -> None:
         """Write the report to `file` or stdout. Raises `OutputError`."""
@@ -62,7 +75,7 @@ class ReportWriter(NamedTuple):
 
     def _write(self, text: Callable[[RenderOptions], str], form: Format, file: Path | None) -> None:
         if file is not None:
-            write_file(file, text(self._options(form, color=False)))
+            write_file(file, text(self._options(form, color=False)), KINDS[form], self.inputs)
         elif report := text(self._options_for(form)):
             self.terminal.result(report)
 

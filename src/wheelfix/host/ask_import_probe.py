@@ -1,15 +1,39 @@
 """Questions to the import probe, which loads, imports and runs in the Python under test."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wheelfix.errors import ToolError
 from wheelfix.host.verify_values import VerifyAnswer
 from wheelfix.system.subprocesses import Run
 
 PROBE = Path(__file__).with_name("import_probe.py")
+
+
+def no_answer(answer: VerifyAnswer) -> str:
+    """Return why it is not known how a load or an import went; empty if it is known.
+
+    Each module that was imported from an object has that object mapped.
+    """
+    if not answer.get("answered"):
+        return f"no answer came: it ended with exit code {answer['code']}"
+    mapped = {path for _, _, path in answer["maps"]}
+    for origin in answer.get("origins", ()):
+        if origin.endswith(".so") and os.path.realpath(origin) not in mapped:
+            return f"no answer came: `{origin}` was imported and is not loaded"
+    return ""
+
+
+def _whole(value: object) -> VerifyAnswer:
+    """Return an answer of the probe. Raises `ValueError` for any other value."""
+    answer = cast("VerifyAnswer", value) if isinstance(value, dict) else {}
+    how = answer.get("code", 0 if answer.get("hang") else None)
+    if not isinstance(answer.get("pid"), int) or not isinstance(how, int):
+        raise ValueError("not an answer of the probe")  # noqa: TRY004 - as of JSON
+    return answer
 
 
 def ask_probe(  # noqa: PLR0913 - the parts of one call
@@ -34,11 +58,11 @@ def ask_probe(  # noqa: PLR0913 - the parts of one call
         accepted=range(-64, 256),
     )
     try:
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
-    except ValueError as error:
+        answers = [_whole(json.loads(line)) for line in done.stdout.splitlines()]
+    except (ValueError, RecursionError) as error:
         raise ToolError(
             f"the answers of `{python}` cannot be read: {error}",
-            hint="an imported module may have written to the descriptors that it inherited",
+            hint="what its environment runs at each start, such as a .pth file, may print",
         ) from error
     if len(answers) != len(jobs):
         raise ToolError(

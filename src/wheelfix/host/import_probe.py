@@ -6,9 +6,16 @@ and imports little: libraries loaded by the probe itself would hide missing ones
 Jobs are lines of JSON on stdin: `kind` (load, import, imports, run), `what` (path, module name,
 module names in turn, argv) and `timeout` in seconds. Answers are lines of JSON on stdout, in the
 same order: `pid`, `code` (exit code, or negative signal) or `hang`, `tail` (end of the output),
+and `answered`, unless the child ended before it could say how the attempt went. Then there are
 `maps` (device, inode, path), and after an exception `error`, `type`, `causes` (the texts of the
 error and of those before it) and `absent` (modules not found); of several errors, the last one.
-`gil` says that an import has enabled the GIL of a free-threaded Python (PEP 703).
+`gil` says that an import has enabled the GIL of a free-threaded Python (PEP 703); `origins` are the
+files of the modules that were imported.
+
+What a child imports may write to any descriptor, fork and exit. So a child has only its own
+descriptors, and an answer counts if it is whole, has the types above, came once and with the token
+of this attempt; which files are mapped, the probe reads itself, while the child waits. The probe
+adopts what a child has started (PR_SET_CHILD_SUBREAPER), and ends it with the child.
 """
 
 from __future__ import annotations
@@ -30,6 +37,16 @@ ANSWER = 8 << 20
 PIPE = 1 << 20
 """Maximum bytes in a pipe (fs.pipe-max-size of proc(5))."""
 PIECE = 1 << 16
+LAST = 5.0
+"""Seconds in which what a child has started must end after SIGKILL."""
+UNANSWERED = 70
+"""The exit code where a child could not answer (EX_SOFTWARE of sysexits.h)."""
+
+PR_SET_CHILD_SUBREAPER = 36
+"""`linux/prctl.h`; execve(2) keeps it, so that ctypes, which sets it, is not loaded any more."""
+REAPS = "--reaps"
+TEXTS = ("error", "type")
+LISTS = ("causes", "absent", "origins")
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
@@ -45,21 +62,34 @@ def serve() -> None:
         answers.flush()
 
 
+def adopt() -> None:
+    """Become the parent of what descendants leave behind, in this process anew without ctypes."""
+    if REAPS in sys.argv:
+        return
+    with contextlib.suppress(Exception):
+        import ctypes  # noqa: PLC0415 - loads libffi
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        os.execv(sys.executable, [sys.executable, "-B", "-u", __file__, REAPS])  # noqa: S606
+
+
 def attempt(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job in a child process with a time limit, and return the answer."""
+    token = os.urandom(16).hex()
     receive, send = os.pipe()
     output, prints = os.pipe()
+    released, release = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(receive)
-        os.close(output)
-        child(job, send, prints)
-    os.close(send)
-    os.close(prints)
-    child_output = ProbeOutput(receive, output)
+        child(job, token, send, prints, released)
+    for number in (send, prints, released):
+        os.close(number)
+    child_output = ProbeOutput(pid, token, receive, output, release)
     status = wait(pid, child_output, time.monotonic() + job["timeout"], traces=job["kind"] != "run")
-    kill(pid)
+    end_children(pid)
     child_output.rest()
+    child_output.let_go()
     os.close(receive)
     os.close(output)
     answer = child_output.answer()
@@ -75,11 +105,15 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
 class ProbeOutput:
     """What a child process writes: its answer, and the end of its output."""
 
-    def __init__(self, receive: int, output: int) -> None:
+    def __init__(self, pid: int, token: str, receive: int, output: int, release: int) -> None:
+        self.pid = pid
+        self.token = token
         self.open = [receive, output]
         self.receive = receive
+        self.release = release
         self.text = bytearray()
         self.tail = bytearray()
+        self.maps: list[tuple[str, str, str]] = []
 
     def listen(self, seconds: float) -> bool:
         """Wait so many seconds for output; return whether there was any."""
@@ -90,6 +124,8 @@ class ProbeOutput:
                 self.open.remove(source)
             elif source == self.receive:
                 self.text += piece[: max(0, ANSWER - len(self.text))]
+                if self.text.endswith(b"\n"):
+                    self.let_go()
             else:
                 self.tail += piece
                 del self.tail[:-TAIL]
@@ -101,12 +137,34 @@ class ProbeOutput:
             if not self.open or not self.listen(0):
                 return
 
+    def let_go(self) -> None:
+        """Read what the child has mapped, and let it end."""
+        if self.release >= 0:
+            self.maps = mapped_files(self.pid)
+            os.close(self.release)
+            self.release = -1
+
     def answer(self) -> dict[str, Any]:
-        """Return the answer of the child; nothing if it is incomplete."""
+        """Return the answer of the child; nothing if it is not to be believed."""
+        token, _, text = self.text.decode("utf-8", "replace").partition(" ")
         try:
-            return dict(json.loads(self.text))
-        except (TypeError, ValueError):
+            value = json.loads(text)  # of two answers, it raises
+        except (ValueError, RecursionError):
             return {}
+        if token != self.token or not is_answer(value):
+            return {}
+        return {**value, "answered": True, "maps": self.maps}
+
+
+def is_answer(value: object) -> bool:
+    """Return whether a value has the keys and types of an answer."""
+    if not isinstance(value, dict) or not value.keys() <= {*TEXTS, *LISTS, "gil"}:
+        return False
+    return (
+        all(isinstance(value.get(key, ""), str) for key in TEXTS)
+        and all(isinstance(value.get(key, []), list) for key in LISTS)
+        and all(isinstance(one, str) for key in LISTS for one in value.get(key, []))
+    )
 
 
 def wait(
@@ -117,12 +175,11 @@ def wait(
     A child that `traces` is aborted first, so that its fault handler prints a traceback.
     """
     while time.monotonic() < deadline:
-        if child_output.open and child_output.listen(0.02):
-            continue
+        has_more = bool(child_output.open) and child_output.listen(0.02)
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return status
-        if not child_output.open:
+        if not has_more and not child_output.open:
             time.sleep(0.002)
     if traces:
         os.kill(pid, signal.SIGABRT)
@@ -132,28 +189,75 @@ def wait(
                 return None
             child_output.rest()
             time.sleep(0.01)
-    kill(pid)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return None
 
 
-def kill(group: int) -> None:
-    """Kill the child and all that it has started."""
+def end_children(group: int) -> None:
+    """Kill what a child has started, also in sessions of their own, and wait for its end."""
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
+    end = time.monotonic() + LAST
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                for pid in children():
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.002)
 
 
-def child(job: dict[str, Any], send: int, output: int) -> None:
+def children() -> list[int]:
+    """Return the children of this process (proc_pid_stat(5))."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - no pathlib
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
+            if int(stat.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.append(int(name))
+    return found
+
+
+def child(job: dict[str, Any], token: str, send: int, output: int, released: int) -> None:
     """Do the job, in this process; never return."""
-    os.setsid()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    if job["kind"] == "run":
-        execute(job["what"])
-    faulthandler.enable(2)
+    try:
+        own = os.getpid()
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        close_others({0, 1, 2, send, released})
+        if job["kind"] == "run":
+            execute(job["what"])
+        faulthandler.enable(2)
+        data = f"{token} {json.dumps(result_of(job))}\n".encode()
+        if os.getpid() == own:  # not a copy that an import has made
+            while data:
+                data = data[os.write(send, data) :]
+            os.read(released, 1)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+    finally:
+        os._exit(UNANSWERED)
+
+
+def close_others(kept: set[int]) -> None:
+    """Close all descriptors but those, and that of the loader's log (ld.so(8))."""
+    log = os.environ.get("LD_DEBUG_OUTPUT")
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - no pathlib
+        with contextlib.suppress(OSError):  # that of the list itself is gone
+            target = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
+            if number not in kept and not (log and target.startswith(log)):
+                os.close(number)
+
+
+def result_of(job: dict[str, Any]) -> dict[str, Any]:
+    """Load or import what a job names, and return what came of it."""
     result: dict[str, Any] = {}
+    origins: list[str] = []
     is_free = not has_gil()
     for what in job["what"] if job["kind"] == "imports" else [job["what"]]:
         try:
@@ -162,24 +266,28 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
 
                 _ctypes.dlopen(what, os.RTLD_NOW | os.RTLD_LOCAL)
             else:
-                importlib.import_module(what)
+                module = importlib.import_module(what)
+                origin = getattr(getattr(module, "__spec__", None), "origin", None)
+                origins += [origin] if type(origin) is str else []
         except BaseException as error:  # noqa: BLE001 - any exception is the result
             before = result.get("causes", [])
             result = {
-                "error": str(error)[:TAIL],
+                "error": text_of(error),
                 "type": type(error).__name__,
-                "causes": [*before, *(str(one)[:TAIL] for one in causes(error))],
+                "causes": [*before, *map(text_of, causes(error))],
                 "absent": absent(error),
             }
     if is_free and has_gil():
         result["gil"] = True
-    result["maps"] = mapped_files()
-    data = (json.dumps(result) + "\n").encode()
-    while data:
-        data = data[os.write(send, data) :]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    return {**result, "origins": origins}
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, whose class may not be able to say it."""
+    try:
+        return str(error)[:TAIL] + ""
+    except BaseException as another:  # noqa: BLE001 - any exception is the result
+        return f"its text cannot be read: {type(another).__name__}"
 
 
 def has_gil() -> bool:
@@ -210,16 +318,21 @@ def execute(command: list[str]) -> None:
         os._exit(126)
 
 
-def mapped_files() -> list[tuple[str, str, str]]:
-    """Return device, inode and path of every file with executable code in this process."""
+def mapped_files(pid: int) -> list[tuple[str, str, str]]:
+    """Return device, inode and path of every file that a process maps as a loader does.
+
+    A library without code, such as one of data, has no executable segment.
+    """
     found: dict[tuple[str, str], str] = {}
-    with open("/proc/self/maps", errors="surrogateescape") as maps:  # noqa: PTH123 - no pathlib
+    path = f"/proc/{pid}/maps"
+    with contextlib.suppress(OSError), open(path, errors="surrogateescape") as maps:  # noqa: PTH123
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
-            if len(fields) == 6 and fields[1][2] == "x" and fields[5].startswith("/"):
+            if len(fields) == 6 and fields[1][3] == "p" and fields[5].startswith("/"):
                 found[fields[3], fields[4]] = fields[5]
     return [(device, inode, path) for (device, inode), path in found.items()]
 
 
 if __name__ == "__main__":
+    adopt()
     serve()

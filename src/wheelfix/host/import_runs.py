@@ -10,7 +10,7 @@ from typing import Any
 
 from wheelfix.analysis.predictions import ImportRun, Prediction
 from wheelfix.errors import SettingsError
-from wheelfix.host.ask_import_probe import ask_probe
+from wheelfix.host.ask_import_probe import ask_probe, no_answer
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, debug_variables
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import python_around
@@ -89,9 +89,9 @@ def _problem(answer: Mapping[str, Any], seconds: float) -> str:
         return f"it {overdue(seconds)}"
     if answer["code"] < 0:
         return f"it was {killed_by(-answer['code'])}"
-    if "error" in answer:
-        return f"{answer['type']}: {answer['error']}"
-    return f"exit code {answer['code']}" if answer["code"] else ""
+    return no_answer(answer) or (
+        f"{answer['type']}: {answer['error']}" if "error" in answer else ""
+    )
 
 
 def _read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:

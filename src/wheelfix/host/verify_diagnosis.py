@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.opened_libraries import openings
-from wheelfix.host.ask_import_probe import PROBE
+from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -160,10 +160,20 @@ def _status(
         return CheckStatus.CRASHED, killed_by(-code)
     if attempt.kind is AttemptKind.RUN:
         return _run_status(code, str(answer["tail"]))
+    if problem := no_answer(answer):
+        return CheckStatus.NO_ANSWER, problem.removeprefix("no answer came: ")
+    return _answered_status(subject, attempt, answer)
+
+
+def _answered_status(
+    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
+) -> tuple[CheckStatus, str]:
+    """Return the status of a load or an import of which it is known how it went."""
     if "error" in answer:
         return _error_status(subject, attempt, answer)
-    if "maps" not in answer:
-        return CheckStatus.CRASHED, f"ended itself with exit code {code}"
+    own = subject.files[attempt.member].path
+    if attempt.member in subject.wheel.elfs and own not in (path for *_, path in answer["maps"]):
+        return CheckStatus.NO_ANSWER, "its own object is not loaded"
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")
 

@@ -42,8 +42,8 @@ def tables_of(name: WheelName, grafted: Iterable[GraftedLibrary]) -> list[Table]
         {
             "wheel": name.distribution,
             "platform": ".".join(name.platforms),
-            "name": library.original,
-            "soname": library.host.elf.soname or "",
+            "name": _in_utf8(library.original),
+            "soname": _in_utf8(library.host.elf.soname or ""),
             "package": library.package.name if library.package else "",
             "version": library.package.version if library.package else "",
             "sha256": library.host.sha256,
@@ -55,7 +55,12 @@ def tables_of(name: WheelName, grafted: Iterable[GraftedLibrary]) -> list[Table]
 
 
 def _plain(member: str) -> str:
-    return MODULE_SUFFIX.sub("", stable_name(member))
+    return _in_utf8(MODULE_SUFFIX.sub("", stable_name(member)))
+
+
+def _in_utf8(name: str) -> str:
+    """Return a name with an escape for each byte that is not UTF-8, which TOML must be."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def joined(lock: Iterable[Table], new: Iterable[Table]) -> tuple[Table, ...]:
@@ -74,8 +79,13 @@ def joined(lock: Iterable[Table], new: Iterable[Table]) -> tuple[Table, ...]:
 
 def lock_text(lock: Iterable[Table]) -> str:
     """Return the content of the file."""
-    tables = ("".join(f"{key} = {json.dumps(table[key])}\n" for key in table) for table in lock)
+    tables = ("".join(f"{key} = {_value(table[key])}\n" for key in table) for table in lock)
     return "\n".join([_HEADER, *(f"[[graft]]\n{table}" for table in tables)])
+
+
+def _value(value: object) -> str:
+    """Return a value as TOML has it: unlike JSON, without halves of characters, and without DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def read_lock(path: Path) -> tuple[Table, ...]:

@@ -39,13 +39,12 @@ def render_jsonl(set_report: SetReport, options: RenderOptions) -> str:
     return "\n".join(record(report, options) for report in set_report.reports)
 
 
-def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
-    """Return the report of one wheel as one line; `made_from` is a digest of its inputs."""
+def record(report: Report, options: RenderOptions) -> str:
+    """Return the report of one wheel as one line."""
     value = {
         "version": VERSION,
         "tool": {"name": NAME, "version": options.version},
         **_wheel(report, options),
-        "made_from": made_from,
     }
     return json_text(value, indent=None)
 

@@ -132,7 +132,7 @@ def _future_answer(future: "Future[Result]") -> Result | Exception:
     except CancelledError as error:
         raise ToolError(
             "the workers are gone: a call was cancelled by the executor",
-            hint="start them again; a run that writes records to a file goes on with --resume",
+            hint="start them again",
         ) from error
     except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
         # Dask, which names the error so, may not be installed.

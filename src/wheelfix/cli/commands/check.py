@@ -17,7 +17,8 @@ from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.dask_workers import dask_workers
 from wheelfix.cli.options import Call
-from wheelfix.cli.report_writer import ReportWriter, parse_reports
+from wheelfix.cli.output_files import Kind, refuse_other, write_file
+from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
@@ -32,7 +33,6 @@ from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Group, Option, Settings
 from wheelfix.system.shared_progress import SharedFraction, shared_fraction
-from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 
@@ -76,10 +76,6 @@ class _Options:
     statistics: bool = Option(
         "Print the number of findings of each rule instead of each.", group=Group.OUTPUT
     ).default(False)
-    resume: bool = Option(
-        "With jsonl, continue --output-file: records that are still valid are kept.",
-        group=Group.OUTPUT,
-    ).default(False)
     dask: str | None = Option(
         "Use the Dask cluster of the scheduler at this address instead of --jobs.",
         group=Group.RUN,
@@ -113,6 +109,8 @@ def _run(
     """Check the wheels, and print and write the reports."""
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.report)
+    inputs = _inputs(wheels, request, configuration)
+    _refuse_outputs(request, files, configuration.settings, inputs)
     is_alone = request.dask is None and min(configuration.settings.jobs, len(wheels)) == 1
     with ExitStack() as stack:
         shows_read = is_alone and terminal.shows_progress
@@ -135,13 +133,14 @@ def _run(
                 terminal,
                 workers,
                 output=request.output_file,
-                resume=request.resume,
+                inputs=inputs,
             )
             return _exit_code(unreadable=progress.unreadable > 0, failing=progress.failing > 0)
         report = _run_check(tasks, configuration, known, terminal, workers, line)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
-    _write_reports(report, request, files, configuration.settings, terminal)
+    writer = ReportWriter(report, configuration.settings, terminal, inputs)
+    _write_reports(writer, request, files)
     limit = lowest_failing(configuration.settings.fail_on)
     failing = limit is not None and report.fails(limit)
     return _exit_code(unreadable=bool(report.unreadable), failing=failing)
@@ -167,16 +166,37 @@ def _refuse_contradictions(request: _Options) -> None:
     if request.statistics and request.output_format is not Format.FULL:
         raise SettingsError("--statistics is a format of its own: not with --output-format")
     writes_records = request.output_format is Format.JSONL
-    if request.resume and not (writes_records and request.output_file):
-        raise SettingsError(
-            "--resume needs the file of records to continue",
-            hint="--output-format jsonl --output-file FILE --resume",
-        )
     if writes_records and (request.report or request.write_baseline):
         raise SettingsError(
             "`--report` and `--write-baseline` need all wheels at once: not with jsonl",
             hint="use a separate run; `--report jsonl=FILE` works with the other formats",
         )
+
+
+def _inputs(
+    wheels: Sequence[Path], request: _Options, configuration: Configuration
+) -> tuple[Path, ...]:
+    """Return the files that are read: none of them is an output."""
+    settings = configuration.settings
+    baseline = [] if settings.baseline is None or request.write_baseline else [settings.baseline]
+    named = (*baseline, *settings.neighbors, *settings.sbom_include)
+    listed = [] if request.from_file is None else [request.from_file]
+    return (*wheels, *listed, *map(Path, named))
+
+
+def _refuse_outputs(
+    request: _Options,
+    files: Sequence[tuple[Format, Path]],
+    settings: Settings,
+    inputs: Sequence[Path],
+) -> None:
+    """Raise `OutputError` before the work, for what no report may replace."""
+    if request.output_file is not None:
+        refuse_other(request.output_file, KINDS[request.output_format], inputs)
+    for form, file in files:
+        refuse_other(file, KINDS[form], inputs)
+    if request.write_baseline and settings.baseline is not None:
+        refuse_other(Path(settings.baseline), Kind.BASELINE, inputs)
 
 
 def _fail_on(call: Call, request: _Options) -> object:
@@ -309,27 +329,22 @@ def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetRe
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
-    write_whole(file, baselines.text(found).encode())
+    write_file(file, baselines.text(found).rstrip(), Kind.BASELINE)
     name = printable(str(file))
     terminal.say(f"{count(len(found), 'finding')} written to `{name}`: they no longer count")
     return suppress_all(checked)
 
 
 def _write_reports(
-    report: SetReport,
-    request: _Options,
-    files: Sequence[tuple[Format, Path]],
-    settings: Settings,
-    terminal: Terminal,
+    writer: ReportWriter, request: _Options, files: Sequence[tuple[Format, Path]]
 ) -> None:
     told: set[str] = set()
-    for error in (unreadable.error for unreadable in report.unreadable):
+    for error in (unreadable.error for unreadable in writer.found.unreadable):
         # What settings are refused for is the same for every wheel.
         if error is None or (isinstance(error, SettingsError) and error_words(error) in told):
             continue
-        terminal.fail(error)
+        writer.terminal.fail(error)
         told.add(error_words(error))
-    writer = ReportWriter(found=report, settings=settings, terminal=terminal)
     if request.statistics:
         writer.write_statistics(request.output_file)
     else:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.console import write_file
 from wheelfix.cli.options import Call
+from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import wheels_below
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
@@ -105,7 +105,8 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
         style = terminal.result_style._replace(color=color)
         text = fit(reports.text(judged, style), verbose=style.verbose)
     if request.output is not None:
-        write_file(request.output, text)
+        is_json = request.output_format is DiffFormat.JSON
+        write_file(request.output, text, Kind.REPORT if is_json else Kind.TEXT)
     else:
         terminal.result(text)
     if errors:

@@ -1,6 +1,8 @@
 """`wheelfix init`: a table with every setting and its default."""
 
+import os
 from dataclasses import dataclass
+from errno import EEXIST
 from pathlib import Path
 
 import typer
@@ -40,6 +42,9 @@ def init(request: _Options) -> None:
             hint="`wheelfix init --stdout` prints what could be added",
         )
     try:
+        # A name that is there, such as a link or a FIFO, is not a configuration that may be made.
+        if not is_project and os.path.lexists(file):
+            raise FileExistsError(EEXIST, os.strerror(EEXIST))
         with file.open("a", encoding="utf-8") as stream:
             stream.write(f"\n{text}" if is_project else text)
     except OSError as error:

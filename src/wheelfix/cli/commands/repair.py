@@ -10,6 +10,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call, TextOrJson
+from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, OutputError
@@ -29,7 +30,6 @@ from wheelfix.reports.repair_text import (
 from wheelfix.reports.run_totals import run_totals
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Group, Option
-from wheelfix.system.tempfiles import output_errors
 from wheelfix.system.wheelfix_metadata import documentation_site
 
 
@@ -127,5 +127,4 @@ def _write_lock(outcomes: Iterable[Outcome], file: Path) -> None:
     ]
     if file.is_symlink():  # in a checkout of others it may lead to any file of the user
         raise OutputError(f"`{file}` is a symbolic link", hint="delete it, and repair again")
-    with output_errors(file.parent):
-        file.write_text(lock_text(joined(read_lock(file), new)), "utf-8")
+    write_file(file, lock_text(joined(read_lock(file), new)).rstrip("\n"), Kind.LOCK)

@@ -13,7 +13,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose, wants_color
 from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import SettingsError
+from wheelfix.cli.output_files import Kind, open_file
 from wheelfix.host import trace as tracing
 from wheelfix.host.trace_reading import keep_bindings
 from wheelfix.reports import trace as reports
@@ -44,7 +44,7 @@ def trace(command: _Command, request: _Options, verbose: Verbose = 0) -> None:
     exit code of the command are not changed. Needs glibc, whose loader keeps one descriptor open
     in each process; a daemon may close it.
     """
-    with _report(request.output) as stream:
+    with _report(request.output, request.output_format) as stream:
         try:
             seen = tracing.trace(command, os.environ, symbols=tuple(request.symbol))
         except tracing.CommandError as error:
@@ -65,14 +65,11 @@ def trace(command: _Command, request: _Options, verbose: Verbose = 0) -> None:
 
 
 @contextmanager
-def _report(output: Path | None) -> Generator[TextIO]:
+def _report(output: Path | None, form: TextOrJson) -> Generator[TextIO]:
     """Open the file of the report before the command runs, so that errors come first."""
     if output is None:
         yield sys.stderr
         return
-    try:
-        stream = output.open("w", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise SettingsError(f"cannot write `{output}`: {error.strerror}") from error
-    with stream:
+    kind = Kind.REPORT if form is TextOrJson.JSON else Kind.TEXT
+    with open_file(output, kind) as stream:
         yield stream

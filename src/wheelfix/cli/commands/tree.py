@@ -11,7 +11,6 @@ import typer
 
 from wheelfix.analysis.graph import Graph, graph_of, graph_of_wheel
 from wheelfix.cli import installation_options, options
-from wheelfix.cli.console import write_file
 from wheelfix.cli.installation_options import (
     parse_library_path,
     read_wheel,
@@ -21,6 +20,7 @@ from wheelfix.cli.installation_options import (
     world_of,
 )
 from wheelfix.cli.options import Call
+from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
@@ -43,6 +43,8 @@ class GraphFormat(StrEnum):
     JSON = "json"
 
 
+_KINDS = {GraphFormat.HTML: Kind.MARKUP, GraphFormat.JSON: Kind.REPORT}
+"""What a file is that a graph in each format may replace; else text."""
 _Arguments = Annotated[
     list[str] | None,
     typer.Argument(
@@ -122,7 +124,7 @@ def tree(call: Call, request: _Options, arguments: _Arguments = None) -> None:
     if output is None:
         terminal.result(text)
     else:
-        write_file(output, text)
+        write_file(output, text, _KINDS.get(form, Kind.TEXT))
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
     is_missing = any(graph.missing for graph in graphs)
