@@ -29,7 +29,7 @@ def no_answer(answer: VerifyAnswer) -> str:
 
 def _whole(value: object) -> VerifyAnswer:
     """Return an answer of the probe. Raises `ValueError` for any other value."""
-    answer = cast("VerifyAnswer", value) if isinstance(value, dict) else {}
+    answer: VerifyAnswer = cast("VerifyAnswer", value if isinstance(value, dict) else None) or {}
     how = answer.get("code", 0 if answer.get("hang") else None)
     if not isinstance(answer.get("pid"), int) or not isinstance(how, int):
         raise ValueError("not an answer of the probe")  # noqa: TRY004 - as of JSON

@@ -158,12 +158,15 @@ class ProbeOutput:
 
 def is_answer(value: object) -> bool:
     """Return whether a value has the keys and types of an answer."""
-    if not isinstance(value, dict) or not value.keys() <= {*TEXTS, *LISTS, "gil"}:
+    if not isinstance(value, dict):
         return False
+    table: dict[Any, Any] = {**value}
+    lists: list[Any] = [table.get(key, []) for key in LISTS]
     return (
-        all(isinstance(value.get(key, ""), str) for key in TEXTS)
-        and all(isinstance(value.get(key, []), list) for key in LISTS)
-        and all(isinstance(one, str) for key in LISTS for one in value.get(key, []))
+        table.keys() <= {*TEXTS, *LISTS, "gil"}
+        and all(isinstance(table.get(key, ""), str) for key in TEXTS)
+        and all(isinstance(some, list) for some in lists)
+        and all(isinstance(one, str) for some in lists for one in some)
     )
 
 
@@ -211,7 +214,7 @@ def end_children(group: int) -> None:
 
 def children() -> list[int]:
     """Return the children of this process (proc_pid_stat(5))."""
-    found = []
+    found: list[int] = []
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - no pathlib
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
             if int(stat.read().rpartition(b")")[2].split()[1]) == os.getpid():
