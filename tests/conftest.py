@@ -17,6 +17,7 @@ from tests.support.compiled import forget_unused
 from tests.support.kept_auditwheel import keep_one
 from tests.support.kept_elf_files import keep_elf_files
 from tests.support.kept_listings import keep_listings
+from tests.support.tools import summary
 from tests.support.warm import warm_up
 from wheelfix.cli import console
 from wheelfix.system.signal_mask import SIGNALS
@@ -90,6 +91,14 @@ def _is_chosen(item: pytest.Item) -> bool:
     if chosen is None or not isinstance(item, pytest.Function):
         return True
     return any(fnmatchcase(item.callspec.id, pattern) for pattern in chosen.args)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which packages would let the tests run that were skipped for want of a tool."""
+    skipped = terminalreporter.getreports("skipped")
+    line = summary([report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)])
+    if line:
+        terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,6 @@
 """Demangling of C++ symbols."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.exports import read_exports
+from tests.support.tools import needs
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.reader import read_elf
 
@@ -48,7 +48,7 @@ def test_names_that_nest_deeply_stay_mangled(symbol: str) -> None:
     assert demangle(symbol) == symbol
 
 
-@pytest.mark.skipif(shutil.which("c++filt") is None, reason="needs c++filt")
+@needs("c++filt")
 def test_the_symbols_of_libstdcxx_are_spelled_as_by_binutils() -> None:
     """With `-p`, c++filt leaves out the parameters, too. It spells what `So` and the like mean."""
     command = ["gcc", "-print-file-name=libstdc++.so.6"]

@@ -16,6 +16,7 @@ from tests.support.bionic import refusals
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from tests.support.compiled import require_linking
 from tests.support.effort import slowness
+from tests.support.tools import needs
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt, Sht
@@ -209,7 +210,7 @@ def test_it_loads_edited_stripped_and_edited_again(
             assert answer(folder, third) == ANSWER, tool
 
 
-@pytest.mark.skipif(shutil.which("eu-elflint") is None, reason="no elfutils")
+@needs("eu-elflint")
 def test_elfutils_and_gdb_find_no_fault_that_was_not_there(library: bytes, folder: Path) -> None:
     once = proved(library, fuller(read_elf(library, "lib.so")))
     twice = proved(once, revised(once).set_soname("z" * 500))

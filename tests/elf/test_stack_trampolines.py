@@ -1,7 +1,6 @@
 """Trampolines, as compilers write them; and code that does not."""
 
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.compiled import require_linking
+from tests.support.tools import tool
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit
 from wheelfix.elf.model import Elf
@@ -92,9 +92,7 @@ def test_nested_functions_of_gcc(tmp_path: Path, compiler: str, level: str) -> N
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_contained_procedures_of_fortran(tmp_path: Path, level: str) -> None:
-    if shutil.which("gfortran") is None:
-        pytest.skip("gfortran is not installed")
-    assert compiled(tmp_path / "a.so", FORTRAN, "gfortran", "-xf95", level).trampolines
+    assert compiled(tmp_path / "a.so", FORTRAN, tool("gfortran"), "-xf95", level).trampolines
 
 
 def test_trampolines_are_only_looked_for_where_they_matter(tmp_path: Path) -> None:

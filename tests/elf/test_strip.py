@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.build import shared_object
 from tests.support.compiled import require_linking
+from tests.support.tools import tool
 from wheelfix.elf.compare import differences
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
@@ -152,8 +153,7 @@ def test_the_debug_file_restores_what_was_stripped(
     library: Path, tmp_path: Path, keeps_symtab: object
 ) -> None:
     """eu-unstrip joins the two, and the result has the symbols and the DWARF of the original."""
-    if shutil.which("eu-unstrip") is None:
-        pytest.skip("elfutils is not installed")
+    tool("eu-unstrip")
     data = library.read_bytes()
     file = io.BytesIO()
     write_debug_file(memoryview(data), "libx.so", file)

@@ -10,6 +10,8 @@ import pytest
 from tests.support.build import ONE_FUNCTION, extension, make_wheel, shared_object
 from tests.support.engines import calls, stand_in
 from tests.support.providers import SUFFIX, TAG
+from tests.support.tools import needs_pip
+from tests.support.trees import BASE_PYTHON
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
 from wheelfix.host import fresh_environments
@@ -38,6 +40,7 @@ def test_each_object_is_reported_as_on_this_machine(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    needs_pip(BASE_PYTHON)
     log = stand_in(tmp_path, monkeypatch, "podman")
     monkeypatch.setenv("SECRET", "1")
     assert run(["verify", "--image", IMAGE, str(wheel)]) == 1
@@ -96,13 +99,13 @@ def test_every_scheme_is_made_in_the_image(
 def test_other_wheels_and_an_environment_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = make_wheel(tmp_path / "base", name="base", files={"base/__init__.py": ""})
+    base = make_wheel(tmp_path / "base", name="base", tag=TAG, files={"base/__init__.py": ""})
     site = tmp_path / "site"
     (site / "other-1.dist-info").mkdir(parents=True)
     (site / "other.py").write_text("")
     (site / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
     (site / "other-1.dist-info" / "RECORD").write_text("other.py,,\n")
-    demo = make_wheel(tmp_path, files={"demo/__init__.py": "import base, other"})
+    demo = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": "import base, other"})
     log = stand_in(tmp_path, monkeypatch, "docker")
     given = ["--with", str(base), "--site", str(site)]
     assert run(["verify", "--strict", "--image", IMAGE, *given, str(demo)]) == 0

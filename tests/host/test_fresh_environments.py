@@ -4,10 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.build import make_wheel
-from wheelfix.host import find_installers
+from wheelfix.host.containers import Image
 from wheelfix.host.find_installers import pip_for
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, can_make, make_unpacked, unpack
 from wheelfix.host.installed_files import recorded_files
@@ -20,16 +18,14 @@ def test_the_schemes_of_installers_are_schemes() -> None:
     assert set(INSTALLER_SCHEMES) <= {name.partition("-")[0] for name in scheme_names()}
 
 
-def test_what_can_be_made_without_a_pip_of_wheelfix_depends_on_the_python(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def find_none(_: str) -> None: ...
-
-    monkeypatch.setattr(find_installers, "find_spec", find_none)
-    python = interpreter(f"{sys.prefix}/bin/python3", os.environ)
-    with_pip, without = (python._replace(has_pip=has_pip) for has_pip in (True, False))
+def test_what_can_be_made_in_an_image_depends_on_its_pip() -> None:
+    here = interpreter(f"{sys.prefix}/bin/python3", os.environ)._replace(has_pip=False)
+    assert can_make("user", here)
+    assert pip_for(here) == [sys.executable, "-I", "-m", "pip"]
+    image = Image("debian:12", "docker", ())
+    with_pip, without = (here._replace(has_pip=has, image=image) for has in (True, False))
     assert can_make("user", with_pip)
-    assert pip_for(with_pip) == [python.path, "-I", "-m", "pip"]
+    assert pip_for(with_pip) == [here.path, "-I", "-m", "pip"]
     assert not can_make("user", without)
     assert pip_for(without) is None
 

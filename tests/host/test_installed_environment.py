@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, shared_object
+from tests.support.tools import needs
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.import_orders import imported_as
 from wheelfix.analysis.load_tree import describe_search
@@ -336,7 +337,7 @@ int main(int count, char **names) {
 """
 
 
-@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="needs musl-gcc")
+@needs("musl-gcc")
 def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

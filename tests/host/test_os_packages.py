@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.build import make_wheel
 from tests.support.installers import install
+from tests.support.tools import needs, tool
 from wheelfix.errors import ToolError
 from wheelfix.host.os_packages import LicenseText, Package, owners
 
@@ -199,8 +200,7 @@ cp -a {tree}/. %{{buildroot}}
 @pytest.fixture
 def of_rpm(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """Return a root with three packages, built by rpmbuild, in a database that rpm wrote."""
-    if shutil.which("rpmbuild") is None:
-        pytest.skip("no rpmbuild here")
+    tool("rpmbuild")
     environ = {"PATH": os.defpath, "HOME": "/home/me"}
     root, top = tmp_path / "root", tmp_path / "top"
     for name in (
@@ -279,7 +279,7 @@ def test_a_program_called_rpm_without_a_database_is_not_asked(tmp_path: Path) ->
     assert (tmp_path / "calls").read_text() == "--eval\n"
 
 
-@pytest.mark.skipif(shutil.which("rpm") is None, reason="no rpm here")
+@needs("rpm")
 def test_rpm_makes_no_database_where_there_is_none(tmp_path: Path) -> None:
     """Debian's keeps it in the user's home."""
     home = tmp_path / "home"
@@ -422,7 +422,7 @@ def test_an_rpm_that_was_killed_is_an_error_and_no_answer(tmp_path: Path) -> Non
         owners([Path("/usr/lib/libz.so.1")], _fake_rpm(tmp_path, "kill -9 $$"), tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no dpkg here")
+@needs("dpkg")
 def test_the_answers_for_this_machines_libraries_are_those_of_dpkg() -> None:
     libraries = sorted(Path("/usr/lib").glob("*-linux-gnu/lib[a-m]*.so.*"))[:60]
     assert libraries

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fork_server import warm_program
+from tests.support.tools import needs
 from tests.support.waiting import HANGS, wait_until, with_more_time
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import keep_bindings
@@ -271,7 +272,7 @@ def test_a_program_started_without_ld_debug_is_reported() -> None:
     with_more_time(attempt, LIVES)
 
 
-@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
+@needs("musl-gcc")
 def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
     program = tmp_path / "musl"
     subprocess.run(["musl-gcc", "-xc", "-", "-o", program], input=SLEEPS.encode(), check=True)

@@ -16,6 +16,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.installers import install
 from tests.support.repairing import repair
+from tests.support.tools import needs
 from wheelfix.cli.app import run as wheelfix
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.reports.repair_text import summary
@@ -403,7 +404,7 @@ int main(int count, char **paths) {
 """
 
 
-@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="no musl-gcc on this machine")
+@needs("musl-gcc")
 def test_on_musl_the_object_that_opens_it_needs_it(tmp_path: Path) -> None:
     """musl never uses the search path of the object that calls dlopen."""
     libc = f"libc.musl-{MACHINE}.so.1"

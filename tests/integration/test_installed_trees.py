@@ -24,6 +24,7 @@ from tests.support.build import executable, make_wheel, shared_object
 from tests.support.fork_server import warm_program
 from tests.support.loads import load
 from tests.support.shared import shared
+from tests.support.tools import needs_pip
 from tests.support.waiting import HANGS
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.world import Installed, World
@@ -536,6 +537,7 @@ def install(wheel: Path, tree: str, directory: Path) -> trees.Tree:
     if tree.startswith("debian-"):
         if not trees.has_debian_python():
             pytest.skip("this machine's own Python is not Debian's")
+        needs_pip(trees.DEBIAN_PYTHON)
         version = trees.debian_python_version()
         if f"cp{version.replace('.', '')}-" not in wheel.name and "py3-none-" not in wheel.name:
             pytest.skip(f"Debian's Python here is {version}")

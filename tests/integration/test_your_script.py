@@ -13,6 +13,7 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.documents import fences
 from tests.support.providers import MACHINE, SUFFIX, TAG
+from tests.support.tools import tool
 from wheelfix.cli.app import run
 from wheelfix.wheel.reader import open_wheel
 
@@ -211,7 +212,7 @@ def test_contracts_say_what_the_scripts_say(
     configure(here, project)
     (here / "source.cpp").write_text(source)
     made = here / member.rpartition("/")[2]
-    command = ["g++", "-shared", "-fPIC", "-o", str(made), "source.cpp"]
+    command = [tool("g++"), "-shared", "-fPIC", "-o", str(made), "source.cpp"]
     subprocess.run(command, check=True, cwd=here)
     wheel = make_wheel(here / "dist", tag=TAG, files={member: made})
     assert run(["check", "--select", "WF305", str(wheel)]) == code

@@ -1,6 +1,5 @@
 """The entries that `--as-needed` omits, compared with the linker itself."""
 
-import shutil
 import sys
 from collections import Counter
 from functools import partial
@@ -14,10 +13,11 @@ from tests.oracles.link_graphs.linking import Bench
 from tests.oracles.link_graphs.loading import load
 from tests.support.build import executable, shared_object
 from tests.support.exports import read_exports
+from tests.support.tools import needs, tool
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library, Why, decide
 
-needs_gnu_ld = pytest.mark.skipif(shutil.which("ld.bfd") is None, reason="GNU ld is not installed")
+needs_gnu_ld = needs("ld.bfd")
 
 
 def library(path: Path) -> Library:
@@ -205,8 +205,7 @@ def test_pruning_random_graphs_changes_no_binding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("linker", ["ld.gold", "ld.lld"])
 def test_other_linkers_agree_but_for_siblings(tmp_path: Path, linker: str) -> None:
-    if shutil.which(linker) is None:
-        pytest.skip(f"{linker} is not installed")
+    tool(linker)
     bench = Bench(folder=tmp_path, linker=linker)
     for seed in range(8):
         assert difference(seed, bench) is None

@@ -10,6 +10,7 @@ import pytest
 from packaging.tags import cpython_tags, parse_tag
 
 from tests.support.build import make_wheel
+from tests.support.tools import needs_pip
 from tests.support.trees import DEBIAN_PYTHON, has_debian_python, install
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.loader.install_schemes import (
@@ -122,11 +123,12 @@ def test_every_file_lands_where_the_scheme_says(way: str, name: str, tmp_path: P
 
 
 @pytest.mark.each_run("--root-*")
-@pytest.mark.skipif(not has_debian_python(), reason="needs Debian's python3 with pip")
+@pytest.mark.skipif(not has_debian_python(), reason="needs Debian's python3")
 @pytest.mark.parametrize(
     ("option", "name"), [("--prefix", "debian-prefix-pip"), ("--root", "debian-system")]
 )
 def test_debian_has_schemes_of_its_own(option: str, name: str, tmp_path: Path) -> None:
+    needs_pip(DEBIAN_PYTHON)
     path, wheel = marker(tmp_path)
     asked = "import sysconfig; print('python' + sysconfig.get_python_version())"
     python = subprocess.check_output([DEBIAN_PYTHON, "-c", asked], text=True).strip()

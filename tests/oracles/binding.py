@@ -5,6 +5,7 @@ followed from its start: each lookup in the loader's order and in the object's s
 with STB_GNU_UNIQUE symbols, copies and PLT entries, up to the first symbol that is not defined.
 """
 
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +16,10 @@ from wheelfix.elf.model import Definition, Elf, Exports, Libc
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
 from wheelfix.loader.symbol_lookup import binds
-from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, refused_versions
+
+GLIBC_HERE = tuple(map(int, (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[1].split(".")))
+"""The release of this machine's glibc."""
 
 
 class Bound(NamedTuple):
@@ -30,7 +34,7 @@ class Bound(NamedTuple):
     weak: bool
     aborts: bool = False
     """The provider should have the version by Verneed, but has no versions at all: glibc before
-    2.42 ends the process (`check_match` in elf/dl-lookup.c)."""
+    2.41 ends the process (`check_match` in elf/dl-lookup.c)."""
     copied: bool = False
     """The program has a copy of the provider's data (R_*_COPY)."""
 
@@ -171,6 +175,7 @@ class ProcessBinder:
         aborts = (
             definer is not None
             and self._libc is Libc.GLIBC
+            and GLIBC_HERE < ACCEPTS_UNVERSIONED
             and lookup.file is not None
             and (lookup.file, definer) in given
             and scopes.is_unversioned(definer, lookup)

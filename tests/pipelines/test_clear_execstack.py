@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import build, repairing
+from tests.support.naming import SUFFIX, TAG
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Patcher, Settings, StripLevel
@@ -22,7 +23,7 @@ NESTED = """
 static int call(int (*function)(int), int x) { return function(x); }
 int inner(void) { int k = 1; int g(int x) { return x + k; } return call(g, 41); }
 """
-MODULE = "demo/_core.cpython-311-x86_64-linux-gnu.so"
+MODULE = f"demo/_core{SUFFIX}"
 REFUSING = "import ctypes; assert not ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); "
 """PR_SET_MDWE (Linux 6.3): no memory becomes executable, as for glibc 2.41."""
 
@@ -38,7 +39,9 @@ def wheel_of(folder: Path, source: str) -> Path:
     module = build.extension(
         folder / "_core.so", "_core", needed=[inner], calls=["inner"], rpath=str(inner.parent)
     )
-    return build.make_wheel(folder / "dist", files={MODULE: module, "demo/__init__.py": ""})
+    return build.make_wheel(
+        folder / "dist", tag=TAG, files={MODULE: module, "demo/__init__.py": ""}
+    )
 
 
 def repaired(wheel: Path, folder: Path, *globs: str, **settings: Any) -> Outcome:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support import build, repairing
+from tests.support.tools import needs
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines import debug_files
@@ -27,7 +28,7 @@ static __attribute__((noinline)) int secret(int x) { return x + 41; }
 int inner(void) { return secret(1); }
 """
 MODULE = "demo/_core.cpython-311-x86_64-linux-gnu.so"
-needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+needs_gdb = needs("gdb")
 
 
 def wheel_of(folder: Path, *flags: str, name: str = "demo", source: str = INNER) -> Path:

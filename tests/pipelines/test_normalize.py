@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import build
 from tests.support.installers import install
+from tests.support.naming import TAG
 from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.settings import Settings
@@ -61,7 +62,9 @@ def builds(tmp_path: Path) -> list[Path]:
         "demo/__init__.py": b"", "demo/x.so": x, "demo/libin.so": library, "demo/data": b"1" * 9999,
         "demo-1.0.data/scripts/run": b"#!python\n",
     }  # fmt: skip
-    wheel = build.make_wheel(tmp_path, files=files, modes={"demo-1.0.data/scripts/run": 0o755})
+    wheel = build.make_wheel(
+        tmp_path, tag=TAG, files=files, modes={"demo-1.0.data/scripts/run": 0o755}
+    )
     return [wheel, *(_other_build(wheel, tmp_path / str(seed), seed) for seed in range(4))]
 
 

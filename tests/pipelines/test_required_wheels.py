@@ -5,7 +5,6 @@
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +18,7 @@ import pytest
 import wheelfix
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
+from tests.support.tools import needs
 from wheelfix.cli.app import run
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.findings import Severity
@@ -249,10 +249,7 @@ def test_wheels_for_several_pythons_find_their_own_owner(tmp_path: Path) -> None
     assert not any(map(grafted, outputs(found)))
 
 
-MUSL = shutil.which("musl-gcc")
-
-
-@pytest.mark.skipif(MUSL is None, reason="needs musl-gcc")
+@needs("musl-gcc")
 def test_a_set_for_musl_is_one_too(tmp_path: Path) -> None:
     """Judged by musl's own loader, of a program that opens both modules."""
     name = f"libc.musl-{MACHINE}.so.1"  # Debian's musl has no file of the name that others need
@@ -292,7 +289,7 @@ def test_a_set_for_musl_is_one_too(tmp_path: Path) -> None:
     }}
     """
     program = tmp_path / "program"
-    command = [str(MUSL), "-xc", "-", "-o", str(program)]
+    command = ["musl-gcc", "-xc", "-", "-o", str(program)]
     subprocess.run(command, input=source.encode(), check=True)
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert done.stdout == "1 2\n"

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support.browser import browsed, needs_chromium
 from tests.support.build import make_wheel, shared_object
+from tests.support.tools import needs
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.graph import Graph, graph_of_wheel
 from wheelfix.analysis.world import Provenance
@@ -160,7 +160,7 @@ def test_dot_escapes_names() -> None:
         assert not re.search(r"script|alert|init", quoted), line
 
 
-@pytest.mark.skipif(not shutil.which("dot"), reason="needs Graphviz")
+@needs("dot")
 def test_graphviz_draws_every_node_and_edge_of_hostile_names() -> None:
     shown = hostile()
     done = subprocess.run(

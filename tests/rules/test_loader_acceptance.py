@@ -1,7 +1,6 @@
 """What the loader refuses is reported, and what it takes is not: the loaders are asked."""
 
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.compiled import require_linking
+from tests.support.tools import tool
 from tests.support.values import elf, findings, wheel
 from tests.support.waiting import HANGS
 from wheelfix import check
@@ -129,13 +129,6 @@ def needs_mdwe() -> None:
     )
     if done.returncode:
         pytest.skip("the kernel does not know PR_SET_MDWE")
-
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
 
 
 # --- What is good ---------------------------------------------------------------------------------

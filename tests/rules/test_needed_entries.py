@@ -607,6 +607,7 @@ class TestEntries:
         library = shared_object(place.folder / "lib/libnoname.so", F, libc=False)
         user = place.folder / "lib/user.so"
         command = ["gcc", "-shared", "-nostdlib", "-o", str(user), "-Wl,--no-as-needed"]
+        command += ["-Wl,-z,noexecstack"]  # without an input file the linker asks for one
         subprocess.run([*command, str(library)], check=True)
         wheel = place.wheel({"demo/user.so": user, "demo/libnoname.so": library})
         (found,) = [finding for finding in place.found(wheel) if finding.code == "WF206"]

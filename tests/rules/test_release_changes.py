@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.repairing import repair
+from tests.support.tools import tool
 from tests.support.values import elf, wheel
 from wheelfix.elf.model import VersionNeed
 from wheelfix.errors import SettingsError
@@ -166,7 +167,7 @@ def test_inline_functions_of_cpp_do_not_count(tmp_path: Path) -> None:
     for library, body in zip(libraries, ("next()", "1"), strict=True):
         source = library.with_suffix(".cc")
         source.write_text(text % body)
-        command = ["g++", "-shared", "-fPIC", "-Wl,-soname,libdemo.so.1"]
+        command = [tool("g++"), "-shared", "-fPIC", "-Wl,-soname,libdemo.so.1"]
         command += ["-o", str(library), str(source)]
         subprocess.run(command, check=True)
     assert not [change for change in compared(*libraries) if change.severity > Severity.NOTE]

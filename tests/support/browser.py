@@ -15,12 +15,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO
 
-import pytest
-
+from tests.support.tools import needs
 from tests.support.waiting import HANGS
 
-_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-needs_chromium = pytest.mark.skipif(_CHROMIUM is None, reason="needs Chromium")
+needs_chromium = needs("chromium")
 
 _DOCUMENT = "document.documentElement.outerHTML"
 _SAID = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
@@ -121,7 +119,7 @@ def _started() -> _Browser:
     profile = mkdtemp(prefix="chromium-")
     (theirs, commands), (answers, theirs_too) = os.pipe(), os.pipe()
     words = [
-        str(_CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+        "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
         "--no-first-run", "--disable-background-networking", "--disable-component-update",
         "--disable-sync", f"--user-data-dir={profile}", "--remote-debugging-pipe",
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Compile C, and keep what comes out by the content of all that went in, for every worker and run.
 
-The folder `wheelfix-tests` below the user's cache folder may be deleted at any time.
+The folder, which git ignores, may be deleted at any time.
 """
 
 import os
@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wheelfix-tests"
-"""As the environment of the run says, not that of a test which changes it."""
+from tests.support.tools import linking
+
+CACHE = Path(__file__).parents[2] / "build" / "compiled"
 
 _MOST_DAYS = 30
 _PROGRAMS = ("cc1", "as", "collect2", "ld", "ld.gold", "ld.lld")
@@ -54,7 +55,7 @@ def compile_c(
 def require_linking(compiler: str, *arguments: str) -> None:
     """Skip the test if this compiler, of another machine or with another linker, cannot link."""
     if not links(compiler, *arguments):
-        pytest.skip(f"`{' '.join((compiler, *arguments))}` cannot link here")
+        pytest.skip(linking(compiler, *arguments))
 
 
 @cache

@@ -1,7 +1,5 @@
 """Modules that are imported with RTLD_GLOBAL, found by reading and held to what Python does."""
 
-import _json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.support.build import extension
 from wheelfix.budget import Budget
 from wheelfix.wheel.global_imports import functions_that_set_flags, global_imports
 from wheelfix.wheel.python_parsing import Sources
@@ -71,8 +70,7 @@ NESTED = """
 EXTENSION = """
     import os, sys
     sys.setdlopenflags(os.RTLD_GLOBAL | os.RTLD_LAZY)
-    from . import _json
-    from . import core
+    from .     from . import core
     from . import gone
     from . import other
 """
@@ -106,7 +104,7 @@ def test_imports_while_the_flag_is_set(
     texts = {"__init__": "", "core": "", "other": "", "start": start, **files}
     for name, text in texts.items():
         (package / f"{name}.py").write_text(dedent(text))
-    shutil.copy(_json.__file__, package)
+    extension(package / "_json.so", "_json")
     done = subprocess.run(
         [sys.executable, "-c", RECORDER], cwd=tmp_path, capture_output=True, text=True, check=False
     )

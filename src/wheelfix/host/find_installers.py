@@ -1,11 +1,9 @@
-"""The installers on this machine: uv, and a pip that can install for a Python or download."""
+"""The installers on this machine: uv, and the pip that installs for a Python or downloads."""
 
 import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-from wheelfix.errors import ToolError
 from wheelfix.host.pythons import Interpreter
 
 
@@ -15,25 +13,12 @@ def find_uv() -> str | None:
 
 
 def pip_for(python: Interpreter) -> list[str] | None:
-    """Return the command of a pip that can install for `python`; None if there is none.
-
-    It is that of the Python that runs wheelfix, or of `python`.
-    """
-    if python.image is None and (own := _own_pip()):
-        return own
+    """Return the command of a pip that can install for `python`; None if its image has none."""
+    if python.image is None:
+        return own_pip()
     return [python.path, "-I", "-m", "pip"] if python.has_pip else None
 
 
-def any_pip() -> list[str]:
-    """Return the command of a pip, for whatever Python; raises `ToolError` if there is none."""
-    if pip := _own_pip():
-        return pip
-    uv = find_uv()
-    if uv is None:
-        raise ToolError("pip was not found", hint="pip install pip, or uv")
-    return [uv, "tool", "run", "pip"]
-
-
-def _own_pip() -> list[str] | None:
-    """Return the command of the pip of the Python that runs wheelfix."""
-    return [sys.executable, "-I", "-m", "pip"] if find_spec("pip") is not None else None
+def own_pip() -> list[str]:
+    """Return the command of wheelfix's own pip, which it depends on."""
+    return [sys.executable, "-I", "-m", "pip"]

@@ -205,12 +205,9 @@ def _install_error(
 
 
 def _pip(place: FreshEnvironment) -> list[str]:
-    pip, image = pip_for(place.base), place.base.image
+    pip = pip_for(place.base)
     if pip is None:
-        raise ToolError(
-            "no installer was found",
-            hint="use an image whose Python has pip" if image else "pip install uv",
-        )
+        raise ToolError("no installer was found", hint="use an image whose Python has pip")
     return pip if pip[0] == place.python else [*pip, "--python", place.python]
 
 

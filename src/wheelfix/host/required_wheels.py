@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
 from wheelfix.errors import OutputError, ToolError
-from wheelfix.host.find_installers import any_pip
+from wheelfix.host.find_installers import own_pip
 from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
 from wheelfix.host.wheel_cache import find_answer, keep_answer, make_cache
 from wheelfix.loader.install_schemes import (
@@ -61,7 +61,7 @@ def fetch(
     """
     if not requirements:
         return ()
-    pip, options, python = any_pip(), _options(dependent), _python(dependent)
+    pip, options, python = own_pip(), _options(dependent), _python(dependent)
     settings = settings_of_pip(pip, environ)
     files = list(folders_of(settings))
     asked = (sorted(requirements), sorted(given), options, python)

@@ -13,6 +13,14 @@ from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
 
 Release = tuple[int, ...]
 
+ACCEPTS_UNVERSIONED: Release = (2, 41)
+"""The first glibc that takes a symbol without a version from the library that should have it.
+
+Older ones end the process when they bind a reference with a version to a symbol of the library that
+Verneed names and that has no DT_VERSYM: an assertion of `check_match` in elf/dl-lookup.c, which
+commit bdaf50035354 removed. The check of versions before it accepts a library without any Verdef.
+"""
+
 
 def refused_versions(need: VersionNeed, library: Elf | None, libc: Libc | None) -> tuple[str, ...]:
     """Return the versions of `need` for which the loader refuses `library` (`match_symbol`).

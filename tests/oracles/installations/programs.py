@@ -168,4 +168,4 @@ def programs_for(libc: Libc, folder: Path) -> list[tuple[Path, Elf]] | str:
         return build_programs(folder, "gcc", own_loader(libc, folder))
     if libc is Libc.MUSL and shutil.which("musl-gcc") and Path("/lib/ld-musl-x86_64.so.1").exists():
         return build_programs(folder, "musl-gcc", own_loader(libc, folder))
-    return "needs glibc" if libc is Libc.GLIBC else "needs musl and musl-gcc (Debian: musl-tools)"
+    return "needs glibc" if libc is Libc.GLIBC else "needs musl-gcc: apt-get install musl-tools"

@@ -23,7 +23,7 @@ from tests.support.build import GCC, extension_source, make_wheel, shared_object
 from tests.support.compiled import compile_c
 from tests.support.providers import SUFFIX, TAG
 from wheelfix import Settings, check
-from wheelfix.host.find_installers import any_pip, find_uv
+from wheelfix.host.find_installers import find_uv, own_pip
 from wheelfix.rules.findings import Severity
 
 _ABOUT_LOADING = ("WF10", "WF301", "WF304", "WF805", "WF821", "WF823", "WF824", "WF828")
@@ -167,7 +167,7 @@ def _installed(site: Path, wheels: Sequence[Path], installer: str) -> Path:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site)
         return site
-    command = [find_uv() or "uv", "pip"] if installer == "uv" else any_pip()
+    command = [find_uv() or "uv", "pip"] if installer == "uv" else own_pip()
     options = ["-q", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*command, "install", *options, *paths], check=True)
     return site
