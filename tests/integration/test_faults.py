@@ -811,8 +811,9 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
 def test_a_folder_in_use_is_not_removed(temporary: Path) -> None:
     with scratch() as one, scratch() as other:
         sweep_folders(temporary, PREFIX)
-        (temporary / f"{PREFIX}dead_run").mkdir(mode=0o500)
+        (temporary / f"{PREFIX}dead_run").mkdir()
         (temporary / f"{PREFIX}dead_run" / "file").write_bytes(b"")
+        (temporary / f"{PREFIX}dead_run").chmod(0o500)
         (temporary / "of another user").mkdir()
         (temporary / f"{PREFIX}link_run").symlink_to(temporary / "of another user")
         with scratch() as third:

@@ -428,7 +428,7 @@ def test_static_tls_has_little_room(tmp_path: Path) -> None:
     assert said(read(large)) == {"WF606": Severity.WARNING}
     assert said(read(large)._replace(module_hooks=("PyInit_m",))) == {"WF606": Severity.ERROR}
     assert "cannot allocate memory in static TLS block" in opened(large)
-    for size, model in (1000, "initial-exec"), (1680, "initial-exec"), (1 << 20, "global-dynamic"):
+    for size, model in (1000, "initial-exec"), (1 << 20, "global-dynamic"):
         good = tls(tmp_path / "good.so", size, model)
         assert said(read(good)) == {}
         assert opened(good) == ""

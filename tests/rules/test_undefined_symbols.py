@@ -250,7 +250,8 @@ def test_the_list_of_names_is_that_of_this_interpreter() -> None:
         pytest.skip("this Python is too new to be known")
     python = f"python3.{MINOR}"
     listed = [name for name in python_api.names() if python_api.exports(python, name)]
-    lacking = [name for name in listed if not hasattr(ctypes.pythonapi, name)]
+    # A patch release adds private names; what has no underscore is the same in all of them.
+    lacking = [name for name in listed if name[0] != "_" and not hasattr(ctypes.pythonapi, name)]
     assert len(listed) > 1500
     assert lacking == []
 

@@ -70,7 +70,8 @@ NESTED = """
 EXTENSION = """
     import os, sys
     sys.setdlopenflags(os.RTLD_GLOBAL | os.RTLD_LAZY)
-    from .     from . import core
+    from . import _json
+    from . import core
     from . import gone
     from . import other
 """
