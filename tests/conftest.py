@@ -4,6 +4,7 @@ import gc
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -93,12 +94,17 @@ def _is_chosen(item: pytest.Item) -> bool:
     return any(fnmatchcase(item.callspec.id, pattern) for pattern in chosen.args)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which packages would let the tests run that were skipped for want of a tool."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, object, object]:
+    """Say last which packages let the tests run that were skipped for want of a tool."""
+    result = yield
     skipped = terminalreporter.getreports("skipped")
     line = summary([report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)])
     if line:
         terminalreporter.write_line(line)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
