@@ -101,7 +101,7 @@ def pytest_terminal_summary(
     """Say last which packages let the tests run that were skipped for want of a tool."""
     result = yield
     skipped = terminalreporter.getreports("skipped")
-    line = summary([report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)])
+    line = summary([str(report.longrepr) for report in skipped])
     if line:
         terminalreporter.write_line(line)
     return result

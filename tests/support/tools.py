@@ -35,7 +35,7 @@ PACKAGES = {
     "rpmbuild": "rpm",
     "s390x-linux-gnu-gcc": "gcc-s390x-linux-gnu",
 }
-_REASON = re.compile(r"needs .+: apt-get install (\S+)")
+_REASON = re.compile(r"needs .+: apt-get install ([a-z0-9+-]+)")
 
 
 def needs(tool: str) -> pytest.MarkDecorator:

@@ -234,8 +234,11 @@ def child(job: dict[str, Any], token: str, send: int, output: int, released: int
         close_others({0, 1, 2, send, released})
         if job["kind"] == "run":
             execute(job["what"])
-        # Since 3.14 the stack of C follows, in place of the last words of the module.
-        faulthandler.enable(2, **({"c_stack": False} if sys.version_info >= (3, 14) else {}))
+        if sys.version_info >= (3, 14):
+            # The stack of C would take the place of the last words of the module.
+            faulthandler.enable(2, c_stack=False)
+        else:
+            faulthandler.enable(2)
         data = f"{token} {json.dumps(result_of(job))}\n".encode()
         if os.getpid() == own:  # not a copy that an import has made
             while data:
