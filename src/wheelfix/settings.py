@@ -24,6 +24,17 @@ class Suffix(str):
     __slots__ = ()
 
 
+class PathList(str):
+    """Folders with colons between them: an empty one is the current directory, no text is none."""
+
+    __slots__ = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders in the order in which they are searched."""
+        return tuple(self.split(":")) if self else ()
+
+
 class Size(int):
     """A number of bytes, given as a number or as `50 MB`, `48MiB`; 0 means no limit."""
 
@@ -243,6 +254,8 @@ class Paths(StrEnum):
     """Each text with a slash; others are names."""
     EXISTING = "existing"
     """Each text for which there is a file or directory; others are names of distributions."""
+    LIST = "list"
+    """Each part of its text between colons."""
     LICENSE_FILES = "license-files"
     """The `license-files` of each of its tables."""
 
@@ -288,8 +301,6 @@ class Setting(Option):
     """The value of the flag where none of its values follows."""
     commands: tuple[str, ...] = ("repair", "check")
     """The commands with this flag."""
-    alias: str = ""
-    """Another long flag: auditwheel's for the same option."""
     separator: str = ""
     """What separates the values that one flag may give; empty if it gives one."""
     is_added: bool = False
@@ -503,10 +514,18 @@ class Settings:
         group=Group.GRAFT,
         metavar="DIR",
         paths=Paths.INPUT,
-        alias="--ldpaths",
         commands=("repair", "check", "why"),
         separator=":",
     ).default(())
+    ldpaths: PathList | None = Setting(
+        "Directories in which to look for libraries instead of those of this machine and of "
+        "LD_LIBRARY_PATH, separated by colons; --library-path adds to them.",
+        group=Group.GRAFT,
+        metavar="DIRS",
+        paths=Paths.LIST,
+        commands=("repair", "check", "why"),
+        example="sysroot/usr/lib64",
+    ).default(None)
     provider: tuple[ProviderSetting, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
         "loaded from where it is installed; auto: the required distributions in which the linker "
@@ -690,7 +709,7 @@ class SettingField(NamedTuple):
         flag = setting.flag or f"--{self.key}"
         if self.type is bool:
             flag += f"/{setting.off_flag or f'--no-{self.key}'}"
-        return tuple(filter(None, (setting.short, flag, setting.alias)))
+        return tuple(filter(None, (setting.short, flag)))
 
     @property
     def long_flags(self) -> tuple[str, str]:

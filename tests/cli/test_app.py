@@ -561,7 +561,8 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "prune_needed": ("--prune-needed all", PruneNeeded.ALL),
     "keep_needed": ("--keep-needed libx*", ("libx*",)),
     "drop_needed": ("--drop-needed liby*", ("liby*",)),
-    "library_path": ("--library-path /opt/lib --ldpaths /x:/y", ("/opt/lib", "/x", "/y")),
+    "library_path": ("--library-path /opt/lib --library-path /x:/y", ("/opt/lib", "/x", "/y")),
+    "ldpaths": ("--ldpaths /x::y", "/x::y"),
     "provider": (
         "--provider torch --provider x.whl",
         (ProviderSetting(source="torch"), ProviderSetting(source="x.whl")),

@@ -217,7 +217,7 @@ def test_command_and_api_repair_to_the_same_bytes(
     expected = files_in(folder / "api")
     assert len(expected) == 2
     provider = SETTINGS.provider[0].source
-    options = ["--provider", provider, "--ldpaths", "sdk"]
+    options = ["--provider", provider, "--library-path", "sdk"]
     for jobs in ("1", "2"):
         names = list(map(str, reversed(wheels)))
         assert run(["repair", *names, *options, "-w", f"command{jobs}", "-j", jobs]) == 0

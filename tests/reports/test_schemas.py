@@ -51,7 +51,7 @@ def test_repair(
     wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = wheels
-    command = ("repair", "--output-format=json", "--ldpaths", str(good.parent.parent))
+    command = ("repair", "--output-format=json", "--library-path", str(good.parent.parent))
     for number, options in enumerate(((), ("--dry-run",))):
         report = said(capsys, *command, "-w", tmp_path / str(number), *options, bad)
         assert errors("repair", report) == []

@@ -65,6 +65,7 @@ EVERYTHING: dict[str, Any] = {
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],
     "library-path": ["cuda"],
+    "ldpaths": "sysroot/lib:cuda",
     "index": "pypi",
     "max-size": "50MB",
     "max-file-size": "20 MiB",

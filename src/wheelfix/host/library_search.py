@@ -30,6 +30,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
+from wheelfix.settings import PathList
 from wheelfix.wheel.edits import Edit, sources_of
 from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.names_in_code import CodeNames
@@ -96,12 +97,15 @@ class GivenLibraries:
         places = (place for provider in providers for place in provider.places)
         return replace(self, library_path=tuple(dict.fromkeys((*self.library_path, *places))))
 
-    def on_this_machine(self, environ: Mapping[str, str]) -> "HostLibraries":
-        """Return the view that also searches the libraries of this machine."""
+    def on_this_machine(
+        self, environ: Mapping[str, str], ldpaths: PathList | None = None
+    ) -> "HostLibraries":
+        """Return the view that also searches the libraries of this machine, or of `ldpaths`."""
         return HostLibraries(
             archive=self.archive,
             library_path=self.library_path,
             environ=environ,
+            ldpaths=ldpaths,
             _cache=self._cache,
         )
 
@@ -225,6 +229,8 @@ class HostLibraries(GivenLibraries):
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its library paths are absolute."""
+    ldpaths: PathList | None = None
+    """The folders to search in place of those of the system and of LD_LIBRARY_PATH."""
 
     @property
     def given(self) -> GivenLibraries:
@@ -252,6 +258,8 @@ class HostLibraries(GivenLibraries):
             entries = [entry for entry in dependent.entries if path or entry.startswith("/")]
             own = [place for _, place in expand_directories(entries, origin, environment)]
             defaults = environment.default_directories
+            if self.ldpaths is not None:
+                defaults = self.ldpaths.folders
             self._cache.directories[key] = (*own, *self.searched), defaults
         return self._cache.directories[key]
 
@@ -268,7 +276,7 @@ class HostLibraries(GivenLibraries):
     @cached_property
     def searched(self) -> tuple[str, ...]:
         """The folders in which a graft is looked for, besides the system's and the objects' own."""
-        return search_folders(self.library_path, self.environ)
+        return search_folders(self.library_path, self.environ, self.ldpaths)
 
     def _loader(self, dependent: Elf) -> Environment:
         """Return the environment of the loader of `dependent`, without files.
@@ -292,14 +300,18 @@ class HostLibraries(GivenLibraries):
         return self._cache.loaders[key]
 
 
-def search_folders(library_path: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+def search_folders(
+    library_path: Iterable[str], environ: Mapping[str, str], ldpaths: PathList | None = None
+) -> tuple[str, ...]:
     """Return the folders of `library_path` and of `LIBRARY_PATHS`, with absolute paths alone.
 
-    Of a folder, those below it that hold libraries count, too.
+    Of a folder, those below it that hold libraries count, too. `ldpaths` replace LD_LIBRARY_PATH
+    (auditwheel's lddtree.py, `ld_paths_from_arg`).
     """
     given = [Path(entry) for entry in library_path if os.path.isdir(entry)]  # noqa: PTH112 - see _libraries_in
     below = (file.parent for folder in given for file in files_below(folder, "*.so*"))
-    variables = (environ.get(name, "").split(":") for name in LIBRARY_PATHS)
+    names = LIBRARY_PATHS if ldpaths is None else (AUDITWHEEL_PATH,)
+    variables = (environ.get(name, "").split(":") for name in names)
     entries = (*map(str, given), *map(str, below), *chain.from_iterable(variables))
     absolute = (entry.rstrip("/") for entry in entries if entry.startswith("/"))
     return tuple(dict.fromkeys(entry for entry in absolute if not ORIGIN.search(entry)))

@@ -11,6 +11,7 @@ from wheelfix.settings import (
     AUTO,
     SETTING_FIELDS,
     Component,
+    PathList,
     Paths,
     ProviderSetting,
     SettingField,
@@ -54,6 +55,8 @@ def _text_below(text: str, paths: Paths, folder: Path) -> str:
     match paths:
         case Paths.WITH_SLASH:
             return path if "/" in text else text
+        case Paths.LIST:
+            return PathList(":".join(str(folder / entry) for entry in PathList(text).folders))
         case Paths.EXISTING:
             # A folder that is called like a well-known distribution is named with `./`: the source
             # folder of a project may be. Path.exists raises for a text too long for a path.

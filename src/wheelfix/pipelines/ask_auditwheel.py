@@ -6,7 +6,7 @@ auditwheel reads the view (see `auditwheel_view`) in a process of its own.
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -40,7 +40,8 @@ class AskedAuditwheel:
 
     def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
         """Ask about a view of `wheel`; the answer is about its members."""
-        view = build_view(wheel, exclude, _policies())
+        shown = wheel if settings.ldpaths is None else _without_loaders(wheel)
+        view = build_view(shown, exclude, _policies())
         question = self._question(view, wheel, settings, exclude)
         return _about_members(_analyze(self.auditwheel, question, wheel), view, question)
 
@@ -79,9 +80,9 @@ class AskedAuditwheel:
             wheel=folder / view.filename,
             exclude=frozenset(exclude),
             platform=settings.plat,
-            ldpaths=None,
+            ldpaths=settings.ldpaths,
             isa_ext_check=checks_isa(wheel, settings),
-            environ=_environment(folder, self.auditwheel.environ, settings.library_path),
+            environ=_environment(folder, self.auditwheel.environ, settings),
             trust=Trust.of_process(),
             timeout=settings.timeout,
         )
@@ -105,9 +106,13 @@ def _policies() -> tuple[Policy, ...]:
     return read_policies()
 
 
-def _environment(
-    folder: Path, environ: Mapping[str, str], library_path: Sequence[str]
-) -> dict[str, str]:
+def _without_loaders(wheel: Wheel) -> Wheel:
+    """Return `wheel` without PT_INTERP: auditwheel also searches the folder of the loader."""
+    elfs = {member: elf._replace(interpreter=None) for member, elf in wheel.elfs.items()}
+    return replace(wheel, elfs=elfs)
+
+
+def _environment(folder: Path, environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Return `environ` without auditwheel's own variables but that of the folders to search."""
     own, _ = LIBRARY_PATHS
     if ORIGIN.search(environ.get(own, "")):
@@ -120,7 +125,8 @@ def _environment(
         for key, value in environ.items()
         if not key.startswith("AUDITWHEEL_") and key not in LIBRARY_PATHS
     }
-    return {**known, own: ":".join(search_folders(library_path, environ)), "TMPDIR": str(folder)}
+    folders = search_folders(settings.library_path, environ, settings.ldpaths)
+    return {**known, own: ":".join(folders), "TMPDIR": str(folder)}
 
 
 def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analysis:

@@ -135,6 +135,7 @@ def open_job(
                 archive=archive,
                 library_path=settings.library_path,
                 environ=auditwheel.environ,
+                ldpaths=settings.ldpaths,
             )
             analyst = AskedAuditwheel(auditwheel, workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)

@@ -19,6 +19,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
+from wheelfix.elf.model import ORIGIN
 from wheelfix.errors import SettingsError
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
@@ -26,6 +27,7 @@ from wheelfix.settings import (
     SETTING_FIELDS,
     Component,
     FileLists,
+    PathList,
     ProviderSetting,
     SettingField,
     Settings,
@@ -193,6 +195,15 @@ def _specifier(given: object, where: str) -> Specifier:
             f"{where} is {_quote(given)}; it must be a version specifier (PEP 440)",
             hint="such as `>=0.1` or `==0.1.*`",
         ) from error
+
+
+def _path_list(value: object, where: str) -> PathList:
+    if not isinstance(value, str) or "\0" in value or ORIGIN.search(value):
+        raise SettingsError(
+            f"{where} is {_quote(value)}; it must be a string of directories without `$ORIGIN`",
+            hint="separate them by colons: `/opt/lib:sysroot/lib`",
+        )
+    return PathList(value)
 
 
 def _suffix(value: object, where: str) -> Suffix:
@@ -466,6 +477,7 @@ _KINDS: Mapping[object, Kind] = {
     str | None: _TEXT,
     Specifier | None: Kind(_specifier, TEXT_SCHEMA, str),
     Path: Kind(_path, TEXT_SCHEMA, Path),
+    PathList | None: Kind(_path_list, {"type": "string"}, str),
     Suffix: Kind(_suffix, {"type": "string", "pattern": _SUFFIX}, str),
     Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
     tuple[str, ...]: _TEXTS,
