@@ -2,10 +2,13 @@
 
 `loader.as_needed` computes what the linker would have left out with `--as-needed`. Here each such
 entry is dropped on trial: every object of the wheel is loaded with and without it, among the
-libraries of the oldest glibc that can load the wheel. The entry is unused only if each strong
-reference still binds to the same file. Other effects keep an entry, unless the settings say
-otherwise: an object's own symbols or weak references that bind elsewhere, constructors, names
-opened at run time.
+libraries of the oldest glibc that can load the wheel. An entry goes only if each strong reference
+still binds to the same file, and nothing else is known that may use it.
+
+What else counts depends on where the library is once the wheel is repaired. One that stays outside
+may be missing, and then the entry costs the import: for extension modules and programs it goes as
+the linker decides. One that is or goes into the wheel costs some bytes: its entry goes only from an
+extension module, and only if nothing can tell.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +21,32 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.budget import Budget
 from wheelfix.depth_first import postorder
-from wheelfix.elf.exports import among, preemptible
-from wheelfix.elf.model import Exports, Undefined, libc_of
+from wheelfix.elf.exports import among, idle, preemptible
+from wheelfix.elf.model import (
+    LIBC_SONAMES,
+    WEAK_OF_COMPILER,
+    Elf,
+    Exports,
+    Undefined,
+    libc_of,
+    starts_at_origin,
+)
 from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
-from wheelfix.loader.python_api import is_python_name
+from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform, symbols_of
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
+from wheelfix.wheel.global_imports import opens_for_all, sets_flags
+from wheelfix.wheel.opening_calls import may_open
 
 _MOST_REASONS = 3
 _ENTRIES = "the unused entries"
 _BINDINGS = "what the symbols are bound to"
+_LOOKS_UP = frozenset({"dlsym", "dlvsym"})
+_OPENS = frozenset({"dlopen", "dlmopen"})
 
 
 class Unused(NamedTuple):
@@ -41,6 +56,8 @@ class Unused(NamedTuple):
     name: str
     library: str | None
     """The path of the library; None if it is not found."""
+    outside: bool = False
+    """Whether the library stays outside the wheel: a repair neither finds it there nor grafts."""
     hazards: tuple[str, ...] = ()
     """Effects of dropping the entry, apart from strong symbols."""
     kept: bool = False
@@ -68,34 +85,55 @@ class Pruning:
     absent: Mapping[str, tuple[Decision, ...]] = field(
         default_factory=dict[str, tuple[Decision, ...]]
     )
-    """Member -> the entries that cannot be judged, because the library is not found."""
+    """Member -> the entries of libraries that are not found, and may define what is left open."""
     missing: tuple[Missing, ...] = ()
 
 
-def judge_needed(loaded: LoadedWheel, settings: Settings, definitions: Definitions) -> Pruning:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What decides, beside the objects, how their entries are judged."""
+
+    elsewhere: Sequence[str] = ()
+    """Patterns of the libraries that come from others, or from the machine."""
+    sources: Collection[bytes] = ()
+    """The Python sources of the wheel."""
+
+
+ALONE = Surroundings()
+
+
+def judge_needed(
+    loaded: LoadedWheel,
+    settings: Settings,
+    definitions: Definitions,
+    around: Surroundings = ALONE,
+) -> Pruning:
     """Judge the DT_NEEDED entries of all objects."""
     results = {member: loaded.results(member) for member in loaded.paths}
     decisions = {member: _decide(loaded, member, results[member]) for member in loaded.paths}
-    absent = {
-        member: tuple(
-            decision
-            for decision in some
-            if decision.why is Why.ABSENT and not _may_go(decision, settings)
+    lacking = {member: left for member in loaded.paths if (left := _unbound(loaded, member))}
+    trial = _Trial(loaded, settings, definitions, lacking, around.sources)
+    absent: dict[str, tuple[Decision, ...]] = {}
+    candidates: list[Unused] = []
+    for member, some in decisions.items():
+        doubtful = [decision for decision in some if decision.why in {Why.ABSENT, Why.UNUSED}]
+        names = trial.open_references.strong(member) if doubtful else ()
+        found = [decision._replace(open_references=names) for decision in doubtful]
+        absent[member] = tuple(d for d in found if d.why is Why.ABSENT and d.open_references)
+        candidates += (
+            Unused(
+                member=member,
+                name=decision.name,
+                library=(library := results[member].get(decision.name)),
+                outside=_stays_outside(decision.name, library, loaded, settings, around),
+            )
+            for decision in found
+            if _may_go(decision, results[member].get(decision.name), loaded, settings)
         )
-        for member, some in decisions.items()
-    }
-    lacking = {member: some for member in loaded.paths if (some := _unbound(loaded, member))}
     missing = tuple(_missing(loaded, lacking))
     if settings.prune_needed is PruneNeeded.OFF:
         return Pruning(absent=absent, missing=missing)
-    candidates = [
-        Unused(member=member, name=decision.name, library=results[member].get(decision.name))
-        for member, some in decisions.items()
-        for decision in some
-        if _may_go(decision, settings)
-    ]
-    unused = _Trial(loaded, settings, definitions, lacking).outcome(candidates)
-    return Pruning(unused=unused, absent=absent, missing=missing)
+    return Pruning(unused=trial.outcome(candidates), absent=absent, missing=missing)
 
 
 def _decide(
@@ -110,20 +148,111 @@ def _decide(
     return loaded.last.results.recall(("decisions", path), (own.facts, facts), decide_again)
 
 
-def _may_go(decision: Decision, settings: Settings) -> bool:
+def _may_go(
+    decision: Decision, library: str | None, loaded: LoadedWheel, settings: Settings
+) -> bool:
+    """Return whether an entry without a reference known to use it may be unused.
+
+    What is left open may be defined by another version of a library from elsewhere, of which the
+    one here is only an example; a library of the wheel is what it is.
+    """
     name = decision.name
     if libc_of(name) or matches_any(name, settings.keep_needed):
         return False
     if name in GLIBC_PARTS and not _is_requested(name, settings):
         return False
-    if decision.why is Why.ABSENT:
-        return not decision.open_references and matches_any(name, settings.drop_needed)
-    return decision.why is Why.UNUSED
+    is_known = library is not None and (library in loaded.members or may_come_from_platform(name))
+    return is_known or not decision.open_references
 
 
 def _is_requested(name: str, settings: Settings) -> bool:
     """Return whether the settings drop an unused entry for `name` whatever depends on it."""
     return settings.prune_needed is PruneNeeded.ALL or matches_any(name, settings.drop_needed)
+
+
+def _stays_outside(
+    name: str,
+    library: str | None,
+    loaded: LoadedWheel,
+    settings: Settings,
+    around: Surroundings,
+) -> bool:
+    """Return whether a repair leaves a library outside the wheel."""
+    if library is None or may_come_from_platform(name):
+        return True
+    if library in loaded.members:
+        return False
+    left = (*settings.exclude, *around.elsewhere)
+    is_left = matches_any(name, left) or matches_any(library, settings.exclude)
+    return is_left or not matches_any(name, settings.grafts)
+
+
+class _OpenReferences:
+    """The references of objects that nothing known defines: an absent library may. Mutable."""
+
+    def __init__(self, loaded: LoadedWheel) -> None:
+        self._loaded = loaded
+        self._known: dict[str, tuple[Undefined, ...]] = {}
+
+    def strong(self, member: str) -> tuple[str, ...]:
+        """Return what the load of `member` leaves open of strong references of its objects."""
+        names = (symbol.name for _, symbol in self._in_load(member) if not symbol.weak)
+        return tuple(dict.fromkeys(names))
+
+    def weak(self, member: str, library: str) -> Iterator[Reference]:
+        """Yield weak references in the load of `member` that an absent `library` may define."""
+        for path, symbol in self._in_load(member):
+            if symbol.weak and symbol.file in {None, library}:
+                yield Reference(path, symbol.name, symbol.version, weak=True)
+
+    def _in_load(self, member: str) -> Iterator[tuple[str, Undefined]]:
+        loaded = self._loaded
+        scope = loaded.scopes[member]
+        for path in loaded.loads[member].objects:
+            if path in loaded.members:
+                some = self._of(loaded.members[path])
+                loaded.budget.spend(len(some), _BINDINGS, path)
+                for symbol in some:
+                    if scope.lookup(symbol.name, symbol.version) is None:
+                        yield path, symbol
+
+    def _of(self, member: str) -> tuple[Undefined, ...]:
+        """Return the references of `member` that its own load leaves open."""
+        if member not in self._known:
+            self._known[member] = tuple(self._find(member))
+        return self._known[member]
+
+    def _find(self, member: str) -> Iterator[Undefined]:
+        loaded, elf, path = self._loaded, self._loaded.elf(member), self._loaded.paths[member]
+        library = loaded.libraries.get(path)
+        if library is None or path not in loaded.loads[member].objects:
+            yield from elf.undefined  # not known which of them are defined
+            return
+        copies = library.exports.copies if elf.is_executable else ()
+        unbound = [
+            *loaded.unbound(member),
+            *(one for one in copies if loaded.scopes[member].lookup(one.name, one.version) is None),
+        ]
+        loaded.budget.spend(len(unbound), _BINDINGS, path)
+        requested = (request.name for request in loaded.loads[member].requests)
+        names = filter(may_come_from_platform, requested)
+        promised = {LIBC_SONAMES[loaded.environment.libc], *names}
+        platform = list(filter(None, map(symbols_of, sorted(promised))))
+        api = python_api.names()
+        skipped = idle(library.exports) if unbound else ()
+        for symbol in unbound:
+            is_versioned = symbol.file is not None and (
+                may_come_from_platform(symbol.file) or not symbol.weak
+            )  # it names its library: the linker's decision has counted it
+            if not (
+                is_versioned
+                or symbol.name in api
+                or python_api.is_python_name(symbol.name)
+                or symbol.name in skipped
+                or (symbol.weak and symbol.name in WEAK_OF_COMPILER)
+                or any(symbol.name in symbols for symbols in platform)
+            ):
+                yield symbol
 
 
 _Moved = Mapping[Reference, tuple[str, str | None]]
@@ -193,7 +322,7 @@ class _Change:
 _Unversioned = Mapping[str, Sequence[tuple[Reference, Undefined]]]
 """By object: a reference as it is, and without its version."""
 _Reasons = dict[Unused, list[str]]
-_Weak = dict[Unused, dict[Reference, str]]
+_Weak = dict[Unused, list[Reference]]
 
 
 class _Trial:
@@ -205,8 +334,11 @@ class _Trial:
         settings: Settings,
         definitions: Definitions,
         lacking: Mapping[str, Sequence[Undefined]],
+        sources: Collection[bytes],
     ) -> None:
         self._loaded = loaded
+        self._sources = sources
+        self.open_references = _OpenReferences(loaded)
         self._incomplete = {loaded.paths[member]: some for member, some in lacking.items()}
         """The objects of the wheel that load only with others -> what they lack by themselves."""
         self._settings = settings
@@ -222,6 +354,8 @@ class _Trial:
         for candidate in candidates:
             if (hook := self._hook(candidate)) is not None:
                 kept[candidate] = candidate._replace(hazards=(hook,), kept=True, forceable=False)
+            elif not self._is_wanted(candidate) and (reason := self._untried(candidate)):
+                kept[candidate] = candidate._replace(hazards=(reason,), kept=True)
         for candidate, redirection in self._redirecting(candidates):
             kept.setdefault(
                 candidate, candidate._replace(hazards=(redirection,), kept=True, forceable=False)
@@ -232,29 +366,44 @@ class _Trial:
             drops = [candidate for candidate in candidates if candidate not in kept]
             changes = self._changes(drops)
             needed = self._rebound(changes)
-            null = self._null(changes)
             # Hazards are judged only once every strong reference binds as before: an entry that is
             # kept for a reference may also prevent the hazard of another drop.
-            hazards = {} if needed else self._hazards(drops, changes, null)
+            hazards = {} if needed else self._hazards(drops, changes)
             keeping = needed or {
-                drop: why
-                for drop, why in hazards.items()
-                if not _is_requested(drop.name, self._settings)
+                drop: why for drop, why in hazards.items() if not self._is_wanted(drop)
             }
             if not keeping:
                 break
             for drop, why in keeping.items():
                 kept[drop] = drop._replace(hazards=tuple(why), kept=True, forceable=not needed)
-        weak = {
-            drop: _nullings(
-                ref for ref in some if not self._keeps_weak_reference(drop, ref, some[ref])
-            )
-            for drop, some in null.items()
-        }
         return tuple(
-            kept.get(drop) or drop._replace(hazards=(*hazards.get(drop, ()), *weak.get(drop, ())))
+            kept.get(drop) or drop._replace(hazards=tuple(hazards.get(drop, ())))
             for drop in candidates
         )
+
+    def _is_wanted(self, drop: Unused) -> bool:
+        """Return whether the settings drop the entry as the linker would."""
+        return _is_requested(drop.name, self._settings)
+
+    def _untried(self, drop: Unused) -> str | None:
+        """Return the reason to keep an entry whatever a trial shows, None if there is none."""
+        elf = self._loaded.elf(drop.member)
+        is_loaded_alone = elf.is_module or elf.is_executable
+        if not is_loaded_alone if drop.outside else not _is_imported(drop.member, elf):
+            return "the object is not an extension module: what loads it may reach it by dlsym"
+        if drop.outside and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
+            return "the object calls dlsym, and may look it up"
+        if any(map(sets_flags if drop.outside else opens_for_all, self._sources)):
+            return "Python code opens objects for all others (RTLD_GLOBAL)"
+        if drop.library in self._loaded.members and self._opens_by_name:
+            return "code of the wheel opens libraries, and may build its name when it runs"
+        return None
+
+    @cached_property
+    def _opens_by_name(self) -> bool:
+        """Whether code of the wheel opens libraries by names that may be built when it runs."""
+        objects = (_calls(self._loaded.elf(member), _OPENS) for member in self._loaded.paths)
+        return any(map(may_open, self._sources)) or any(objects)
 
     def _redirecting(self, candidates: Sequence[Unused]) -> Iterator[tuple[Unused, str]]:
         """Yield the entries whose library leads to another file for a name that is needed anyway.
@@ -472,7 +621,7 @@ class _Trial:
         }
 
     def _null(self, changes: Sequence[_Change]) -> _Weak:
-        """Return the weak references that become null by each drop, with their file before."""
+        """Return the weak references that become null by each drop."""
         found: _Weak = {}
         for change in changes:
             null = {
@@ -483,22 +632,8 @@ class _Trial:
             for reference, drops in self._responsible(change, null):
                 self._loaded.budget.spend(1 + len(drops), _BINDINGS, change.before.root)
                 for drop in drops:
-                    found.setdefault(drop, {})[reference] = null[reference][0]
+                    found.setdefault(drop, []).append(reference)
         return found
-
-    def _keeps_weak_reference(self, drop: Unused, reference: Reference, before: str) -> bool:
-        """Return whether an entry must stay for a weak reference that is null without it.
-
-        A library of the wheel is there for those who use it, if it is there. Elsewhere, the linker
-        would have dropped what only the object's own weak references use. Those to libraries of
-        glibc are the exception: before 2.34 they say whether the process has threads.
-        """
-        if before in self._loaded.members:
-            return True
-        if drop.library != before and not self._loaded.elf(drop.member).is_executable:
-            return False
-        is_own = reference.dependent == self._loaded.paths[drop.member]
-        return not is_own or before.rpartition("/")[2] in GLIBC_PARTS
 
     def _responsible(
         self, change: _Change, moved: _Moved
@@ -528,34 +663,34 @@ class _Trial:
         hooks = [name for name in module_hooks(drop.member) if name in library.exports.definitions]
         return f"it defines `{hooks[0]}`, which Python imports" if hooks else None
 
-    def _hazards(self, drops: list[Unused], changes: Sequence[_Change], null: _Weak) -> _Reasons:
+    def _hazards(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
         hazards_of: dict[Unused, dict[str, None]] = {}
         for drop, why in self._rebound_otherwise(changes).items():
             hazards_of[drop] = dict.fromkeys(why)
+        null = self._null(changes)
+        null |= {
+            d: [*self.open_references.weak(d.member, d.name)] for d in drops if d.library is None
+        }
         for drop, some in null.items():
-            if why := _nullings(
-                ref for ref in some if self._keeps_weak_reference(drop, ref, some[ref])
-            ):
-                hazards_of.setdefault(drop, {}).update(dict.fromkeys(why))
+            hazards_of.setdefault(drop, {}).update(dict.fromkeys(_nullings(some)))
         for change in changes:
             self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
-            registering = dict(self._registrations(change))
             incomplete = change.lost & self._incomplete.keys()
+            looking = () if all(drop.outside for drop in change.drops) else self._looking_up(change)
             for drop in change.drops:
+                hazards = () if drop.outside else looking
                 if drop.library in change.lost:
                     hazards = (
-                        *self._effects(drop),
-                        *self._reasons_to_stay(drop, change, registering, incomplete),
+                        *self._effects(drop, change),
+                        *self._reasons_to_stay(drop, change, incomplete),
+                        *hazards,
                     )
+                if hazards:
                     hazards_of.setdefault(drop, {}).update(dict.fromkeys(hazards))
         lost = frozenset[str]().union(*(change.lost for change in changes))
-        leaving_names = {
-            drop.name
-            for drop in drops
-            if drop.library in lost and not may_come_from_platform(drop.name)
-        }
-        mentions = self._definitions.code.mentions(leaving_names)
-        for drop in drops:
+        leaving = [drop for drop in drops if drop.library in lost and self._is_found_by_it(drop)]
+        mentions = self._definitions.code.mentions({drop.name for drop in leaving})
+        for drop in leaving:
             if members := mentions.get(drop.name):
                 hazard = (
                     f"`{members[0]}` contains the name as a string, and may open it at run time"
@@ -563,30 +698,68 @@ class _Trial:
                 hazards_of.setdefault(drop, {})[hazard] = None
         return {drop: list(why) for drop, why in hazards_of.items() if why}
 
-    def _effects(self, drop: Unused) -> Iterator[str]:
+    def _is_found_by_it(self, drop: Unused) -> bool:
+        """Return whether who opens the library by its name may find it only through the entry.
+
+        One that stays outside is found where the loader looks anyway, unless the object has a
+        search path that leads there.
+        """
+        if may_come_from_platform(drop.name):
+            return False
+        entries = self._loaded.elf(drop.member).entries
+        return not drop.outside or any(map(starts_at_origin, entries))
+
+    def _looking_up(self, change: _Change) -> tuple[str, ...]:
+        """Return the reason that an object of the load looks symbols up in its scope."""
+        files = self._loaded.environment.files
+        calling = (
+            path
+            for path in change.before.objects
+            if not _is_platform(path) and path in files and _calls(files[path], _LOOKS_UP)
+        )
+        return tuple(f"{_quote(path)} calls dlsym, and may look it up" for path in [*calling][:1])
+
+    def _effects(self, drop: Unused, change: _Change) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")
-        if library is None:
+        if library is None or may_come_from_platform(drop.name):
             return
-        if not may_come_from_platform(drop.name):
-            if library.elf.has_constructors:
-                yield "it has constructors: code that runs when it is loaded"
-            if among(library.exports.definitions, ALLOCATOR):
-                yield "it defines memory allocation functions such as `malloc`"
+        if among(library.exports.definitions, ALLOCATOR):
+            yield "it defines memory allocation functions such as `malloc`"
+        if not drop.outside:
+            yield from self._code_that_runs(library, change)
+
+    def _code_that_runs(self, library: Library, change: _Change) -> Iterator[str]:
+        """Yield the reasons that what leaves the load with `library` runs when it is loaded."""
+        files = self._loaded.environment.files
+        for path in sorted(change.closure(library.path, self._loaded.budget) & change.lost):
+            elf = files.get(path)
+            if elf is None or _is_platform(path):
+                continue
+            it = "it" if path == library.path else f"{_quote(path)}, which comes with it,"
+            if elf.constructors:
+                yield f"{it} has constructors: code that runs when it is loaded"
+            if elf.destructors:
+                yield f"{it} has destructors: code that runs at the end"
+            gone = [
+                request.name
+                for request in change.before.requests
+                if request.requester == path and request.result is None
+            ]
+            unknown = [name for name in gone if not may_come_from_platform(name)]
+            if unknown:
+                yield f"{it} needs {join_some(unknown)}, not found: what that does is not known"
 
     def _reasons_to_stay(
         self,
         drop: Unused,
         change: _Change,
-        registering: Mapping[str, str],
         incomplete: Collection[str],
     ) -> Iterator[str]:
-        """Yield what remaining libraries know of those that leave with the library of `drop`.
+        """Yield what leaving objects of the wheel, `incomplete`, take from those that load them.
 
-        Also what leaving objects of the wheel, which may be opened later, take from those that load
-        them: by themselves they do not load. Leaving libraries are `registering` with others, or
-        `incomplete`.
+        They may be opened later: by themselves they do not load.
         """
-        if drop.library is None or not (registering or incomplete):
+        if drop.library is None or not incomplete:
             return
         closure = change.closure(drop.library, self._loaded.budget)
         for path in sorted(closure.intersection(incomplete)):
@@ -597,31 +770,16 @@ class _Trial:
                         f"{_quote(path)} takes `{symbol.name}` from {_quote(provider)}, "
                         "and does not load by itself"
                     )
-        for path in sorted((closure - {drop.library}) & registering.keys()):
-            yield (
-                f"{_quote(path)}, which comes with it, has constructors, and calls "
-                f"{_quote(registering[path])}, which stays"
-            )
 
-    def _registrations(self, change: _Change) -> Iterator[tuple[str, str]]:
-        """Yield the leaving libraries that register at a remaining one, each with that one."""
-        for path in change.lost:
-            registry = self._registry(change, path)
-            if registry is not None:
-                yield path, registry
 
-    def _registry(self, change: _Change, path: str) -> str | None:
-        """Return a remaining library where the constructors of a leaving one may register it.
+def _is_imported(member: str, elf: Elf) -> bool:
+    """Return whether Python imports an object by its file name."""
+    return elf.is_module and not frozenset(module_hooks(member)).isdisjoint(elf.module_hooks)
 
-        Constructors that call only libraries of the platform, or those that leave with them,
-        initialize just their own library.
-        """
-        library = self._loaded.libraries.get(path)
-        if library is None or not library.elf.has_constructors or _is_platform(path):
-            return None
-        called = self._loaded.symbol_providers(path) - change.lost
-        found = (other for other in change.before.objects if other in called)
-        return next((other for other in found if not _is_platform(other)), None)
+
+def _calls(elf: Elf, functions: AbstractSet[str]) -> bool:
+    """Return whether an object refers to one of `functions`, of whatever version."""
+    return any(symbol.name in functions for symbol in elf.undefined)
 
 
 def _weak_elsewhere(change: _Change) -> _Moved:
@@ -702,6 +860,8 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
         lambda: tuple(
             symbol
             for symbol in unbound
-            if not symbol.weak and symbol.file not in elf.needed and not is_python_name(symbol.name)
+            if not symbol.weak
+            and symbol.file not in elf.needed
+            and not python_api.is_python_name(symbol.name)
         ),
     )

@@ -141,6 +141,7 @@ VERSION_TAGS: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.V
 VERSION_RECORD = 16
 """Bytes of an Elf_Verneed and of an Elf_Vernaux record, in both classes (LSB core, 10.7.2)."""
 
+SHF_WRITE = 1
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
 SHF_INFO_LINK = 1 << 6

@@ -83,6 +83,13 @@ def starts_at_origin(entry: str) -> bool:
     return ORIGIN.match(entry) is not None
 
 
+WEAK_OF_COMPILER = frozenset({
+    "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "_Jv_RegisterClasses",
+    "__gmon_start__",
+})  # fmt: skip
+"""Weak references in the crt files of every object: usually no library defines them."""
+
+
 class PathTag(StrEnum):
     """The dynamic tag that carries the search path."""
 
@@ -202,10 +209,10 @@ class Elf(NamedTuple):
     dt_flags_1: int = 0
     tls_descriptors: bool = False
     """Whether its relocations want descriptors of its own thread data (R_*_TLSDESC)."""
-    has_init: bool = False
-    """Whether it has a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
-    init_array: int = 0
-    """Number of entries in DT_INIT_ARRAY."""
+    constructors: bool = False
+    """Whether it runs code when it is loaded, that of the compiler's crt files aside."""
+    destructors: bool = False
+    """Whether it runs code when the process ends, as for `constructors`."""
     versym_alone: bool = False
     """Whether it has a DT_VERSYM, but neither DT_VERNEED nor DT_VERDEF."""
     symtab: bool = False
@@ -246,11 +253,6 @@ class Elf(NamedTuple):
             version = self.flags & _EF_PPC64_ABI
             return f"ELFv{version or (2 if self.little_endian else 1)}"
         return ""
-
-    @property
-    def has_constructors(self) -> bool:
-        """Whether it runs code when it is loaded, the compiler's crt file aside."""
-        return self.init_array > (1 if self.has_init else 0)
 
     @property
     def search_path(self) -> str | None:

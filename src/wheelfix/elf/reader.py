@@ -25,6 +25,7 @@ from wheelfix.elf.constants import (
     PF_X,
     R_AARCH64_TLS_TPREL,
     R_TLSDESC,
+    SHF_WRITE,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -210,14 +211,37 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         dt_flags=_flags(dynamic),
         tls_descriptors=_has_tls_descriptors(dynamic),
         dt_flags_1=tags.get(Dt.FLAGS_1, 0),
-        has_init=Dt.INIT in tags,
-        init_array=tags.get(Dt.INIT_ARRAYSZ, 0) * 8 // image.structs.bits,
+        constructors=_runs_code(dynamic, Dt.INIT, Dt.INIT_ARRAYSZ, (b".init", b".ctors")),
+        destructors=_runs_code(dynamic, Dt.FINI, Dt.FINI_ARRAYSZ, (b".fini", b".dtors")),
         versym_alone=Dt.VERSYM in tags and not tags.keys() & {Dt.VERNEED, Dt.VERDEF},
         symtab=any(section.type == Sht.SYMTAB for section in image.sections),
         relr=Dt.RELR in tags,
         hashed=bool(tags.keys() & {Dt.HASH, Dt.GNU_HASH}) or Dt.SYMTAB not in tags,
         unique_symbols=_unique_symbols(dynamic),
     )
+
+
+def _runs_code(dynamic: Dynamic, function: Dt, array: Dt, names: tuple[bytes, bytes]) -> bool:
+    """Return whether an object has constructors, or destructors, beside those of its crt files.
+
+    crti.o makes a function of the section `.init`, crtbegin.o the first entry of DT_INIT_ARRAY
+    (gcc, libgcc/crtstuff.c). Before gcc 4.7 the function called those listed in `.ctors`, of which
+    the first and the last are marks. A function anywhere else was asked for (`ld -init`); without
+    section headers it is not known, and may be one.
+    """
+    image, tags = dynamic.image, dynamic.tags
+    word = image.structs.bits // 8
+    entries = tags.get(array, 0) // word
+    if not tags.get(function):
+        return entries > 0
+    own, listed = names
+    is_own = any(s.addr == tags[function] and image.section_name(s) == own for s in image.sections)
+    is_list = any(
+        section.size > 2 * word and section.addr and image.section_name(section) == listed
+        for section in image.sections
+        if section.type == Sht.PROGBITS and section.flags & SHF_WRITE
+    )
+    return not is_own or is_list or entries > 1
 
 
 def _filtees(dynamic: Dynamic) -> Iterator[Filtee]:

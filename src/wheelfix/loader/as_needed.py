@@ -16,7 +16,6 @@ from typing import NamedTuple
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.loader.python_api import PREFIXES
-from wheelfix.text import join_some
 
 
 class Why(StrEnum):
@@ -71,19 +70,12 @@ class Decision(NamedTuple):
     name: str
     why: Why
     open_references: tuple[str, ...] = ()
-    """For `ABSENT`: strong references without a known definition. If empty, it is unused."""
+    """Strong references without a known definition. If empty, an `ABSENT` one is unused."""
 
     @property
     def keep(self) -> bool:
         """Whether GNU ld would have written the entry, as far as known."""
         return self.why is not Why.UNUSED
-
-    @property
-    def reason(self) -> str:
-        """Why an `ABSENT` entry is kept, as the rest of a sentence."""
-        if not self.open_references:
-            return "is not found, and other libraries define all symbols that the object needs"
-        return f"is not found, and may define {join_some(self.open_references)}"
 
 
 def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[Decision, ...]:

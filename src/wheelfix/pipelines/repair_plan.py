@@ -9,10 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from glob import escape
 from typing import NamedTuple
 
-from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
@@ -240,7 +238,7 @@ def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
 def graft_of(planner: Planner, wheel: Wheel) -> Graft:
     """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
     read = planner.read
-    elsewhere = _never_grafted(read)
+    elsewhere = read.never_grafted
     return asking.graft(planner.analyst, wheel, read.settings, elsewhere, read.providers)
 
 
@@ -253,18 +251,6 @@ def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | 
         return False
     verdict = judge()
     return verdict is None or not broken_promises(wheel, verdict)
-
-
-def _never_grafted(read: Context) -> tuple[str, ...]:
-    """Return the patterns of the libraries of others, of the machine, and of its interpreters."""
-    folders = (folder for provider in read.providers for folder in provider.folders)
-    provided = (glob for folder in folders for glob in folder.libraries)
-    return (
-        *provided,
-        *map(escape, read.left.expected),
-        *LIBPYTHON_GLOBS,
-        *(() if read.settings.graft_drivers else never_globs()),
-    )
 
 
 def _strip(wheel: Wheel, settings: Settings) -> tuple[PlannedEdit, ...]:

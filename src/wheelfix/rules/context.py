@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, partial
+from glob import escape
 from typing import Any, TypeVar, cast
 
 from packaging.utils import canonicalize_name
@@ -16,7 +17,8 @@ from wheelfix.analysis.left_to_requirements import (
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.members_in_use import members_in_use
-from wheelfix.analysis.needed_judgement import Pruning, judge_needed
+from wheelfix.analysis.needed_judgement import Pruning, Surroundings, judge_needed
+from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
@@ -437,8 +439,21 @@ class Context:
         """The DT_NEEDED entries that are unused, and those that are missing."""
         if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
-        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions)
-        return self.memory.recall("DT_NEEDED entries", self.loaded_wheel, judge)
+        around = Surroundings(elsewhere=self.never_grafted, sources=self.wheel.sources.values())
+        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions, around)
+        key = self.loaded_wheel, self.settings, around.elsewhere
+        return self.memory.recall("DT_NEEDED entries", key, judge)
+
+    @cached_property
+    def never_grafted(self) -> tuple[str, ...]:
+        """The patterns of the libraries that come from others, or from the machine."""
+        folders = (folder for provider in self.providers for folder in provider.folders)
+        provided = (glob for folder in folders for glob in folder.libraries)
+        return (
+            *provided,
+            *map(escape, self.left.expected),
+            *(() if self.settings.graft_drivers else never_globs()),
+        )
 
 
 def _top_levels(wheel: Wheel) -> Mapping[str, Sequence[str]]:

@@ -2,16 +2,16 @@
 
 import posixpath
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from glob import escape
 
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
-from wheelfix.loader.as_needed import Decision
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
-from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
+from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
@@ -32,13 +32,22 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     """Unused DT_NEEDED entry: the object uses no symbol of the library.
 
     ## What it does
-    Reports the DT_NEEDED entries that `ld --as-needed` would have left out: the object has at most
-    weak references to the library, and no other library that stays depends on it implicitly.
-    Versioned references count for the library that they name, whatever this machine's libraries
-    define. Loading of every object is then simulated with and without the entry, among the
-    libraries of the oldest glibc that can load the wheel: before 2.34, symbols of `libpthread`,
-    `libdl`, `librt`, `libutil`, `libanl` and `libresolv` were not in `libc.so.6`. The entry is
-    reported only if every symbol binds to the same file.
+    Reports the DT_NEEDED entries that `ld --as-needed` would have left out, and that nothing else
+    is known to use: the object has no reference to the library, and no other library that stays
+    depends on it implicitly. Versioned references count for the library that they name, whatever
+    this machine's libraries define. Loading of every object is then simulated with and without the
+    entry, among the libraries of the oldest glibc that can load the wheel: before 2.34, symbols of
+    `libpthread`, `libdl`, `librt`, `libutil`, `libanl` and `libresolv` were not in `libc.so.6`. The
+    entry is reported only if every symbol binds to the same file.
+
+    If the library is not available, the object itself is judged: the entry is unused if everything
+    that the objects of its load refer to is defined by what they need otherwise, by the platform,
+    or by Python.
+
+    What else must hold depends on where the library is after a repair. If it stays outside the
+    wheel (excluded, of a provider, of a driver, not found), the entry of an extension module or a
+    program is reported unless the object calls dlsym without dlopen, or Python code imports it with
+    RTLD_GLOBAL. If it is or goes into the wheel, WF202 says what keeps the entry.
 
     The C library and the loader are never reported. The other libraries of glibc (`libm.so.6`,
     `libpthread.so.0`, `libdl.so.2`, ...) are only reported with `--prune-needed=all` or
@@ -62,34 +71,62 @@ def unused_needed(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: the entry is removed, with its version record, as if the linker had left it out. An entry
-    that may matter for reasons other than symbols is kept and reported by WF202: so is one for a
-    library of the wheel to which a weak reference binds. A weak reference of the object that only a
-    library from elsewhere resolved becomes null, as with `--as-needed`; the note and the summary of
-    the repair name it.
+    that may matter for reasons other than symbols is kept and reported by WF202. With
+    `--prune-needed=all` or `--drop-needed`, weak references that only the library resolved become
+    null, as with `--as-needed`; the note and the summary of the repair name them.
     """
     installed = context.layouts[0].members if context.layouts else dict[str, str]()
-    for unused in context.needed_verdicts.unused:
-        if not unused.kept:
-            inside = installed.get(unused.library or "")
-            is_there = inside or provider_of(unused.name, context.providers)
-            yield Hit(
-                message=f"has an unused DT_NEEDED entry `{unused.name}`",
-                member=unused.member,
-                entry=unused.name,
-                notes=(
-                    *((f"it is `{inside or unused.library}`",) if unused.library else ()),
-                    *(f"note: {hazard}" for hazard in unused.hazards),
+    unused = [entry for entry in context.needed_verdicts.unused if not entry.kept]
+    elfs = context.wheel.elfs
+    costly = [one for one in unused if one.outside and not _is_there(context, one.name)]
+    every = _objects_that_fail([elfs[m] for m in dict.fromkeys(one.member for one in costly)])
+    by_library = grouped(costly, lambda one: one.name)
+    said = {
+        name: _objects_that_fail([elfs[one.member] for one in some])
+        for name, some in by_library.items()
+    }
+    for one in unused:
+        name, inside = one.name, installed.get(one.library or "")
+        fails = name in by_library
+        yield Hit(
+            message=f"{said[name][0]} without `{name}`, although {said[name][1]} of it"
+            if fails
+            else f"has an unused DT_NEEDED entry `{name}`",
+            several=f"{every[0]} without {{}}, although {every[1]} of them" if fails else None,
+            member=one.member,
+            entry=name,
+            notes=(
+                *((f"it is `{inside or one.library}`",) if one.library else ()),
+                *(f"note: {hazard}" for hazard in one.hazards),
+            ),
+            severity=Severity.NOTE if inside or _is_there(context, name) else None,
+            hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
+            fix=Fix(
+                title="drop the unused entry",
+                edits=(DropNeeded(member=one.member, name=name),),
+                effects=tuple(
+                    f"`{one.name}` is dropped, though {hazard}" for hazard in one.hazards
                 ),
-                severity=Severity.NOTE if is_there or may_come_from_platform(unused.name) else None,
-                hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
-                fix=Fix(
-                    title="drop the unused entry",
-                    edits=(DropNeeded(member=unused.member, name=unused.name),),
-                    effects=tuple(
-                        f"`{unused.name}` is dropped, though {hazard}" for hazard in unused.hazards
-                    ),
-                ),
-            )
+            ),
+        )
+
+
+def _is_there(context: Context, library: str) -> bool:
+    """Return whether a library outside of the wheel comes with it, or with its platform."""
+    return (
+        may_come_from_platform(library)
+        or provider_of(library, context.providers) is not None
+        or library in context.left.libraries
+    )
+
+
+def _objects_that_fail(elfs: Sequence[Elf]) -> tuple[str, str]:
+    """Return that they fail, and what they call, as the parts of a sentence."""
+    modules = sum(elf.is_module for elf in elfs)
+    programs = count(len(elfs) - modules, "object") + " cannot be loaded"
+    texts = [f"{count(modules, 'module')} cannot be imported"] if modules else []
+    texts += [programs] if modules < len(elfs) else []
+    return " and ".join(texts), "it calls nothing" if len(elfs) == 1 else "they call nothing"
 
 
 @rule("WF202", "unused-needed-kept", Severity.NOTE, Stage.BEFORE)
@@ -97,14 +134,23 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     """Unused DT_NEEDED entry is kept: without it the package may behave differently.
 
     ## What it does
-    Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that are kept because
-    dropping them may change the behavior of the package: the library has constructors, or loads
-    another library with constructors that call into one that stays; its name occurs as a string in
-    the wheel, so it may be opened at run time; it defines the module's entry point, or `malloc`;
-    another object gets a symbol through it, if only for a weak reference; the object itself has a
-    weak reference to it, and it is in the wheel; a library of the wheel that comes with it takes
-    symbols from the object, and does not load by itself; or it defines a symbol in place of another
-    object, which then uses its own definition (symbol interposition).
+    Reports, once for each library, the DT_NEEDED entries that `ld --as-needed` would have left out,
+    and that are kept because something else may use them.
+
+    Whatever the library: another object gets a symbol through it, if only for a weak reference; it
+    defines the module's entry point, `malloc`, or a symbol in place of another object (symbol
+    interposition); a library of the wheel that comes with it takes symbols from the object, and
+    does not load by itself; the object is a plain library, so that what loads it may reach the
+    other one through it.
+
+    If the library is or goes into the wheel, where keeping it costs only its size: the object is
+    not an extension module that Python imports; the library, or one that only it brings, has
+    constructors or destructors; an object of the load calls dlsym; Python code opens objects with
+    RTLD_GLOBAL; its name is a string in the wheel, or code of the wheel opens libraries, and may
+    build its name when it runs.
+
+    If it stays outside: the object calls dlsym and not dlopen, or Python code imports modules with
+    RTLD_GLOBAL.
 
     ## Why is this bad?
     Nothing is wrong if the library is linked on purpose; otherwise it is grafted, loaded and
@@ -122,15 +168,20 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed unless requested; an entry that another object depends on is always kept.
     """
-    for unused in context.needed_verdicts.unused:
-        if unused.kept:
-            yield Hit(
-                message=f"has an unused DT_NEEDED entry `{unused.name}`, which is kept",
-                member=unused.member,
-                entry=unused.name,
-                notes=tuple(f"because {hazard}" for hazard in unused.hazards),
-                hint=_kept_hint(unused),
-            )
+    kept = [entry for entry in context.needed_verdicts.unused if entry.kept]
+    for name, some in grouped(kept, lambda entry: entry.name).items():
+        forceable = [entry for entry in some if entry.forceable]
+        reasons = values_by_key((hazard, one.member) for one in some for hazard in one.hazards)
+        yield Hit(
+            message=f"no symbol of `{name}` is used; its DT_NEEDED entry is kept",
+            member=some[0].member,
+            entry=name,
+            notes=tuple(
+                f"because {hazard}" + (f" ({count(len(members), 'object')})" if members[1:] else "")
+                for hazard, members in reasons.items()
+            ),
+            hint=_kept_hint((forceable or some)[0]),
+        )
 
 
 def _kept_hint(unused: Unused) -> str:
@@ -149,11 +200,10 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
     ## What it does
-    Reports libraries in DT_NEEDED that are neither in the wheel nor available here, and whose
-    symbol versions the object does not name. They are never considered unused. Libraries that
-    platform tags promise are reported if the object has no symbol that they might define; those of
-    glibc are not. `wheelfix check` does not look at the libraries of the machine, and `wheelfix
-    repair` does: it may drop these entries (WF201).
+    Reports libraries in DT_NEEDED that are neither in the wheel nor available here, whose symbol
+    versions the object does not name, and that may define symbols that nothing else is known to
+    define. They are not considered unused. `wheelfix check` does not look at the libraries of the
+    machine, and `wheelfix repair` does: it may drop these entries (WF201).
 
     ## Why is this bad?
     Possibly nothing is wrong, but some of the entries may be unused.
@@ -163,37 +213,27 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The library is provided by another wheel or by the user. **Solution**: pass it for inspection:
-      `--library-path nvidia_cublas_cu12-*.whl`, or a directory. If the note says that other
-      libraries define all symbols, `--drop-needed` drops the entry without inspection.
+      `--library-path nvidia_cublas_cu12-*.whl`, or a directory.
 
     ## Fix safety
     Not fixed: the symbols of the library are not known.
     """
     for member, decisions in context.needed_verdicts.absent.items():
         unknown = [
-            decision
+            decision.name
             for decision in decisions
-            if _is_worth_a_look(decision) and decision.name not in context.left.libraries
+            if not may_come_from_platform(decision.name)
+            and decision.name not in context.left.libraries
         ]
         if unknown:
-            names = join_some((decision.name for decision in unknown), _SHOWN)
+            left = join_some(decisions[0].open_references)
             yield Hit(
-                message=f"needs {names}, not available here: may be unused",
+                message=f"needs {join_some(unknown, _SHOWN)}, not available here: may be unused",
                 member=member,
-                notes=tuple(
-                    f"`{decision.name}` {decision.reason}" for decision in unknown[:_SHOWN]
-                ),
+                notes=(f"not found, and may define {left}",),
                 hint="pass directories or wheels that have them with `--library-path`; "
                 "`wheelfix repair` also looks among the libraries of this machine",
             )
-
-
-def _is_worth_a_look(decision: Decision) -> bool:
-    """Return whether an entry may be dropped once its library is available."""
-    if not may_come_from_platform(decision.name):
-        return True
-    is_glibc = decision.name in GLIBC_PARTS or libc_of(decision.name) is not None
-    return not is_glibc and not decision.open_references
 
 
 @rule("WF204", "underlinked", Severity.WARNING)

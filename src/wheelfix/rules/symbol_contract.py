@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import BudgetError
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
-from wheelfix.elf.model import Elf, Undefined
+from wheelfix.elf.model import WEAK_OF_COMPILER, Elf, Undefined
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_folders
@@ -27,8 +27,6 @@ from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.library_names import stem_of
 
-_WEAK_OF_COMPILER = ("_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__")
-"""What crtbegin.o and crti.o of GCC refer to in every object; nothing needs to define it."""
 _STEPS_A_NAME = 10
 _STEPS_A_MATCH = 2
 _STEPS_A_PATTERN = 100
@@ -253,7 +251,7 @@ def _sources(context: Context, source: str, member: str, elf: Elf) -> Mapping[st
 
     With each stand the other libraries that may define it; none where it is known.
     """
-    undefined = [symbol for symbol in elf.undefined if symbol.name not in _WEAK_OF_COMPILER]
+    undefined = [symbol for symbol in elf.undefined if symbol.name not in WEAK_OF_COMPILER]
     if not source:
         return dict.fromkeys([symbol.name for symbol in undefined], ())
     globs = _libraries_of(context, source)

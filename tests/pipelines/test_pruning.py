@@ -1,0 +1,42 @@
+"""A repair does not reject itself for an entry that it dropped: the entry stays."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.repairing import repair
+from wheelfix.analysis import needed_judgement
+from wheelfix.loader.as_needed import Decision, Library, Why
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.settings import Settings
+
+
+def test_an_entry_without_which_a_symbol_is_undefined_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judgement is made wrong: it takes each entry for unused, and no binding for moved."""
+
+    def all_unused(own: Library, found: dict[str, Library | None]) -> tuple[Decision, ...]:
+        del own
+        return tuple(Decision(name, Why.UNUSED) for name in found)
+
+    monkeypatch.setattr(needed_judgement, "decide", all_unused)
+    monkeypatch.setattr(needed_judgement._Trial, "_rebound", lambda *_: {})
+    used = shared_object(
+        tmp_path / "libused.so.1", "int f(void) { return 7; }", soname="libused.so.1"
+    )
+    module = extension(
+        tmp_path / "_m.so", "_m", needed=[used], calls=["f"], rpath="$ORIGIN/../demo.libs"
+    )
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=f"cp311-cp311-linux_{os.uname().machine}",
+        files={"demo/_m.so": module, "demo.libs/libused.so.1": used},
+    )
+    settings = Settings(wheel_dir=tmp_path / "out", verdict=False)
+    outcome = repair(wheel, settings, os.environ)
+    assert outcome.status is not Status.REJECTED
+    assert "WF301" not in {finding.code for finding in outcome.remaining}
+    assert "`libused.so.1` stays in DT_NEEDED: `f` may need it" in outcome.messages
