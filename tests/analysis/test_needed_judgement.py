@@ -146,7 +146,7 @@ def test_an_entry_before_another_definition_is_kept_if_the_binding_would_change(
 def test_constructors_and_names_opened_at_run_time_keep_an_entry_unless_it_is_forced() -> None:
     objects = {
         MODULE: elf("libinit.so", "libopen.so"),
-        **libraries(init={"init_array": 1}, open={}),
+        **libraries(init={"constructors": True}, open={}),
     }
     found = unused(judged(objects, {}, named=["libopen.so"]))
     assert found["libinit.so"].kept
@@ -162,7 +162,7 @@ def test_constructors_and_names_opened_at_run_time_keep_an_entry_unless_it_is_fo
 def test_an_entry_that_loads_what_another_entry_loads_too_is_unused_without_hazards() -> None:
     objects = {
         MODULE: elf("libb.so", "libinit.so", undefined=uses("b")),
-        **libraries(b={"needed": ("libinit.so",), "undefined": uses("i")}, init={"init_array": 1}),
+        **libraries(b={"needed": ("libinit.so",), "undefined": uses("i")}, init={"constructors": True}),
     }
     found = unused(judged(objects, {"p/libb.so": ["b"], "p/libinit.so": ["i"]}))
     assert not found["libinit.so"].kept

@@ -260,7 +260,7 @@ class WrittenContents(NamedTuple):
 
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
         files = {
-            f"{one}/libfoo.so.1": elf(soname="libfoo.so.1", init_array=3) for one in directories
+            f"{one}/libfoo.so.1": elf(soname="libfoo.so.1", constructors=True) for one in directories
         }
         return PlantedLibraries(files=files)
 
@@ -666,7 +666,7 @@ CASES: Mapping[str, Case] = {
             {
                 "demo/m.so": elf("libc1.so"),
                 "demo/a/libc1.so": elf(soname="libc1.so"),
-                "demo/b/libc1.so": elf(soname="libc1.so", init_array=3),
+                "demo/b/libc1.so": elf(soname="libc1.so", constructors=True),
             }
         ),
         sound=wheel({"demo/m.so": elf("libc1.so"), "demo/a/libc1.so": elf(soname="libc1.so")}),

@@ -36,10 +36,10 @@ def test_a_library_for_another_processor_is_no_second_library() -> None:
     objects = {
         "pkg/m.so": elf("libin.so.2"),
         "pkg/libin.so.2": elf(soname="libin.so.2"),
-        "pkg/glibc-hwcaps/x86-64-v3/libin.so.2": elf(soname="libin.so.2", init_array=3),
+        "pkg/glibc-hwcaps/x86-64-v3/libin.so.2": elf(soname="libin.so.2", constructors=True),
     }
     assert findings(sonames.duplicate_soname, wheel(objects)) == ()
-    objects["pkg/other/libin.so.2"] = elf(soname="libin.so.2", init_array=3)
+    objects["pkg/other/libin.so.2"] = elf(soname="libin.so.2", constructors=True)
     assert severities(sonames.duplicate_soname, wheel(objects)) == [Severity.WARNING]
 
 
@@ -96,7 +96,7 @@ def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:
 
 
 def test_two_different_libraries_of_one_soname_are_reported() -> None:
-    one, other = elf(soname="libc1.so"), elf(soname="libc1.so", init_array=3)
+    one, other = elf(soname="libc1.so"), elf(soname="libc1.so", constructors=True)
     user = elf("libc1.so")
     subject = wheel({"pkg/m.so": user, "pkg/a/libc1.so": one, "pkg/b/libc1.so": other})
     [found] = findings(sonames.duplicate_soname, subject)

@@ -24,10 +24,10 @@ from wheelfix.depth_first import postorder
 from wheelfix.elf.exports import among, idle, preemptible
 from wheelfix.elf.model import (
     LIBC_SONAMES,
-    WEAK_OF_COMPILER,
     Elf,
     Exports,
     Undefined,
+    is_of_compiler,
     libc_of,
     starts_at_origin,
 )
@@ -249,7 +249,7 @@ class _OpenReferences:
                 or symbol.name in api
                 or python_api.is_python_name(symbol.name)
                 or symbol.name in skipped
-                or (symbol.weak and symbol.name in WEAK_OF_COMPILER)
+                or is_of_compiler(symbol)
                 or any(symbol.name in symbols for symbols in platform)
             ):
                 yield symbol

@@ -83,11 +83,9 @@ def starts_at_origin(entry: str) -> bool:
     return ORIGIN.match(entry) is not None
 
 
-WEAK_OF_COMPILER = frozenset({
-    "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "_Jv_RegisterClasses",
-    "__gmon_start__",
-})  # fmt: skip
-"""Weak references in the crt files of every object: usually no library defines them."""
+_OF_COMPILER = ("_ITM_", "_ZGTt", "_Jv_RegisterClasses", "__gmon_start__")
+"""How the names begin of what the crt files of gcc and the parts of libstdc++ that are linked
+statically refer to weakly: transactional memory, Java, gprof."""
 
 
 class PathTag(StrEnum):
@@ -160,6 +158,11 @@ class Undefined(NamedTuple):
     type: int
     """STT_*, the low four bits of st_info."""
     weak: bool
+
+
+def is_of_compiler(symbol: Undefined) -> bool:
+    """Return whether a weak reference is of the compiler: usually no library defines the symbol."""
+    return symbol.weak and symbol.name.startswith(_OF_COMPILER)
 
 
 class Elf(NamedTuple):

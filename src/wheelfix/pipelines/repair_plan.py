@@ -184,7 +184,9 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         edits=edits,
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
-        unmatched_excludes=_unmatched_patterns(settings.exclude, grafted.wheel, graft.excluded),
+        unmatched_excludes=_unmatched_patterns(
+            settings.exclude, grafted.wheel, {*read.wheel.needed, *graft.excluded}
+        ),
         grafted=(*included, *graft.libraries),
         included=tuple(library.original for library in included),
         messages=(*graft.messages, *_idle_patterns(settings.drop_needed, read.wheel, made)),

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import BudgetError
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
-from wheelfix.elf.model import WEAK_OF_COMPILER, Elf, Undefined
+from wheelfix.elf.model import Elf, Undefined, is_of_compiler
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_folders
@@ -251,7 +251,7 @@ def _sources(context: Context, source: str, member: str, elf: Elf) -> Mapping[st
 
     With each stand the other libraries that may define it; none where it is known.
     """
-    undefined = [symbol for symbol in elf.undefined if symbol.name not in WEAK_OF_COMPILER]
+    undefined = [symbol for symbol in elf.undefined if not is_of_compiler(symbol)]
     if not source:
         return dict.fromkeys([symbol.name for symbol in undefined], ())
     globs = _libraries_of(context, source)
