@@ -104,12 +104,17 @@ def unused(pruning: Pruning) -> dict[str, Unused]:
     return {entry.name: entry for entry in pruning.unused if entry.member == MODULE}
 
 
+def module(*needed: str, **fields: object) -> Elf:
+    """An extension module that Python imports as `a`."""
+    return elf(*needed, module_hooks=("PyInit_a",), **fields)
+
+
 def libraries(**fields: Mapping[str, object]) -> dict[str, Elf]:
     return {f"p/lib{name}.so": elf(soname=f"lib{name}.so", **rest) for name, rest in fields.items()}
 
 
 def test_an_entry_that_no_symbol_binds_through_is_unused() -> None:
-    objects = {MODULE: elf("libb.so", "libc1.so", undefined=uses("b")), **libraries(b={}, c1={})}
+    objects = {MODULE: module("libb.so", "libc1.so", undefined=uses("b")), **libraries(b={}, c1={})}
     found = unused(judged(objects, {"p/libb.so": ["b"], "p/libc1.so": ["c"]}))
     assert found.keys() == {"libc1.so"}
     assert not found["libc1.so"].kept
@@ -119,7 +124,7 @@ def test_an_entry_that_no_symbol_binds_through_is_unused() -> None:
 def test_an_entry_through_which_another_object_gets_its_symbol_is_kept() -> None:
     """`libb.so` takes `c` of `libc1.so` without DT_NEEDED: only the module's entry loads it."""
     objects = {
-        MODULE: elf(needed=("libb.so", "libc1.so"), undefined=uses("b")),
+        MODULE: module(needed=("libb.so", "libc1.so"), undefined=uses("b")),
         **libraries(b={"undefined": uses("c"), "needed": ()}, c1={"needed": ()}),
     }
     pruning = judged(objects, {"p/libb.so": ["b"], "p/libc1.so": ["c"]})
@@ -131,7 +136,7 @@ def test_an_entry_through_which_another_object_gets_its_symbol_is_kept() -> None
 def test_an_entry_before_another_definition_is_kept_if_the_binding_would_change() -> None:
     """Without `libone.so` of the module, `libuser.so` takes `f` from `libtwo.so`."""
     objects = {
-        MODULE: elf("libone.so", "libuser.so", undefined=uses("u")),
+        MODULE: module("libone.so", "libuser.so", undefined=uses("u")),
         **libraries(one={}, user={"undefined": uses("f"), "needed": ("libtwo.so",)}, two={}),
     }
     defined = {"p/libone.so": ["f"], "p/libtwo.so": ["f"], "p/libuser.so": ["u"]}
@@ -145,7 +150,7 @@ def test_an_entry_before_another_definition_is_kept_if_the_binding_would_change(
 
 def test_constructors_and_names_opened_at_run_time_keep_an_entry_unless_it_is_forced() -> None:
     objects = {
-        MODULE: elf("libinit.so", "libopen.so"),
+        MODULE: module("libinit.so", "libopen.so"),
         **libraries(init={"constructors": True}, open={}),
     }
     found = unused(judged(objects, {}, named=["libopen.so"]))
@@ -161,8 +166,10 @@ def test_constructors_and_names_opened_at_run_time_keep_an_entry_unless_it_is_fo
 
 def test_an_entry_that_loads_what_another_entry_loads_too_is_unused_without_hazards() -> None:
     objects = {
-        MODULE: elf("libb.so", "libinit.so", undefined=uses("b")),
-        **libraries(b={"needed": ("libinit.so",), "undefined": uses("i")}, init={"constructors": True}),
+        MODULE: module("libb.so", "libinit.so", undefined=uses("b")),
+        **libraries(
+            b={"needed": ("libinit.so",), "undefined": uses("i")}, init={"constructors": True}
+        ),
     }
     found = unused(judged(objects, {"p/libb.so": ["b"], "p/libinit.so": ["i"]}))
     assert not found["libinit.so"].kept
@@ -170,7 +177,7 @@ def test_an_entry_that_loads_what_another_entry_loads_too_is_unused_without_haza
 
 
 def test_a_weak_reference_keeps_an_entry_for_a_library_of_the_wheel() -> None:
-    objects = {MODULE: elf("libb.so", undefined=uses("b", weak=True)), **libraries(b={})}
+    objects = {MODULE: module("libb.so", undefined=uses("b", weak=True)), **libraries(b={})}
     found = unused(judged(objects, {"p/libb.so": ["b"]}))
     assert found["libb.so"].kept
     assert found["libb.so"].hazards == ("weak references of `a.so` become null: `b`",)
@@ -182,7 +189,7 @@ def test_a_weak_reference_keeps_an_entry_for_a_library_of_the_wheel() -> None:
 def test_a_weak_reference_of_another_object_keeps_an_entry_for_a_library_of_the_wheel() -> None:
     """`libuser.so` uses `b` if something else has loaded `libb.so`: the module does."""
     objects = {
-        MODULE: elf("libouter.so", "libuser.so", undefined=uses("u")),
+        MODULE: module("libouter.so", "libuser.so", undefined=uses("u")),
         **libraries(outer={"needed": ("libb.so",)}, user={"undefined": uses("b", weak=True)}, b={}),
     }
     found = unused(judged(objects, {"p/libb.so": ["b"], "p/libuser.so": ["u"]}))
@@ -200,12 +207,12 @@ def test_the_library_with_the_module_s_entry_point_is_kept_whatever_is_forced() 
 
 
 def test_an_entry_for_a_library_that_is_not_found_cannot_be_judged() -> None:
-    pruning = judged({MODULE: elf("libgone.so", undefined=uses("g"))}, {})
+    pruning = judged({MODULE: module("libgone.so", undefined=uses("g"))}, {})
     assert not pruning.unused
     gone = {decision.name: decision for decision in pruning.absent[MODULE]}["libgone.so"]
     assert (gone.why, gone.open_references) == (Why.ABSENT, ("g",))
     assert not judged(
-        {MODULE: elf("libb.so"), **libraries(b={})},
+        {MODULE: module("libb.so"), **libraries(b={})},
         {},
         settings=Settings(prune_needed=PruneNeeded.OFF),
     ).unused
@@ -213,7 +220,10 @@ def test_an_entry_for_a_library_that_is_not_found_cannot_be_judged() -> None:
 
 def test_an_entry_is_kept_for_a_library_that_takes_symbols_from_the_object() -> None:
     """`libplug.so` calls back: by itself, when it is opened later, it does not load."""
-    objects = {MODULE: elf("libplug.so"), **libraries(plug={"undefined": uses("f"), "needed": ()})}
+    objects = {
+        MODULE: module("libplug.so"),
+        **libraries(plug={"undefined": uses("f"), "needed": ()}),
+    }
     found = unused(judged(objects, {MODULE: ["f"]}))["libplug.so"]
     assert found.kept
     reason = (
@@ -232,7 +242,7 @@ def test_only_an_object_whose_libraries_change_is_decided_on_again(
         return decide(own, found)
 
     monkeypatch.setattr("wheelfix.analysis.needed_judgement.decide", counting)
-    objects = {MODULE: elf("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
+    objects = {MODULE: module("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
     definitions, last = Defined({"p/libb.so": ["b"]}), LastLoaded()
     objects["p/libc.so"] = objects["p/libc.so"]._replace(needed=("libd.so",))
     for change in ({}, {"runpath": "$ORIGIN"}, {"needed": ()}):

@@ -292,8 +292,8 @@ def test_gnu_properties_and_flags(tmp_path: Path) -> None:
     assert struct.pack("<III", 0xC0008002, 4, 0b100) in elf.gnu_properties  # X86_ISA_1_NEEDED
     assert elf.dt_flags & 0b1010 == 0b1010  # DF_SYMBOLIC, DF_BIND_NOW
     assert elf.dt_flags_1 & 1
-    assert elf.has_init
-    assert elf.init_array == 1
+    assert not elf.constructors
+    assert not elf.destructors
 
 
 def test_big_endian_is_read_as_little_endian_is() -> None:

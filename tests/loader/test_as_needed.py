@@ -69,7 +69,6 @@ class Case:
         found = decide(library(made[0]), {name: library(self.folder / name) for name in order})
         wanted = read_elf(made[1].read_bytes(), "needed.so").needed
         assert tuple(each.name for each in found if each.keep) == wanted
-        assert all(each.reason for each in found)
         return {each.name: each.why for each in found}
 
 

@@ -260,7 +260,8 @@ class WrittenContents(NamedTuple):
 
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
         files = {
-            f"{one}/libfoo.so.1": elf(soname="libfoo.so.1", constructors=True) for one in directories
+            f"{one}/libfoo.so.1": elf(soname="libfoo.so.1", constructors=True)
+            for one in directories
         }
         return PlantedLibraries(files=files)
 
@@ -373,11 +374,12 @@ ALLOCATOR = f"{ONE_FUNCTION} void *malloc(unsigned long n) {{ return 0; }} void 
 def user_of(
     source: str, *, library: str = ONE_FUNCTION, ships: bool = True
 ) -> Callable[[Path], Path]:
-    """A user of a library that is linked with it and, unless not `ships`, in the wheel."""
+    """An extension module, linked with a library that, unless not `ships`, is in the wheel."""
 
     def make(folder: Path) -> Path:
         used = linked(folder, "libused.so.1", library, flags=["-w", "-fno-builtin"])
-        user = linked(folder, "user.so", source, used, runpath="$ORIGIN")
+        imported = f"{source} void *PyInit_user(void) {{ return 0; }}"
+        user = shared_object(folder / "user.so", imported, needed=[used], runpath="$ORIGIN")
         return written(folder, user, *([used] if ships else []))
 
     return make

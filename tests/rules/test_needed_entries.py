@@ -32,6 +32,9 @@ UNUSED = "int unused(void) { return 1; }"
 CONSTRUCTOR = '__attribute__((constructor)) static void set(void) { __asm__(""); } int u;'
 
 
+WEAKLY = "__attribute__((weak)) int f(void); void *PyInit_mod(void) { return f; }"
+
+
 class Place:
     """A folder of libraries, and a wheel that is made of some of them."""
 
@@ -149,9 +152,10 @@ class TestUnused:
         weak = "extern int f(void) __attribute__((weak)); int g(void) { return f ? f() : 1; }"
         place.lib("libuser.so", weak, ["libv.so.1"])
         wheel = place.wheel({"demo/libuser.so": place.folder / "lib/libuser.so"})
-        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF201"]
+        forced = {"drop_needed": ("libv.so.1",)}
+        (found,) = [one for one in place.found(wheel, **forced) if one.code == "WF201"]
         assert "`f`" in " ".join(found.notes)
-        elf = written(place.repaired(wheel), "demo/libuser.so")
+        elf = written(place.repaired(wheel, **forced), "demo/libuser.so")
         assert "libv.so.1" not in (*elf.needed, *(need.file for need in elf.verneed))
 
     def test_a_weak_reference_to_a_library_of_the_wheel_keeps_it(self, place: Place) -> None:
@@ -177,7 +181,8 @@ class TestUnused:
         place.lib("libfast.so")
         weak = "__attribute__((weak)) int f(void); int g(void) { return f ? f() : 1; }"
         user = place.lib("libuser.so", weak, ["libfast.so"])
-        outcome = place.repaired(place.wheel({"demo/libuser.so": user}))
+        wheel = place.wheel({"demo/libuser.so": user})
+        outcome = place.repaired(wheel, drop_needed=("libfast.so",))
         assert (
             "`demo/libuser.so`: `libfast.so` is dropped, though weak references of `libuser.so` "
             "become null: `f`"
@@ -251,9 +256,8 @@ class TestKept:
             needed=[place.folder / "lib" / name for name in ("libfront.so.1", "libhub.so.1")],
             calls=["enlist"],
         )
-        assert "calls `libhub.so.1`" in self.hazard(
-            place, place.wheel({"mod.so": module}), "libfront.so.1"
-        )
+        why = self.hazard(place, place.wheel({"mod.so": module}), "libfront.so.1")
+        assert "`libop.so.1`, which comes with it, has constructors" in why
 
     @pytest.mark.parametrize("where", ["python", "rodata"])
     def test_a_name_that_is_opened_at_run_time(self, place: Place, where: str) -> None:
@@ -270,8 +274,8 @@ class TestKept:
     def test_malloc(self, place: Place) -> None:
         source = "void *malloc(unsigned long n) { return 0; } void free(void *p) {}"
         place.lib("liballoc.so.1", source)
-        module = place.lib("plain.so", "int x;", ["liballoc.so.1"])
-        why = self.hazard(place, place.wheel({"demo/plain.so": module}), "liballoc.so.1")
+        module = place.module("liballoc.so.1")
+        why = self.hazard(place, place.wheel({"mod.so": module}), "liballoc.so.1")
         assert "malloc" in why
 
     def test_the_entry_point_of_the_module(self, place: Place) -> None:
@@ -339,7 +343,10 @@ class TestInterposition:
         files: dict[str, Path | str | bytes] = {
             f"demo.libs/{name}": place.folder / "lib" / name for name in names
         }
-        return place.wheel({**files, "demo.libs/user.so": place.lib("user.so", source, names)})
+        user = place.lib(
+            "user.so", f"{source} void *PyInit_user(void) {{ return 0; }}", names, libc=True
+        )
+        return place.wheel({**files, "demo.libs/user.so": user})
 
     def kept(self, place: Place, wheel: Path, name: str = "libinter.so") -> str:
         (found,) = [finding for finding in place.found(wheel) if finding.entry == name]
@@ -499,56 +506,165 @@ class TestOlderGlibc:
         assert "libm.so.6" not in written(outcome, "demo/user.so").needed
 
 
-class TestNotAtHand:
-    def test_is_said_and_can_be_handed_over(self, place: Place) -> None:
-        path = place.lib("libfar.so.1", UNUSED)
-        wheel = place.wheel({"mod.so": place.module("libfar.so.1")})
-        away = place.folder / "away" / "libfar.so.1"
-        away.parent.mkdir()
-        path.rename(away)
-        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF203"]
-        assert "libfar.so.1" in found.message
-        assert found.hint is not None
-        assert "--library-path" in found.hint
-        assert place.codes(wheel, library_path=(str(away.parent),)) == {("WF201", "libfar.so.1")}
-        provider = make_wheel(
-            place.folder / "dist", name="far", tag=TAG, files={"far/libfar.so.1": away}
-        )
-        assert place.codes(wheel, library_path=(str(provider),)) == {("WF201", "libfar.so.1")}
-        assert place.codes(wheel, drop_needed=("libfar*",)) == {("WF201", "libfar.so.1")}
+class TestNotFound:
+    """The object itself is judged, where its library is not on this machine."""
 
-    def test_nothing_is_dropped_that_may_be_used(self, place: Place) -> None:
+    def test_an_entry_that_nothing_is_left_open_for_is_unused(self, place: Place) -> None:
+        path = place.lib("libfar.so.1", UNUSED)
+        wheel = place.wheel(
+            {"mod.so": place.module("libfar.so.1"), "two.so": place.module(name="two")}
+        )
+        path.unlink()
+        (found,) = [finding for finding in place.found(wheel) if finding.entry == "libfar.so.1"]
+        assert (found.code, found.severity) == ("WF201", Severity.WARNING)
+        assert found.message == (
+            "1 module cannot be imported without `libfar.so.1`, although it calls nothing of it"
+        )
+        assert "cannot open shared object" in imports(wheel, place.folder / "before")
+        outcome = place.repaired(wheel)
+        assert "libfar.so.1" not in written(outcome, "mod.so").needed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "after") == "42"
+
+    def test_modules_and_libraries_of_one_cause_are_one_sentence(self, place: Place) -> None:
+        names = ("libfar.so.1", "libout.so.2")
+        gone = [place.lib(name, UNUSED) for name in names]
+        modules = {f"{name}.so": place.module(*names, name=name) for name in ("mod", "two")}
+        wheel = place.wheel({**modules})
+        for path in gone:
+            path.unlink()
+        found = [finding for finding in place.found(wheel) if finding.code == "WF201"]
+        assert {finding.several for finding in found} == {
+            "2 modules cannot be imported without {}, although they call nothing of them"
+        }
+
+    def test_a_library_that_may_be_used_is_left_alone_and_said(self, place: Place) -> None:
         path = place.lib("libfar.so.1")
         wheel = place.wheel({"mod.so": place.module("libfar.so.1", calls=["f"])})
         path.unlink()
         found = place.codes(wheel, drop_needed=("*",), prune_needed=PruneNeeded.ALL)
         assert found == {("WF203", None)}
+        (note,) = [finding for finding in place.found(wheel) if finding.code == "WF203"]
+        assert note.notes == ("not found, and may define `f`",)
 
-    @pytest.mark.parametrize("calls", [(), ("f",)])
+    def test_all_entries_that_may_define_an_open_reference_stay(self, place: Place) -> None:
+        gone = [place.lib("libfar.so.1"), place.lib("libout.so.1", UNUSED)]
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1", "libout.so.1", calls=["f"])})
+        for path in gone:
+            path.unlink()
+        (found,) = place.found(wheel)
+        assert found.code == "WF203"
+        assert "`libfar.so.1`, `libout.so.1`" in found.message
+
+    def test_a_version_says_which_library_is_meant(self, place: Place) -> None:
+        gone = [place.lib("libfar.so.1", F, versions="V_1 { global: f; };")]
+        gone += [place.lib("libout.so.1", UNUSED)]
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1", "libout.so.1", calls=["f"])})
+        for path in gone:
+            path.unlink()
+        assert place.codes(wheel) == {("WF201", "libout.so.1")}
+
+    def test_what_another_library_of_the_load_defines_is_not_open(self, place: Place) -> None:
+        gone = place.lib("libfar.so.1", UNUSED)
+        place.lib("libdeep.so.1")
+        used = place.lib("libused.so.1", "int g(void) { return 1; }", ["libdeep.so.1"])
+        files: dict[str, Path | str | bytes] = {
+            f"demo.libs/{path.name}": path for path in (used, used.with_name("libdeep.so.1"))
+        }
+        module = place.module("libused.so.1", "libfar.so.1", calls=["f", "g"])
+        files["demo/mod.so"] = module
+        gone.unlink()
+        assert ("WF201", "libfar.so.1") in place.codes(place.wheel(files))
+
+    def test_a_reference_of_another_object_of_the_load_keeps_the_entry(self, place: Place) -> None:
+        """`libmid.so` takes `f` from `libfar.so.1` without an entry: the module brings it."""
+        gone = place.lib("libfar.so.1")
+        mid = place.lib("libmid.so", "int f(void); int g(void) { return f(); }")
+        module = place.module("libmid.so", "libfar.so.1", calls=["g"])
+        wheel = place.wheel({"demo/mod.so": module, "demo.libs/libmid.so": mid})
+        gone.unlink()
+        assert ("WF201", "libfar.so.1") not in place.codes(wheel)
+
+    def test_a_weak_reference_keeps_the_entry(self, place: Place) -> None:
+        gone = place.lib("libfar.so.1")
+        wheel = place.wheel({"mod.so": place.lib("mod.so", WEAKLY, ["libfar.so.1"], libc=True)})
+        gone.unlink()
+        (found,) = place.found(wheel)
+        assert found.code == "WF202"
+        assert found.notes == ("because weak references of `mod.so` become null: `f`",)
+
+    @pytest.mark.parametrize(
+        ("calls", "code"), [(["dlsym"], "WF202"), (["dlsym", "dlopen"], "WF201")]
+    )
+    def test_an_object_that_looks_symbols_up_keeps_the_entry(
+        self, place: Place, calls: list[str], code: str
+    ) -> None:
+        gone = place.lib("libfar.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1", calls=calls)})
+        gone.unlink()
+        assert (code, "libfar.so.1") in place.codes(wheel)
+
+    def test_a_module_that_is_imported_for_all_keeps_the_entry(self, place: Place) -> None:
+        gone = place.lib("libfar.so.1", UNUSED)
+        source = "import os, sys\nsys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)\n"
+        module = place.module("libfar.so.1")
+        wheel = place.wheel({"demo/__init__.py": source, "demo/mod.so": module})
+        gone.unlink()
+        assert ("WF202", "libfar.so.1") in place.codes(wheel)
+
+    def test_a_plain_library_keeps_the_entry_and_no_symbol_of_it_is_used(
+        self, place: Place
+    ) -> None:
+        gone = place.lib("libfar.so.1", UNUSED)
+        wheel = place.wheel({"demo/plain.so": place.lib("plain.so", F, ["libfar.so.1"])})
+        gone.unlink()
+        (found,) = place.found(wheel)
+        assert found.message == "no symbol of `libfar.so.1` is used; its DT_NEEDED entry is kept"
+
+    @pytest.mark.parametrize("calls", [(), ("deflate",)])
     def test_of_a_platform_library_only_if_it_may_be_unused(
         self, place: Place, calls: tuple[str, ...]
     ) -> None:
-        path = place.lib("libGL.so.1")
+        path = place.lib("libGL.so.1", F + "int deflate(void) { return 1; }")
         wheel = place.wheel({"mod.so": place.module("libGL.so.1", calls=calls)})
         path.unlink()
-        settings = Settings()
-        with open_wheel(wheel) as archive:
-            known = GivenLibraries(archive=archive, library_path=())
-            context = Context(wheel=archive.wheel, settings=settings, definitions=known)
-            found = list(run_rules(context, rules_in(Rule, rules)))
-        assert ["`libGL.so.1`" in finding.message for finding in found] == [True] * (not calls)
-
-    def test_check_names_what_repair_drops(self, place: Place) -> None:
-        """`check` does not look at this machine's libraries."""
-        flags = ["-Wl,--no-as-needed", "-l:libz.so.1", "-lm"]
-        wheel = place.wheel({"demo/user.so": place.lib("user.so", "int x;", flags=flags)})
         with open_wheel(wheel) as archive:
             known = GivenLibraries(archive=archive, library_path=())
             context = Context(wheel=archive.wheel, settings=Settings(), definitions=known)
-            (found,) = run_rules(context, rules_in(Rule, rules))
-        assert found.code == "WF203"
-        assert "`libz.so.1`" in found.message
-        assert written(place.repaired(wheel), "demo/user.so").needed == ("libm.so.6",)
+            found = list(run_rules(context, rules_in(Rule, rules)))
+        assert [finding.code for finding in found] == ["WF201"] * (not calls)
+
+
+class TestOutside:
+    """A library that stays outside the wheel may be missing: constructors do not keep its entry."""
+
+    def test_an_excluded_library_with_constructors(self, place: Place) -> None:
+        place.lib("libreg.so.1", CONSTRUCTOR + F, libc=True)
+        modules = {
+            "mod.so": place.module("libreg.so.1"),
+            "two.so": place.module("libreg.so.1", name="two", calls=["f"]),
+        }
+        outcome = place.repaired(place.wheel({**modules}), exclude=("libreg.so.1",))
+        assert "libreg.so.1" not in written(outcome, "mod.so").needed
+        assert "libreg.so.1" in written(outcome, "two.so").needed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "run") == "42"
+
+    def test_a_weak_reference_keeps_the_entry(self, place: Place) -> None:
+        place.lib("libfar.so.1")
+        wheel = place.wheel({"mod.so": place.lib("mod.so", WEAKLY, ["libfar.so.1"], libc=True)})
+        outcome = place.repaired(wheel, exclude=("libfar.so.1",))
+        assert (
+            outcome.status is Status.UNCHANGED or "libfar.so.1" in written(outcome, "mod.so").needed
+        )
+
+    def test_a_library_that_only_unused_entries_name_is_not_asked_for(self, place: Place) -> None:
+        place.lib("libfar.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1")})
+        (place.folder / "lib/libfar.so.1").unlink()
+        outcome = place.repaired(wheel)
+        assert outcome.error is None
+        assert outcome.status is Status.REPAIRED
 
 
 class TestUnderlinked:

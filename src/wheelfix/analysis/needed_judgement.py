@@ -157,8 +157,8 @@ def _may_go(
     one here is only an example; a library of the wheel is what it is.
     """
     name = decision.name
-    if libc_of(name) or matches_any(name, settings.keep_needed):
-        return False
+    if not name or libc_of(name) or matches_any(name, settings.keep_needed):
+        return False  # an empty name loads nothing
     if name in GLIBC_PARTS and not _is_requested(name, settings):
         return False
     is_known = library is not None and (library in loaded.members or may_come_from_platform(name))
