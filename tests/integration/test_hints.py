@@ -153,7 +153,8 @@ def apart(folder: Path) -> Path:
 
 def unused(folder: Path) -> Path:
     one = linked(folder, "libone.so.1", ONE_FUNCTION)
-    user = linked(folder, "libuser.so", "int g(void) { return 2; }", one, runpath="$ORIGIN")
+    source = "void *PyInit__user(void) { return 0; }"
+    user = shared_object(folder / "_user.so", source, needed=[one], runpath="$ORIGIN")
     return wheel_of(folder, one=one, user=user)
 
 

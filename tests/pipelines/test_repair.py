@@ -699,7 +699,7 @@ def test_a_vendored_library_loads_what_it_finds_for_others(sdk: Sdk, tmp_path: P
             "demo.libs/libunused.so": unused,
         },
     )
-    outcome = repaired(wheel, tmp_path / "out")
+    outcome = repaired(wheel, tmp_path / "out", drop_needed=("libunused.so",))
     assert loads(written(outcome), "demo/libuser.so", tmp_path / "installed") == 42
     load = {load.member: load for load in outcome.loads}["demo.libs/libouter.so.1"]
     assert load.libraries == (("libinner.so.1", "demo.libs/libinner.so.1"),)

@@ -11,6 +11,7 @@ the linker decides. One that is or goes into the wheel costs some bytes: its ent
 extension module, and only if nothing can tell.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,7 @@ from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platfo
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
-from wheelfix.wheel.global_imports import opens_for_all, sets_flags
+from wheelfix.wheel.global_imports import may_set_flags, opens_for_all
 from wheelfix.wheel.opening_calls import may_open
 
 _MOST_REASONS = 3
@@ -393,17 +394,28 @@ class _Trial:
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
             return "the object calls dlsym, and may look it up"
-        if any(map(sets_flags if drop.outside else opens_for_all, self._sources)):
+        if any(map(may_set_flags if drop.outside else opens_for_all, self._sources)):
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if drop.library in self._loaded.members and self._opens_by_name:
             return "code of the wheel opens libraries, and may build its name when it runs"
+        if not drop.outside and self._is_opened_by_python(drop.member):
+            return "Python code opens libraries and names the module: it may ask it for symbols"
         return None
+
+    def _is_opened_by_python(self, member: str) -> bool:
+        """Return whether a source that opens libraries has the name of a module as a word."""
+        stem = member.rpartition("/")[2].partition(".")[0]
+        word = re.compile(rb"\b%s(?!\w)" % re.escape(stem.encode("utf-8", "surrogateescape")))
+        return any(word.search(source) for source in self._opening)
+
+    @cached_property
+    def _opening(self) -> Sequence[bytes]:
+        """The sources that open libraries."""
+        return [source for source in self._sources if may_open(source)]
 
     @cached_property
     def _opens_by_name(self) -> bool:
-        """Whether code of the wheel opens libraries by names that may be built when it runs."""
-        objects = (_calls(self._loaded.elf(member), _OPENS) for member in self._loaded.paths)
-        return any(map(may_open, self._sources)) or any(objects)
+        return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._sources)
 
     def _redirecting(self, candidates: Sequence[Unused]) -> Iterator[tuple[Unused, str]]:
         """Yield the entries whose library leads to another file for a name that is needed anyway.
@@ -770,6 +782,11 @@ class _Trial:
                         f"{_quote(path)} takes `{symbol.name}` from {_quote(provider)}, "
                         "and does not load by itself"
                     )
+
+
+def opens_by_name(objects: Iterable[Elf], sources: Iterable[bytes]) -> bool:
+    """Return whether code of a wheel opens libraries, by names that may be built when it runs."""
+    return any(map(may_open, sources)) or any(_calls(elf, _OPENS) for elf in objects)
 
 
 def _is_imported(member: str, elf: Elf) -> bool:

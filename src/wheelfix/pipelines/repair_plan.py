@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from glob import escape
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
@@ -45,6 +46,9 @@ from wheelfix.rules.findings import PlannedEdit
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order, without_cancelled
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
+from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import broken
+from wheelfix.rules.undefined_symbols import undefined_symbol
 from wheelfix.settings import Patcher, Settings, StripLevel
 from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
@@ -166,7 +170,7 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
         return Plan(after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in fixing if rule.stage is Stage.BEFORE)
-    pruned, early = apply_fixes_until_stable(start.at_stage(Stage.BEFORE), before)
+    pruned, early, kept = _prune(start.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(planner, pruned.wheel, included)
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
@@ -189,8 +193,35 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         ),
         grafted=(*included, *graft.libraries),
         included=tuple(library.original for library in included),
-        messages=(*graft.messages, *_idle_patterns(settings.drop_needed, read.wheel, made)),
+        messages=(*kept, *graft.messages, *_idle_patterns(settings.drop_needed, read.wheel, made)),
     )
+
+
+def _prune(
+    start: Context, rules: Sequence[Rule]
+) -> tuple[Context, tuple[PlannedEdit, ...], tuple[str, ...]]:
+    """Drop what must not be grafted; return the context, the edits, and what stays nevertheless.
+
+    A repair that leaves a symbol undefined would be rejected: so the entries of that load stay.
+    """
+    pruned, steps = apply_fixes_until_stable(start, rules)
+    dropped = [e for e, code, *_ in steps if isinstance(e, DropNeeded) and code == "WF201"]
+    loaded = start.loaded_wheel
+    if not dropped or loaded is None or not pruned.unresolved_symbols:
+        return pruned, steps, ()
+    lost = broken(pruned, [undefined_symbol]) - broken(start, [undefined_symbol])
+    names: dict[str, str] = {}
+    for _, member, symbol in sorted(lost, key=str):
+        for load in loaded.loads.values():
+            if loaded.paths.get(member or "") in load.objects:
+                inside = (one for one in dropped if loaded.paths.get(one.member) in load.objects)
+                names |= {one.name: str(symbol) for one in inside}
+    if not names:
+        return pruned, steps, ()
+    keep = (*start.settings.keep_needed, *map(escape, names))
+    again = replace(start, settings=replace(start.settings, keep_needed=keep))
+    messages = [f"`{name}` stays in DT_NEEDED: `{names[name]}` may need it" for name in names]
+    return *apply_fixes_until_stable(again, rules), tuple(messages)
 
 
 def _plan_inclusion(

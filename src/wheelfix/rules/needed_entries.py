@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from glob import escape
 
 from wheelfix.analysis.lddtree_search import members_by_name
-from wheelfix.analysis.needed_judgement import Unused
+from wheelfix.analysis.needed_judgement import Unused, opens_by_name
 from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.grouping import grouped, values_by_key
@@ -25,6 +25,8 @@ from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 
 _SHOWN = 8
+_LISTS = (b"glob", b"listdir", b"scandir", b"iterdir", b"walk")
+"""The words by which a Python source finds files without their names."""
 
 
 @rule("WF201", "unused-needed", Severity.WARNING, Stage.BEFORE)
@@ -669,8 +671,9 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     - The wheel was linked without `--as-needed`, and repaired. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: the library is removed only if nothing in the wheel needs it, and neither Python code nor
-    the data of any object contains its name.
+    Safe: the library is removed only if nothing in the wheel needs it, neither Python code nor the
+    data of any object contains its name, and neither opens libraries, by names that it may build,
+    or lists files.
     """
     if context.origin is None or context.definitions is None:
         return
@@ -683,6 +686,9 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
             orphans[member] = names
     if not orphans or orphans.keys() == context.wheel.elfs.keys():
         return  # a wheel of nothing but orphans was made for them
+    sources = context.wheel.sources.values()
+    if opens_by_name(context.wheel.elfs.values(), sources) or any(map(_lists_files, sources)):
+        return
     mentions = context.definitions.code.mentions(
         {name for names in orphans.values() for name in names}
     )
@@ -695,6 +701,10 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
                 hint="`wheelfix repair` removes it",
                 fix=Fix(title="remove the library", edits=(RemoveMember(member=member),)),
             )
+
+
+def _lists_files(source: bytes) -> bool:
+    return any(word in source for word in _LISTS)
 
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:

@@ -45,6 +45,11 @@ def opens_for_all(source: bytes) -> bool:
     return _FLAG in source or _SETTER in source
 
 
+def may_set_flags(source: bytes) -> bool:
+    """Return whether a source may set the flags for imports, also by their number."""
+    return _SETTER in source
+
+
 def sets_flags(source: bytes) -> bool:
     """Return whether a source may set the flags for imports."""
     return _SETTER in source and _FLAG in source
