@@ -247,8 +247,8 @@ class _OpenReferences:
             )  # it names its library: the linker's decision has counted it
             if not (
                 is_versioned
-                or symbol.name in api
-                or python_api.is_python_name(symbol.name)
+                or (symbol.name in api and not elf.is_executable)
+                or (python_api.is_python_name(symbol.name) and not elf.is_executable)
                 or symbol.name in skipped
                 or is_of_compiler(symbol)
                 or any(symbol.name in symbols for symbols in platform)

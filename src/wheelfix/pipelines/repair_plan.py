@@ -16,7 +16,6 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
-from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.auditwheel_decisions import Analyst

@@ -29,6 +29,7 @@ from wheelfix.elf.model import Libc, names_of
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, schemes, site_path
+from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.loader.targets import Target, find, is_page
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import ProviderUse, provider_uses
@@ -446,12 +447,13 @@ class Context:
 
     @cached_property
     def never_grafted(self) -> tuple[str, ...]:
-        """The patterns of the libraries that come from others, or from the machine."""
+        """The patterns of the libraries of others, of the machine, and of its interpreters."""
         folders = (folder for provider in self.providers for folder in provider.folders)
         provided = (glob for folder in folders for glob in folder.libraries)
         return (
             *provided,
             *map(escape, self.left.expected),
+            *LIBPYTHON_GLOBS,
             *(() if self.settings.graft_drivers else never_globs()),
         )
 
