@@ -160,6 +160,8 @@ def _may_go(
     name = decision.name
     if not name or libc_of(name) or matches_any(name, settings.keep_needed):
         return False  # an empty name loads nothing
+    if python_api.is_libpython(name.rpartition("/")[2]):
+        return False  # WF205 is about these
     if name in GLIBC_PARTS and not _is_requested(name, settings):
         return False
     is_known = library is not None and (library in loaded.members or may_come_from_platform(name))
@@ -247,8 +249,8 @@ class _OpenReferences:
             )  # it names its library: the linker's decision has counted it
             if not (
                 is_versioned
-                or (symbol.name in api and not elf.is_executable)
-                or (python_api.is_python_name(symbol.name) and not elf.is_executable)
+                or symbol.name in api
+                or python_api.is_python_name(symbol.name)
                 or symbol.name in skipped
                 or is_of_compiler(symbol)
                 or any(symbol.name in symbols for symbols in platform)
@@ -393,7 +395,7 @@ class _Trial:
         if not is_loaded_alone if drop.outside else not _is_imported(drop.member, elf):
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
-            return "the object calls dlsym, and may look it up"
+            return "by dlsym the object may look it up"
         if any(map(may_set_flags if drop.outside else opens_for_all, self._sources)):
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if drop.library in self._loaded.members and self._opens_by_name:
@@ -729,7 +731,7 @@ class _Trial:
             for path in change.before.objects
             if not _is_platform(path) and path in files and _calls(files[path], _LOOKS_UP)
         )
-        return tuple(f"{_quote(path)} calls dlsym, and may look it up" for path in [*calling][:1])
+        return tuple(f"by dlsym {_quote(path)} may look it up" for path in [*calling][:1])
 
     def _effects(self, drop: Unused, change: _Change) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")
