@@ -39,4 +39,4 @@ def test_an_entry_without_which_a_symbol_is_undefined_stays(
     outcome = repair(wheel, settings, os.environ)
     assert outcome.status is not Status.REJECTED
     assert "WF301" not in {finding.code for finding in outcome.remaining}
-    assert "`libused.so.1` stays in DT_NEEDED: `f` may need it" in outcome.messages
+    assert "DT_NEEDED keeps `libused.so.1`: `f` may need it" in outcome.messages

@@ -219,7 +219,7 @@ def _prune(
         return pruned, steps, ()
     keep = (*start.settings.keep_needed, *map(escape, names))
     again = replace(start, settings=replace(start.settings, keep_needed=keep))
-    messages = [f"`{name}` stays in DT_NEEDED: `{names[name]}` may need it" for name in names]
+    messages = [f"DT_NEEDED keeps `{name}`: `{names[name]}` may need it" for name in names]
     return *apply_fixes_until_stable(again, rules), tuple(messages)
 
 
