@@ -23,12 +23,13 @@ from wheelfix.analysis.never_bundled import never_globs, reason_not_to_bundle
 from wheelfix.cli.app import COMMANDS
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
+from wheelfix.environments.find import ENVIRONMENT_RULES
 from wheelfix.errors import ExitCode
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.targets import find, names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_excerpts import fix_safety, rule_path
-from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import SETTING_FIELDS, SettingField
 from wheelfix.system.packaged_text import read_text

@@ -19,7 +19,8 @@ from tests.support.build import make_wheel, shared_object
 from tests.support.fork_server import warm_program, warm_python
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import Call
-from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
+from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
     SETTING_FIELDS,

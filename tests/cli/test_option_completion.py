@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.fork_server import warm_path
 from tests.support.waiting import HANGS
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.providers.well_known import well_known_folders
-from wheelfix.rules.plugins import all_rules
 
 ENVIRONMENT = {
     "PATH": warm_path(f"{Path(sys.executable).parent}:/usr/bin:/bin"),

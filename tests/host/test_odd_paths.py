@@ -16,7 +16,7 @@ from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.world import find_subject
-from wheelfix.host.installed_environment import read_site
+from wheelfix.environments.read_environment import read_site
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.reachable_files import read_planted, read_process

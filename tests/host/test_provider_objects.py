@@ -20,11 +20,11 @@ from wheelfix.analysis.world import Provenance, World
 from wheelfix.cli.app import run
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
-from wheelfix.host.trace import trace
 from wheelfix.loader.targets import default_name
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import ProviderSetting
+from wheelfix.trace.run import trace
 from wheelfix.wheel.model import Key, Wheel
 
 MACHINE = os.uname().machine

@@ -30,7 +30,8 @@ from wheelfix.cli.app import run
 from wheelfix.elf import exports
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Machine, Segment
-from wheelfix.host import installed_contents, installed_sources
+from wheelfix.environments import read_contents as installed_contents
+from wheelfix.environments import read_sources as installed_sources
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"

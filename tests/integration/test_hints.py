@@ -836,9 +836,9 @@ def test_a_requirement_that_is_not_installed_is_the_cure(
 
 PLATFORM = f"manylinux_2_17_{MACHINE}"
 DIFF_MODULES = (
-    "rules/release_changes.py",
-    "pipelines/compare_releases.py",
-    "cli/commands/diff.py",
+    "diff/changes.py",
+    "diff/pairing.py",
+    "diff/command.py",
     "cli/wheel_paths.py",
 )
 CLAIM = re.compile(r"\bpip\b|dependents|does not load|fails with|max-growth")
@@ -1170,11 +1170,11 @@ HELD: dict[Message, str] = {
         "{} is in {}: `--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (
-        "host/wheel_environment.py",
+        "environments/of_a_wheel.py",
         "`--with {}` lists versions, and an environment has one of them",
     ): "integration/test_doctor.py::test_what_cannot_be_put_beside_a_wheel",
     (
-        "host/wheel_environment.py",
+        "environments/of_a_wheel.py",
         "choose one: `--with {}`",
     ): "integration/test_doctor.py::test_what_cannot_be_put_beside_a_wheel",
     (
@@ -1218,11 +1218,11 @@ HELD: dict[Message, str] = {
         "`wheelfix repair` drops the DT_RPATH",
     ): "rules/test_search_paths.py::test_of_two_tags_the_one_without_effect_goes",
     (
-        "rules/environments.py",
+        "environments/rules.py",
         "`wheelfix explain --site {} {}` shows what it loads",
     ): "integration/test_doctor.py::test_a_library_that_is_nowhere",
     (
-        "host/import_runs.py",
+        "environments/import_runs.py",
         "name the virtual environment or the prefix that it is in, or leave out --prove",
     ): "integration/test_doctor.py::test_predictions_are_proved_by_imports",
     (

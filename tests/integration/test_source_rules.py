@@ -240,7 +240,7 @@ OWN_FILES = {
     "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",
     "cli/stdio.py": "opens /dev/null in the place of a closed stream",
     "host/machine_files.py": "the one that opens files of this machine",
-    "host/trace_watch.py": "reads /proc of the processes that it traces, and the logs of a trace",
+    "trace/watch.py": "reads /proc of the processes that it traces, and the logs of a trace",
     "pipelines/apply_edits.py": "maps members that it has copied to its temporary folder",
     "pipelines/debug_files.py": "maps debug files of its own, and those in the output directory",
     "pipelines/graft.py": "reads the copy that it has made",

@@ -13,9 +13,9 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors, schema_of
 from wheelfix.cli.app import run
-from wheelfix.host.trace import trace
 from wheelfix.loader.load_values import SearchOutcome
-from wheelfix.reports import trace as trace_report
+from wheelfix.trace import report as trace_report
+from wheelfix.trace.run import trace
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 REPORTS = ("repair", "show", "why", "explain", "tree", "trace", "verify")

@@ -18,8 +18,6 @@ from tests.support.build import (
 from tests.support.no_names import NoMentions
 from tests.support.providers import dependent_wheel, pro_library, provider_wheel
 from tests.support.values import elf, wheel
-from wheelfix.analysis.installed_modules import InstalledModules, Owner
-from wheelfix.analysis.installed_symbols import InstalledSymbols, Opening, Promotion, Variable
 from wheelfix.analysis.policy_reasons import NearMiss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import PlantedLibraries, World
@@ -36,8 +34,13 @@ from wheelfix.elf.model import (
     Undefined,
     VersionNeed,
 )
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.symbols import InstalledSymbols, Opening, Promotion, Variable
 from wheelfix.grouping import values_by_key
+from wheelfix.host.installed_files import Owner
 from wheelfix.loader.load_values import Environment
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.settings import (
     FileLists,
@@ -49,17 +52,14 @@ from wheelfix.settings import (
     SymbolContract,
 )
 from wheelfix.wheel.model import (
-    LookupPlace,
     Member,
     Metadata,
-    PythonOpening,
     RecordProblem,
     RecordRow,
     Wheel,
     ZipFeature,
     ZipOddity,
 )
-from wheelfix.wheel.opening_calls import may_open
 
 SUFFIX = ".cpython-311-x86_64-linux-gnu.so"
 LINUX = "demo-1.0-cp311-cp311-linux_x86_64.whl"

@@ -12,13 +12,14 @@ import wheelfix
 from tests.rules.cases import CASES, ContextCase, EnvironmentCase, FileCase, SetCase, ValueCase
 from tests.support.repairing import repair
 from tests.support.values import context_of
-from wheelfix.analysis.installed_modules import InstalledModules
+from wheelfix.environments.find import ENVIRONMENT_RULES, find_in_environment
+from wheelfix.environments.modules import InstalledModules
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.fix_plan import apply_fixes_until_stable
-from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, EnvironmentRule, Rule, SetRule
-from wheelfix.rules.run_rules import find_in_environment, find_in_set, run_rules
+from wheelfix.rules.run_rules import find_in_set, run_rules
 from wheelfix.settings import Settings
 
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES, *ENVIRONMENT_RULES)
@@ -54,7 +55,9 @@ def contexts(case: ValueCase | ContextCase, **settings: Any) -> tuple[Context, C
     )
 
 
-def in_environment(rule: EnvironmentRule, modules: InstalledModules) -> list[Finding]:
+def in_environment(
+    rule: EnvironmentRule[InstalledModules], modules: InstalledModules
+) -> list[Finding]:
     found = find_in_environment(modules, Settings())
     return [finding for finding in found if finding.code == rule.code]
 

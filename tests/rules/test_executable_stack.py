@@ -14,11 +14,12 @@ from tests.support.values import elf, wheel
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
+from wheelfix.environments.find import find_in_environment
 from wheelfix.rules.context import Context
 from wheelfix.rules.executable_stack import executable_stack
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.fix_plan import apply_fixes_until_stable
-from wheelfix.rules.run_rules import find_in_environment, run_rules
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import ClearExecstack
 from wheelfix.wheel.model import Wheel

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import wheelfix.rules
-from wheelfix.rules.registry import ENVIRONMENT_RULES, REPORTING_RULES, RULES, SET_RULES
+from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.rules.registry import REPORTING_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 EVERY_RULE: list[AnyRule] = [*RULES, *SET_RULES, *ENVIRONMENT_RULES]

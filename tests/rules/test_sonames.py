@@ -18,11 +18,11 @@ from tests.support.naming import (
 )
 from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
+from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.model import LookupPlace
 
 
 def test_dependents_of_a_soname_get_the_file_name_in_dt_needed() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 from tests.support import repairing
 from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Outcome
+from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")

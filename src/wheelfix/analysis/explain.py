@@ -11,7 +11,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
-from wheelfix.wheel.python_searched_folders import LibrarySearch, SearchedPlace
+from wheelfix.python_sources.searched_folders import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
 """What its step, its alternatives and its text take."""

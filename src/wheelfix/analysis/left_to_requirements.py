@@ -20,10 +20,10 @@ from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_known_providers_of
+from wheelfix.python_sources.global_imports import opens_for_all
+from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.settings import Settings, matches_any
-from wheelfix.wheel.global_imports import opens_for_all
 from wheelfix.wheel.grafted_name import remove_hash
-from wheelfix.wheel.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.wheel.model import Wheel
 
 _WORD = re.compile(r"[a-z0-9]+")

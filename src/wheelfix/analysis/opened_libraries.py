@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import split
+from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.wheel.grafted_name import remove_hash
-from wheelfix.wheel.model import Key, LookupPlace, PythonOpening, Wheel
+from wheelfix.wheel.model import Key, Wheel
 
 
 def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:

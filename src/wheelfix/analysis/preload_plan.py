@@ -9,7 +9,8 @@ from wheelfix.analysis.preload_shim import has_hook, read_shim, with_hook
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
-from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
+from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 _MUSL = "musl does not use a library that was opened by its path for a DT_NEEDED name"

@@ -11,9 +11,9 @@ for (`load_library` in ldso/dynlink.c): there such a library does not count.
 import ast
 from collections.abc import Mapping
 
+from wheelfix.python_sources.parsing import parse_source
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import PRELOAD
-from wheelfix.wheel.python_parsing import parse_source
 
 _HOOK = f"from . import {PRELOAD}"
 _WHY = "  # noqa: F401 - opens libraries before their use; written by wheelfix"

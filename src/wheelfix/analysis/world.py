@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
+from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import values_by_key
@@ -30,10 +31,9 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.symbol_versions import TooNew, versions_too_new
 from wheelfix.loader.targets import Target, abi_of, populate
-from wheelfix.wheel.imported_modules import module_name
-from wheelfix.wheel.library_names import stem_of
+from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.searched_folders import LibrarySearches
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.python_searched_folders import LibrarySearches
 
 _METADATA = ".dist-info"
 

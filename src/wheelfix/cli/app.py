@@ -69,6 +69,8 @@ COMMANDS: Mapping[str, _Entry] = {
     "settings": _Entry("Show the settings in effect for a wheel, and their origin.", _CONFIGURE),
 }
 """Each command is the function of its name in the module of its name."""
+_LEAVES = {"diff": "wheelfix.diff.command", "trace": "wheelfix.trace.command"}
+"""The modules of commands that have a package of their own."""
 
 
 _EPILOG = (
@@ -101,7 +103,7 @@ def _names_of(parameter: Parameter) -> str:
 @cache
 def _import_command(name: str) -> Command:
     """Import a command, and return it with its options."""
-    module = import_module(f"wheelfix.cli.commands.{name}")
+    module = import_module(_LEAVES.get(name, f"wheelfix.cli.commands.{name}"))
     entry = COMMANDS[name]
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(

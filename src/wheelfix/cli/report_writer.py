@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix import __version__
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.errors import SettingsError
@@ -22,7 +23,6 @@ from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.printable import Style
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

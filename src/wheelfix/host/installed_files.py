@@ -6,15 +6,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.installed_modules import Owner
 from wheelfix.grouping import grouped
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
+
+
+class Owner(NamedTuple):
+    """A distribution whose RECORD lists a file."""
+
+    distribution: str
+    """`numpy 2.1.0`, from the name of the dist-info folder."""
+    hash: str
+    """As RECORD spells it; empty without one."""
+    size: int | None = None
+    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from wheelfix.elf.exports import (
     lazy_exports,
     read_symbol_tables,
 )
+from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
@@ -32,7 +33,6 @@ from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
 from wheelfix.wheel.edits import Edit, sources_of
-from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.zip_reader import ZipReader

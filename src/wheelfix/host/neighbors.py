@@ -12,9 +12,9 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.installed_modules import Owner
+from wheelfix.elf.library_names import is_object_name
 from wheelfix.errors import SettingsError
-from wheelfix.host.installed_files import dist_info_folders, owners_of_files
+from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
 from wheelfix.host.prefixes import NAME_ENVIRONMENT
 from wheelfix.host.provider_lookup import (
     find_providers,
@@ -32,7 +32,6 @@ from wheelfix.providers.requirements_between_wheels import (
     applicable_requirements,
 )
 from wheelfix.settings import Settings
-from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, read_requirement
 

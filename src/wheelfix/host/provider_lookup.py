@@ -14,6 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.elf.library_names import is_name_to_link, is_object_name
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import grouped, values_by_key
@@ -30,7 +31,6 @@ from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
-from wheelfix.wheel.library_names import is_name_to_link, is_object_name
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import allowed_versions, in_order, name_of

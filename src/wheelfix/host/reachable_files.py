@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.analysis.world import PlantedLibraries
+from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
@@ -22,7 +23,6 @@ from wheelfix.loader.loading import (
     needed_name,
     search_directories,
 )
-from wheelfix.wheel.library_names import is_object_name
 
 
 def read_process(program: str, objects: Iterable[str]) -> Environment:

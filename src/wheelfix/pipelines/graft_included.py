@@ -15,9 +15,10 @@ from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.install_schemes import split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary, library_edits
+from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, RenameNeeded
-from wheelfix.wheel.model import LookupPlace, Wheel
+from wheelfix.wheel.model import Wheel
 
 
 def included_libraries(

@@ -13,6 +13,7 @@ from glob import escape
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.elf.library_names import stem_of
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -51,7 +52,6 @@ from wheelfix.rules.undefined_symbols import undefined_symbol
 from wheelfix.settings import Patcher, Settings, StripLevel
 from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.record import with_record

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wheelfix.analysis import import_orders
-from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference
-from wheelfix.analysis.predictions import Outcome, Prediction, Proof
+from wheelfix.environments import import_orders
+from wheelfix.environments.comparison import Compared, LoadDifference
+from wheelfix.environments.modules import InstalledModules
 from wheelfix.grouping import grouped
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.predictions import Outcome, Prediction, Proof
 from wheelfix.text import FEW, count, join_some
 
 _MOST = 5

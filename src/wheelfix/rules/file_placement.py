@@ -4,6 +4,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from wheelfix.elf.library_names import stem_of
 from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity, other_members, removal
@@ -11,7 +12,6 @@ from wheelfix.rules.object_platforms import runs
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, in_units
 from wheelfix.wheel.edits import SetMode
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import PROGRAM_MODE, Wheel
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from wheelfix.analysis.predictions import Prediction
+from wheelfix.rules.predictions import Prediction
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember
 

@@ -10,12 +10,12 @@ from itertools import chain
 from typing import Any
 
 from wheelfix.budget import Budget
+from wheelfix.elf.library_names import stem_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import earlier_names
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel, is_license
 from wheelfix.wheel.sbom_components import license_members, occurrences
 

@@ -10,13 +10,13 @@ from itertools import pairwise
 from posixpath import basename, normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.analysis.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.image import last_of, loads_among
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_SINCE, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.loader.static_tls import SURPLUS, fits, required_bytes
 from wheelfix.loader.symbol_versions import newer
 from wheelfix.loader.targets import Target
 from wheelfix.rules.context import Context

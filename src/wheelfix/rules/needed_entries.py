@@ -8,6 +8,7 @@ from glob import escape
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused, opens_by_name
 from wheelfix.depth_first import postorder
+from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
@@ -21,7 +22,6 @@ from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.grafted_name import remove_hash
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 
 _SHOWN = 8

@@ -12,10 +12,14 @@ from wheelfix.analysis.opened_libraries import (
     present,
 )
 from wheelfix.analysis.preload_plan import shim_libraries
+from wheelfix.elf.library_names import is_library_name
 from wheelfix.loader.install_schemes import Scheme, describe, installed_path, site_path, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.python_sources.imported_modules import imported_modules
+from wheelfix.python_sources.openings import LookupPlace, PythonOpening
+from wheelfix.python_sources.parsing import parse_source
 from wheelfix.rules.context import Context
 from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -23,10 +27,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.imported_modules import imported_modules
-from wheelfix.wheel.library_names import is_library_name
-from wheelfix.wheel.model import LookupPlace, PythonOpening
-from wheelfix.wheel.python_parsing import parse_source
 
 
 def _severity_of(opening: PythonOpening) -> Severity:

@@ -11,12 +11,14 @@ from wheelfix.analysis.opened_libraries import (
 )
 from wheelfix.analysis.preload_plan import shim_of
 from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
+from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import entries_between, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
+from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -25,8 +27,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, Edit, RemoveMember, WriteSource
-from wheelfix.wheel.library_names import is_library_name
-from wheelfix.wheel.model import PRELOAD, LookupPlace
+from wheelfix.wheel.model import PRELOAD
 from wheelfix.wheel.platform_tags import promised_libcs
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from wheelfix.errors import RuleError
-from wheelfix.rules.registry import ENVIRONMENT_RULES, RULES, SET_RULES
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 
 GROUP = "wheelfix.rules"
@@ -31,18 +31,13 @@ def load_rules() -> tuple[Rule, ...]:
     return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
 
-def all_rules() -> tuple[AnyRule, ...]:
-    """Return `load_rules()` and the rules about sets and environments: all that selectors match."""
-    return (*load_rules(), *SET_RULES, *ENVIRONMENT_RULES)
-
-
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return `rules` and the rules `added` by plug-ins, by code.
 
     Raises `RuleError` for a code or a name that is taken, reserved or malformed.
     """
     by_code = {rule.code: rule for rule in rules}
-    known: tuple[AnyRule, ...] = (*by_code.values(), *SET_RULES, *ENVIRONMENT_RULES)
+    known: tuple[AnyRule, ...] = (*by_code.values(), *SET_RULES)
     names = {rule.name for rule in known}
     for rule in added:
         problem = None

@@ -8,6 +8,7 @@ from packaging.requirements import Requirement
 from wheelfix.analysis.preload_plan import module_name, package_sources
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import ProviderUse, by_provider
+from wheelfix.python_sources.sure_imports import read_imports, sure_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -20,7 +21,6 @@ from wheelfix.wheel.requirements import (
     read_requirement,
     requirements_on,
 )
-from wheelfix.wheel.sure_imports import read_imports, sure_imports
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)

@@ -10,7 +10,6 @@ from wheelfix.rules import (
     bundled_not_found,
     drivers,
     entry_points_txt,
-    environments,
     executable_stack,
     file_placement,
     hardening,
@@ -38,7 +37,7 @@ from wheelfix.rules import (
     target_machines,
     undefined_symbols,
 )
-from wheelfix.rules.rule import AnyRule, EnvironmentRule, Rule, SetRule
+from wheelfix.rules.rule import AnyRule, Rule, SetRule
 from wheelfix.settings import Settings
 
 SomeRule = TypeVar("SomeRule", bound=AnyRule)
@@ -97,9 +96,6 @@ IGNORE_RULES = rules_in(SetRule, stale_ignores)
 
 SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 """All rules about a set of wheels, by code."""
-
-ENVIRONMENT_RULES = rules_in(EnvironmentRule, environments)
-"""All rules about an installed environment, by code."""
 
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, opened_and_missing)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""

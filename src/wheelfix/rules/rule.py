@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import Hit, Severity
 
@@ -57,11 +56,11 @@ class SetRule(_AnyRule[SetContext]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EnvironmentRule(_AnyRule[InstalledModules]):
+class EnvironmentRule(_AnyRule[Subject]):
     """A rule about an installed environment. Its hits name files by their names there."""
 
 
-AnyRule = Rule | SetRule | EnvironmentRule
+AnyRule = Rule | SetRule | EnvironmentRule[Any]
 
 
 def rule(
@@ -80,6 +79,6 @@ def set_rule(
 
 def environment_rule(
     code: str, name: str, severity: Severity
-) -> Callable[[Callable[[InstalledModules], Iterator[Hit]]], EnvironmentRule]:
+) -> Callable[[Callable[[Subject], Iterator[Hit]]], EnvironmentRule[Subject]]:
     """Make the decorated check a rule about an installed environment."""
     return lambda check: EnvironmentRule(code=code, name=name, severity=severity, check=check)

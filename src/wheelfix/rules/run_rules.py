@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import Finding, Hit, Problem, Severity, Suppressed, SuppressionReason
-from wheelfix.rules.registry import ENVIRONMENT_RULES
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 
@@ -28,23 +26,14 @@ def find(context: Context, rules: Iterable[Rule]) -> Iterator[Finding]:
     """
     for rule in rules:
         for hit in _hits(rule, context):
-            yield _finding(rule, hit, context.settings)
+            yield finding_of(rule, hit, context.settings)
 
 
 def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Finding]:
     """Yield all findings of `rules` in a set of wheels, in the order of the rules."""
     for rule in rules:
         for hit in rule.check(context):
-            yield _finding(rule, hit, context.settings)
-
-
-def find_in_environment(modules: InstalledModules, settings: Settings) -> tuple[Finding, ...]:
-    """Return what the rules about environments find, without what `ignore` names; worst first."""
-    found = (
-        _finding(rule, hit, settings) for rule in ENVIRONMENT_RULES for hit in rule.check(modules)
-    )
-    kept = (finding for finding in found if matching_ignore(finding, settings) is None)
-    return worst_first(kept)
+            yield finding_of(rule, hit, context.settings)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -66,7 +55,8 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
         ) from error
 
 
-def _finding(rule: AnyRule, hit: Hit, settings: Settings) -> Finding:
+def finding_of(rule: AnyRule, hit: Hit, settings: Settings) -> Finding:
+    """Return the finding of a hit, with the severity that the settings assign."""
     if hit.fix is not None:
         kept = _match(settings.unfixable, rule.code, rule.name, hit.member or "")
         if kept is not None:

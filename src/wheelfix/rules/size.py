@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import same_bytes
@@ -10,7 +11,6 @@ from wheelfix.rules.pypi_checks import PYPI_LIMIT, IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.text import count, in_units, join_some
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000

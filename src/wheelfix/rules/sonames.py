@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import escape
 
+from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Abi, Elf
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.use import provider_of
@@ -14,7 +15,6 @@ from wheelfix.settings import matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.library_names import stem_of
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promise_musl_alone
 

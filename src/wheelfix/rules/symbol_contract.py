@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import BudgetError
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
+from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Undefined, is_of_compiler
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions
@@ -25,7 +26,6 @@ from wheelfix.rules.undefined_symbols import GIVE_LIBRARIES
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
 from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.library_names import stem_of
 
 _STEPS_A_NAME = 10
 _STEPS_A_MATCH = 2

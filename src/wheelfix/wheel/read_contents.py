@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import MAGIC
 from wheelfix.elf.exports import SymbolTables
+from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
+from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness
-from wheelfix.wheel.library_names import is_library_name
-from wheelfix.wheel.opening_calls import may_open
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.strings_in_files import Strings
 from wheelfix.wheel.zip_headers import Entry

@@ -13,29 +13,29 @@ from typing import NamedTuple, Self
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
+from wheelfix.elf.library_names import is_object_name
 from wheelfix.errors import BadWheelError
+from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.openings import PythonOpening
+from wheelfix.python_sources.opens import Followed, visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.dist_info import (
     WheelMetadata,
     dist_info_folder,
     read_core_metadata,
     read_metadata,
 )
-from wheelfix.wheel.imported_modules import module_name
-from wheelfix.wheel.library_names import is_object_name
 from wheelfix.wheel.model import (
     LIBRARY_KEYS,
     PRELOAD,
     Member,
     Metadata,
-    PythonOpening,
     RecordProblem,
     RecordRow,
     Wheel,
     WheelName,
     is_license,
 )
-from wheelfix.wheel.python_opens import Followed, visit_source
-from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
 from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.oracles.environments.random_environment import Import
 from tests.support.waiting import HANGS
-from wheelfix.analysis.installed_bindings import Opened, bindings
-from wheelfix.analysis.installed_modules import InstalledModules
 from wheelfix.elf.constants import DF_SYMBOLIC
+from wheelfix.environments.bindings import Opened, bindings
+from wheelfix.environments.modules import InstalledModules
 from wheelfix.loader.process_bindings import Binding
 
 _LINE = re.compile(

@@ -20,10 +20,10 @@ from random import Random
 from tests.oracles.environments.compare import compared, logged, open_in_turn, predicted
 from tests.oracles.environments.random_environment import Import, random_order, write_environment
 from tests.oracles.installations.programs import build_programs
-from wheelfix.analysis.import_orders import in_order
-from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.static_tls import shortages
-from wheelfix.host.installed_environment import read_modules
+from wheelfix.environments.import_orders import in_order
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.read_environment import read_modules
+from wheelfix.environments.tls_shortages import shortages
 
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.oracles.environments.compare import logged
-from wheelfix.analysis.installed_bindings import Opened, bindings
-from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.installed_symbols import InstalledSymbols
 from wheelfix.budget import Budget
-from wheelfix.host.installed_environment import read_modules
+from wheelfix.environments.bindings import Opened, bindings
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.read_environment import read_modules
+from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen

@@ -25,11 +25,11 @@ from tests.support.build import (
     shared_object,
     stub_library_with_versions,
 )
-from wheelfix.analysis.predictions import Outcome, compare
-from wheelfix.host.import_runs import python_of, run_imports
-from wheelfix.host.installed_environment import read_modules
+from wheelfix.environments.find import find_in_environment
+from wheelfix.environments.import_runs import python_of, run_imports
+from wheelfix.environments.read_environment import read_modules
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.run_rules import find_in_environment
+from wheelfix.rules.predictions import Outcome, compare
 from wheelfix.settings import Settings
 
 _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")

@@ -27,6 +27,7 @@ from tests.oracles.fuzzing.sound import METADATA, RECORD, SOURCE, WHEEL, objects
 from tests.oracles.fuzzing.well_formed import settings_file, source_text, wheel_file
 from tests.oracles.lookups import read_lookups
 from wheelfix import check_all
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit
@@ -37,15 +38,14 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check_result import SetReport
+from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.searched_folders import searches
 from wheelfix.reports.check_content import RenderOptions
 from wheelfix.reports.check_formats import Format, render
-from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
 from wheelfix.wheel.model import WheelName
-from wheelfix.wheel.python_opens import visit_source
-from wheelfix.wheel.python_searched_folders import searches
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record, parse_record, verify_record
 from wheelfix.wheel.zip_headers import Entry, fresh_entry

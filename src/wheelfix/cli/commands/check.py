@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
@@ -30,7 +31,6 @@ from wheelfix.reports.check_formats import Format
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
-from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Group, Option, Settings
 from wheelfix.system.shared_progress import SharedFraction, shared_fraction
 from wheelfix.system.workers import WorkerProcesses, Workers

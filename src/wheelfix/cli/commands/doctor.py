@@ -11,26 +11,26 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.import_orders import Order, imported_as, in_order, judge, meeting_pairs
-from wheelfix.analysis.installed_modules import InstalledModules
-from wheelfix.analysis.loads_in_two_environments import Compared, LoadDifference, first_difference
-from wheelfix.analysis.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.cli import options
 from wheelfix.cli.installation_options import TARGET, for_wheels, parse_library_path, target_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.environments.comparison import Compared, LoadDifference, first_difference
+from wheelfix.environments.find import find_in_environment
+from wheelfix.environments.import_orders import Order, imported_as, in_order, judge, meeting_pairs
+from wheelfix.environments.import_runs import python_of, run_imports
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.of_a_wheel import distributions_of, environment_with
+from wheelfix.environments.read_environment import read_modules
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.import_runs import python_of, run_imports
-from wheelfix.host.installed_environment import read_modules
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.wheel_cache import cache_folder
-from wheelfix.host.wheel_environment import distributions_of, environment_with
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.findings import Finding
-from wheelfix.rules.run_rules import find_in_environment
+from wheelfix.rules.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.wheel.platform_tags import architectures_of
 

@@ -33,10 +33,18 @@ from wheelfix.cli.installation_options import (
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.environments.read_environment import read_openings, read_searches, read_site
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.installed_environment import read_openings, read_searches, read_site
 from wheelfix.host.neighbors import LackingRequirements, providers_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.python_sources.openings import PythonOpening
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+from wheelfix.python_sources.searched_folders import (
+    MAX_SOURCE,
+    LibrarySearches,
+    join_searches,
+    searches,
+)
 from wheelfix.reports.explain_formats import (
     explanation_text,
     explanation_value,
@@ -51,14 +59,7 @@ from wheelfix.reports.printable import json_text, printable
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import PythonOpening, Wheel
-from wheelfix.wheel.python_parsing import STEPS_PER_WHEEL
-from wheelfix.wheel.python_searched_folders import (
-    MAX_SOURCE,
-    LibrarySearches,
-    join_searches,
-    searches,
-)
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.required_file import require_file
 

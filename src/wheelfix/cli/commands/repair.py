@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.output_files import Kind, write_file
@@ -28,7 +29,6 @@ from wheelfix.reports.repair_text import (
     summary,
 )
 from wheelfix.reports.run_totals import run_totals
-from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Group, Option
 from wheelfix.system.wheelfix_metadata import documentation_site
 

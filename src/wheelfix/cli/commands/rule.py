@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import option_completion, options
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.reports.rule_excerpts import fix_safety
-from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Group, Option
 

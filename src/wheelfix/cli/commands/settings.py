@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.config.configuration import Layer, read_configuration
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.wheel_paths import one_wheel
 from wheelfix.reports.printable import printable
-from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Group, Option
 
 

@@ -23,8 +23,8 @@ from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.environments.read_environment import of_distribution, read_site, sizes_of
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.installed_environment import of_distribution, read_site, sizes_of
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.reports import graph_formats

@@ -1,0 +1,14 @@
+"""All rules that selectors match: about wheels, sets of wheels and environments."""
+
+from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.registry import SET_RULES
+from wheelfix.rules.rule import AnyRule
+
+
+def all_rules() -> tuple[AnyRule, ...]:
+    """Return wheelfix's own rules and those of installed plug-ins.
+
+    Raises `RuleError` for a plug-in that cannot be used.
+    """
+    return (*load_rules(), *SET_RULES, *ENVIRONMENT_RULES)

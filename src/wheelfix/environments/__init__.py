@@ -1,0 +1,1 @@
+"""Installed distributions that meet: read, judged and compared (`doctor`)."""

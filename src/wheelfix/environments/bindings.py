@@ -1,0 +1,255 @@
+"""Which symbols of an installed environment bind to the files of other distributions."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import NamedTuple
+
+from wheelfix.elf.exports import CODE, SizedDefinition, among, idle
+from wheelfix.elf.model import Libc
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.symbols import InstalledSymbols, Promotion
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.loading import independent_of
+from wheelfix.loader.process_bindings import (
+    Binding,
+    Group,
+    ProcessBindings,
+    Symbol,
+    is_defined_unique,
+)
+from wheelfix.loader.symbol_lookup import SymbolIndex
+
+
+class Opened(NamedTuple):
+    """A load in a process, and whether all that is loaded later finds its symbols."""
+
+    load: Load
+    for_all: bool = False
+
+
+class Preemption(NamedTuple):
+    """An object whose symbols bind to another distribution's, as it is in the global scope."""
+
+    promotion: Promotion
+    module: str
+    """The module whose import loads the object."""
+    user: str
+    usual: str
+    """The object whose definitions it gets otherwise, maybe itself."""
+    provider: str
+    data: Mapping[str, tuple[int, int]]
+    """Data of other sizes: symbol -> its bytes in `usual`, and in `provider`."""
+    code: Mapping[str, tuple[int, int]]
+    """Functions that are other code by their sizes; not those that every object has a copy of."""
+
+
+def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[Binding]:
+    """Yield what symbols bind to in a process of glibc.
+
+    `process` are its loads in their order, without that of the main program.
+    """
+    symbols = modules.symbols
+    wanted = frozenset[str]().union(
+        *(library.names for library in symbols.libraries.values()),
+        *(symbols.contents.names(path) for path in symbols.libraries),
+    )
+    bound = _Model(symbols, wanted, symbols.libraries).process()
+    for load, for_all in process:
+        for one in bound.open(load, for_all=for_all):
+            for symbol, version in one.symbols:
+                yield Binding(symbol, one.user, one.provider, version)
+
+
+def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
+    """Yield what objects get from those that other distributions have opened for all before.
+
+    Only symbols that they get from another file otherwise; musl and environments of an unknown
+    program are not judged.
+    """
+    symbols, world, contents = modules.symbols, modules.world, modules.symbols.contents
+    if world.environment.libc is Libc.MUSL or not symbols.start:
+        return
+    loads = {one: world.process(one.path)[-1] for one in contents.promotions()}
+    promoted = {one: load for one, load in loads.items() if not load.missing}
+    of_promoted = {path for load in promoted.values() for path in load.objects}
+    wanted = _differing_names(modules, of_promoted)
+    looked_up = {
+        path: {
+            *wanted.intersection([one.name for one in symbols.libraries[path].elf.undefined]),
+            *contents.own_lookups(path, wanted),
+        }
+        for path in modules.loaded.keys() & world.members.keys() & symbols.libraries.keys()
+    }
+    model = _Model(symbols, wanted, modules.loaded.keys() | of_promoted)
+    for promotion, load in promoted.items() if wanted else ():
+        yield from _preempted(modules, promotion, load, looked_up, model)
+
+
+def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> frozenset[str]:
+    """Return the names that one of `promoted` and another object define as something else.
+
+    Objects share mostly the names of inline functions, and each has its own copy of these.
+    """
+    symbols, contents = modules.symbols, modules.symbols.contents
+    theirs = [path for path in promoted if path in symbols.libraries and path not in symbols.start]
+    offered = frozenset[int]().union(*map(contents.hashes, theirs))
+    known: dict[str, set[int]] = {}
+    for path in modules.loaded if offered else ():
+        if path in symbols.libraries and path not in symbols.start:
+            for name, size in contents.own_sizes(path, offered).items():
+                known.setdefault(name, set()).add(size)
+    common = frozenset(known)
+    return frozenset(
+        name
+        for path in theirs
+        for name, (definition, size) in contents.sizes(path, common).items()
+        if size and definition.version is None and not known[name] <= {size}
+    )
+
+
+def _differs(usual: SizedDefinition, other: SizedDefinition) -> bool:
+    """Return whether a definition is not what another one of the name is, by its size.
+
+    A library that gives its symbols versions promises that they stay what they are, and all
+    objects have the same copies of inline functions.
+    """
+    (one, size), (there, other_size) = usual, other
+    has_version = one.version is not None or there.version is not None
+    is_copy = one.type in CODE and one.weak
+    return size != other_size and bool(size and other_size) and not (has_version or is_copy)
+
+
+def _preempted(
+    modules: InstalledModules,
+    promotion: Promotion,
+    promoted: Load,
+    looked_up: Mapping[str, Collection[str]],
+    model: "_Model",
+) -> Iterator[Preemption]:
+    symbols, environment = modules.symbols, modules.world.environment
+    loaded = dict.fromkeys(promoted.objects)
+    defined = model.defined_by(path for path in loaded if path not in symbols.start)
+    earlier = map(modules.world.load, modules.imported_until(promotion.source))
+    known = {*loaded, *symbols.start, *chain.from_iterable(load.objects for load in earlier)}
+    users = dict(_users(modules, promotion, known))
+    affected = values_by_key(
+        (module, user)
+        for user, module in users.items()
+        if not defined.isdisjoint(looked_up.get(user, ()))
+    )
+    is_independent = independent_of(promoted, environment)
+    for module in sorted(affected):
+        usual = modules.world.load(module)
+        is_same = is_independent(usual)
+        after = usual if is_same else modules.world.process(module, [promotion.path])[-1]
+        if after.missing:
+            continue
+        own = frozenset(affected[module])
+        there = {
+            (one.user, one.symbols[0]): one.provider
+            for one in model.process(promoted.objects).open(after, users=own)
+            if one.provider in loaded  # others provide the same as without them
+        }
+        moved: dict[tuple[str, str, str], list[str]] = {}
+        for user, before, some in model.process().open(usual, users=own) if there else ():
+            provider = there.get((user, some[0]), before)
+            if provider != before:
+                moved.setdefault((user, before, provider), []).extend(one.name for one in some)
+        for (user, before, provider), names in sorted(moved.items()):
+            if modules.are_different(user, provider) and modules.are_different(before, provider):
+                data, code = model.differing(user, before, provider, sorted(names))
+                yield Preemption(promotion, module, user, before, provider, data, code)
+
+
+def _users(
+    modules: InstalledModules, promotion: Promotion, known: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the objects that modules of others load, but for the `known` ones, with a module."""
+    promoter = modules.distribution(promotion.path)
+    for module in modules.imported_after(promoter):
+        load = modules.world.load(module)
+        if module not in known and not load.missing and modules.distribution(module) != promoter:
+            for path in load.objects:
+                if path in modules.world.members and path not in known:
+                    yield path, module
+
+
+class _Model:
+    """The lookups of the objects of an environment, by the names that matter."""
+
+    def __init__(
+        self, symbols: InstalledSymbols, wanted: frozenset[str], paths: Collection[str]
+    ) -> None:
+        """Restrict it to the names `wanted`, and to the program and the objects at `paths`."""
+        self._symbols = symbols
+        self._wanted = wanted
+        libraries = {
+            path: library
+            for path, library in symbols.libraries.items()
+            if path in paths or path in symbols.start
+        }
+        self._index = SymbolIndex(libraries, wanted, symbols.world.environment.libc)
+        self._sizes = cache(self._read_sizes)
+        self._own = cache(self._read_own)
+        self._with_unique = cache(self._read_with_unique)
+        self.lookups = cache(self._lookups)
+
+    def process(self, for_all: Iterable[str] = ()) -> ProcessBindings:
+        """Return a process with the main program, and with objects that were opened for all."""
+        start = dict.fromkeys((*self._symbols.start, *for_all))
+        return ProcessBindings(self._index, self.lookups, start)
+
+    def defined_by(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return the names that any of some objects defines."""
+        libraries = (self._index.libraries[path] for path in paths if path in self._index.libraries)
+        return frozenset[str]().union(
+            *(among(library.exports.definitions, self._wanted) for library in libraries)
+        )
+
+    def differing(
+        self, user: str, usual: str, provider: str, names: Iterable[str]
+    ) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]]:
+        """Return the data and the code that differ in size between two objects."""
+        ours = self._own(user) if usual == user else self._sizes(usual)
+        theirs = self._sizes(provider)
+        data: dict[str, tuple[int, int]] = {}
+        code: dict[str, tuple[int, int]] = {}
+        for name in names:
+            if name in ours and name in theirs and _differs(ours[name], theirs[name]):
+                kind = code if ours[name].definition.type in CODE else data
+                kind[name] = ours[name].size, theirs[name].size
+        return data, code
+
+    def _read_sizes(self, path: str) -> Mapping[str, SizedDefinition]:
+        return self._symbols.contents.sizes(path, self._wanted)
+
+    def _read_own(self, path: str) -> Mapping[str, SizedDefinition]:
+        return self._symbols.contents.own_lookups(path, self._wanted)
+
+    def _lookups(self, path: str) -> Sequence[Group]:
+        library = self._symbols.libraries.get(path)
+        if library is None:
+            return ()
+        own = self._own(path)
+        looked_up = [
+            Symbol(one.name, one.version)
+            for one in library.elf.undefined
+            if one.name in self._wanted
+        ]
+        skipped = idle(library.exports) if looked_up else ()
+        symbols = dict.fromkeys(one for one in looked_up if one.name not in skipped)
+        symbols |= {Symbol(name, one.definition.version): None for name, one in own.items()}
+        groups = values_by_key((self._providers(symbol), symbol) for symbol in symbols)
+        return tuple(Group(providers, some, unique) for (providers, unique), some in groups.items())
+
+    def _providers(self, symbol: Symbol) -> tuple[tuple[str, ...], bool]:
+        """Return the objects that can provide a symbol, and whether one of them has it unique."""
+        paths = self._index.providers(*symbol)
+        libraries = (self._index.libraries[path] for path in self._with_unique(paths))
+        return paths, any(is_defined_unique(library, symbol.name) for library in libraries)
+
+    def _read_with_unique(self, paths: tuple[str, ...]) -> Sequence[str]:
+        """Return those of some objects that have STB_GNU_UNIQUE symbols."""
+        return [path for path in paths if self._index.libraries[path].elf.unique_symbols]

@@ -1,0 +1,200 @@
+"""Why the same import loads other libraries in another environment: the first difference."""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from wheelfix.analysis.load_tree import describe_search, flat_steps
+from wheelfix.analysis.world import Provenance, World
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
+from wheelfix.loader.python_api import MODULE_SUFFIX
+
+_ORDER = list(How)
+"""The steps of the search are declared in the loader's order."""
+
+
+class Side(NamedTuple):
+    """What one environment loads for a name."""
+
+    file: str | None
+    """By its name in site-packages, or its path; None if it is not found or not asked for."""
+    distribution: str
+    """Empty for none."""
+    hash: str
+    """As RECORD spells it; empty without one."""
+    how: str
+    """The step of the search that found it, in words."""
+
+
+class LoadDifference(NamedTuple):
+    """The first request of an import that is answered otherwise in another environment."""
+
+    module: str
+    requester: str
+    name: str
+    sides: tuple[Side, Side]
+    cause: str
+    others: int
+    """So many other modules load something else, too."""
+
+
+class Compared(NamedTuple):
+    """Two environments, and the places that their loader is configured at."""
+
+    here: InstalledModules
+    there: InstalledModules
+    names: tuple[str, str]
+    """As the user names them."""
+    configured: Mapping[str, str]
+    """Directory of ld.so.conf -> the file and line that names it."""
+
+    @property
+    def environments(self) -> Sequence[InstalledModules]:
+        """Both."""
+        return self.here, self.there
+
+    @property
+    def twins(self) -> Mapping[str, tuple[str, str]]:
+        """Extension module of both environments -> its paths."""
+        here, there = (
+            {module: path for path, module in some.modules.items() if path not in some.opened}
+            for some in self.environments
+        )
+        return {module: (path, there[module]) for module, path in here.items() if module in there}
+
+
+def first_difference(compared: Compared) -> LoadDifference | None:
+    """Return the first difference in what the modules of both environments load.
+
+    None if all that both have load the same files of the same distributions.
+    """
+    differences = (_compare(compared, module, *paths) for module, paths in compared.twins.items())
+    found = [difference for difference in differences if difference is not None]
+    return found[0]._replace(others=len(found) - 1) if found else None
+
+
+def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDifference | None:
+    mine = _requests(compared.here.world, path)
+    theirs = _requests(compared.there.world, twin)
+    for key in dict.fromkeys((*mine, *theirs)):
+        one, other = mine.get(key), theirs.get(key)
+        sides = _side(compared, 0, one), _side(compared, 1, other)
+        if sides[0][:3] != sides[1][:3]:
+            cause = _cause(compared, one, other, sides)
+            return LoadDifference(module, key[0], key[1], sides, cause, 0)
+    return None
+
+
+def _requests(world: World, path: str) -> dict[tuple[str, str], Request]:
+    """Return the requests of a load by the requester, without the tag of a Python, and the name."""
+    found: dict[tuple[str, str], Request] = {}
+    for request in world.load(path).requests[1:]:
+        found.setdefault((_plain(world.label(request.requester)), request.name), request)
+    return found
+
+
+def _side(compared: Compared, number: int, request: Request | None) -> Side:
+    modules = compared.environments[number]
+    if request is None:
+        return Side(None, "", "", "not needed")
+    world, result = modules.world, request.result
+    (step,) = flat_steps(world, Load(request.name, (), (request,)))
+    how = describe_search(world, step)
+    if result is None:
+        return Side(None, "", "", how)
+    last = request.candidates[-1] if request.candidates else None
+    if last and last.how is How.CACHE:
+        place = compared.configured.get(posixpath.dirname(last.path))
+        how = f"ld.so.cache, {place}" if place else "ld.so.cache"
+    # Each environment may have a Python of its own, whose libraries are not in question.
+    is_python = world.origin(result).provenance is Provenance.PYTHON
+    file = posixpath.basename(result) if is_python else _plain(world.label(result))
+    owners = modules.owners.get(result, ())
+    return Side(file, modules.distribution(result), owners[0].hash if owners else "", how)
+
+
+def _plain(name: str) -> str:
+    """Return the name of a file without the tag of a Python."""
+    return MODULE_SUFFIX.sub(".so", name)
+
+
+# --- Causes ---------------------------------------------------------------------------------------
+
+_Step = tuple[How, str | None, str | None]
+"""A step of a search: how, the entry, and the object that has it, by its name."""
+
+
+def _cause(
+    compared: Compared, one: Request | None, other: Request | None, sides: tuple[Side, Side]
+) -> str:
+    """Return what makes the answers to one request differ."""
+    if one is None or other is None:
+        return _only_one_needs(compared, one, other)
+    if sides[0].file == sides[1].file:
+        return _other_build(compared, sides)
+    searches = [
+        _steps(modules.world, request)
+        for modules, request in zip(compared.environments, (one, other), strict=True)
+    ]
+    winners = [
+        (number, *search[-1])
+        for number, search in enumerate(searches)
+        if search and search[-1][1].outcome is SearchOutcome.FOUND
+    ]
+    winners.sort(key=lambda winner: _ORDER.index(winner[1][0]))
+    for number, step, candidate in winners:
+        if step in [other_step for other_step, _ in searches[1 - number]]:
+            file = _plain(compared.environments[number].world.label(candidate.path))
+            return (
+                f"`{posixpath.normpath(file)}` is there in `{compared.names[number]}`, and not in "
+                f"`{compared.names[1 - number]}`"
+            )
+    for number, step, candidate in winners:
+        return _led_by(compared, number, step, candidate)
+    return "another import, or another library of it, has loaded the name before"
+
+
+def _steps(world: World, request: Request) -> list[tuple[_Step, Candidate]]:
+    """Return the steps of a search, each with its last candidate."""
+    found: dict[_Step, Candidate] = {}
+    for candidate in request.candidates:
+        owner = _plain(world.label(candidate.owner)) if candidate.owner else None
+        found[candidate.how, candidate.entry, owner] = candidate
+    return list(found.items())
+
+
+def _led_by(compared: Compared, number: int, step: _Step, candidate: Candidate) -> str:
+    """Return the configuration that only one of the environments has."""
+    how, entry, owner = step
+    name, modules = compared.names[number], compared.environments[number]
+    match how:
+        case How.RPATH | How.RUNPATH | How.INHERITED:
+            tag = "RUNPATH" if how is How.RUNPATH else "RPATH"
+            of = modules.distribution(candidate.owner or "")
+            return f"only in `{name}`, `{owner}`{f' of {of}' if of else ''} has the {tag} `{entry}`"
+        case How.LIBRARY_PATH:
+            return f"only in `{name}`, LD_LIBRARY_PATH has `{entry}`"
+        case How.CACHE:
+            place = compared.configured.get(posixpath.dirname(candidate.path), "/etc/ld.so.cache")
+            return f"`{name}` finds it by {place}; the loader of the other one does not read that"
+        case _:
+            return f"only in `{name}`, the search comes to `{candidate.path}`"
+
+
+def _only_one_needs(compared: Compared, one: Request | None, other: Request | None) -> str:
+    """Return which of the objects needs a name, and which does not."""
+    number, request = (0, one) if one else (1, other)
+    requester = (request.requester if request else None) or ""
+    modules = compared.environments[number]
+    owner = modules.distribution(requester)
+    of = f" of {owner}" if owner else ""
+    label = _plain(modules.world.label(requester))
+    return f"`{label}`{of} in `{compared.names[number]}` needs it, the other one does not"
+
+
+def _other_build(compared: Compared, sides: tuple[Side, Side]) -> str:
+    owners = [side.distribution or "no distribution" for side in sides]
+    if owners[0] == owners[1]:
+        return f"{owners[0]} is there in two builds: the hashes in RECORD differ"
+    return f"`{compared.names[0]}` has {owners[0]}, `{compared.names[1]}` has {owners[1]}"

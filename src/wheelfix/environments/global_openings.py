@@ -1,0 +1,74 @@
+"""The objects of an environment that Python sources open for all others (RTLD_GLOBAL)."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
+from wheelfix.environments.read_sources import SiteSources, sources_in
+from wheelfix.environments.symbols import Promotion
+from wheelfix.python_sources.global_imports import (
+    functions_that_set_flags,
+    global_imports,
+    sets_flags,
+)
+from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+
+
+def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
+    """Return the objects that sources of the environment open for all, with the places.
+
+    Objects opened by bare names are left out, and what is opened only in other files than those of
+    the environment.
+    """
+    found: dict[str, Promotion] = {}
+    for folder in sources.telling:
+        for promotion in _in_folder(world, folder, sources):
+            found.setdefault(promotion.path, promotion)
+    return list(found.values())
+
+
+def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Promotion]:
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
+    some = {path: data for path, data in sources.telling[folder].items() if b"RTLD_GLOBAL" in data}
+    for path, source in some.items():
+        for line, name in sources.visit(folder, path, source, budget).openings:
+            place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{name}")
+            if (real := os.path.realpath(place)) in world.environment.files:
+                yield Promotion(real, f"{path}:{line}")
+    setters = {path: source for path, source in some.items() if sets_flags(source)}
+    if not setters:
+        return
+    modules = {
+        module_name(path.removeprefix(folder)): path
+        for path, elf in world.environment.files.items()
+        if path.startswith(folder) and elf.module_hooks
+    }
+    callers = _callers(folder, setters, sources)
+    starts = sorted({*map(module_name, setters), *map(module_name, callers)})
+    for found in global_imports(starts, sources_in(folder, modules), budget):
+        if found.module in modules:
+            yield Promotion(modules[found.module], f"{found.source}:{found.line}")
+
+
+def _callers(folder: str, setters: Mapping[str, bytes], sources: SiteSources) -> list[str]:
+    """Return the sources that may call a function of `setters`, in the same packages."""
+    packages = {path.partition("/")[0] for path in setters if "/" in path}
+    names = sorted(frozenset[bytes]().union(*map(functions_that_set_flags, setters.values())))
+    if not names:
+        return []
+    # Hundreds of sources define a `__getattr__` of their own.
+    calls = re.compile(rb"(?<!\bdef )\b(?:%b)\b" % b"|".join(map(re.escape, names)))
+
+    def may_call(source: bytes) -> bool:
+        is_there = any(name in source for name in names)  # ten times as fast
+        return is_there and calls.search(source) is not None
+
+    return [
+        path
+        for package in sorted(packages)
+        for path, _ in sources.that(may_call, calls.pattern, folder, package)
+    ]

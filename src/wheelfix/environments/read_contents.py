@@ -1,0 +1,403 @@
+"""What is in the files of an installed environment: symbols, versions, Python sources."""
+
+import hashlib
+import os
+import posixpath
+import re
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from wheelfix.analysis.world import PlantedLibraries, World
+from wheelfix.budget import Budget
+from wheelfix.elf.exports import (
+    Names,
+    SizedDefinition,
+    SymbolDefinitions,
+    SymbolPlaces,
+    SymbolTables,
+    lazy_exports,
+    read_symbol_places,
+    symbol_tables_at,
+)
+from wheelfix.elf.library_names import stem_of
+from wheelfix.elf.model import Exports, Undefined
+from wheelfix.environments.cached_facts import CachedFacts, Facts
+from wheelfix.environments.global_openings import read_promotions
+from wheelfix.environments.read_sources import OPENS, SiteSources, read_variables
+from wheelfix.environments.symbols import Opening, Promotion, Variable
+from wheelfix.errors import BadElfError
+from wheelfix.host.machine_files import map_regular
+from wheelfix.host.reachable_files import read_planted
+from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.opening_calls import CALLS, may_open
+from wheelfix.python_sources.sure_imports import Imported, sure_imports
+
+_PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
+"""Where sources of packages are, and of all modules: to read all would take seconds."""
+_QUESTIONS = 2
+"""Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
+differ."""
+_Answer = TypeVar("_Answer")
+_KEPT = 64
+"""Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
+
+
+class InstalledContents:
+    """The `Contents` of an environment. Mutable: what was read is kept."""
+
+    def __init__(
+        self,
+        world: World,
+        objects: CachedFacts,
+        folders: Collection[str],
+        described: Collection[str] = (),
+    ) -> None:
+        """Read the files of `world`, but for what `objects` knows; Python sources in `folders`.
+
+        Those `described` are of another machine: what is at their paths here is not read.
+        """
+        self._world = world
+        self._described = described
+        self._objects = objects
+        self._sources = SiteSources(world, objects, folders)
+        self.tables = lru_cache(_KEPT)(self._read_tables)
+        self._imports = cache(self._read_imports)
+        self._sure_imports = cache(self._read_sure_imports)
+        self._opened = cache(self._read_opened)
+        self._may_import = cache(self._read_may_import)
+
+    def save(self) -> None:
+        """Keep what was read for later runs."""
+        self._objects.save()
+
+    def exports(self, path: str) -> Exports:
+        """Return what an object defines, read by name; nothing if it cannot be read."""
+        with suppress(OSError, BadElfError):
+            return lazy_exports(partial(_KeptDefinitions, self, path))
+        return Exports()
+
+    def names(self, path: str) -> frozenset[str]:
+        """Return the names of what an object defines."""
+        with suppress(OSError, BadElfError):
+            return self.tables(path).names()
+        return frozenset()
+
+    def own_lookups(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
+        """Return those definitions of `names` in an object that its own relocations look up."""
+        return self._sizes(path, b"own lookups", names, lambda of: of.own_lookups(names))
+
+    def unique_lookups(self, path: str) -> Mapping[str, SizedDefinition]:
+        """Return the STB_GNU_UNIQUE definitions of an object that its own relocations look up."""
+        return self._sizes(path, b"unique lookups", frozenset(), SymbolTables.unique_lookups)
+
+    def sizes(self, path: str, names: frozenset[str]) -> Mapping[str, SizedDefinition]:
+        """Return the definitions of some names in an object."""
+        return self._sizes(path, b"sizes", names, lambda of: of.sizes(names))
+
+    def _sizes(
+        self,
+        path: str,
+        kind: bytes,
+        names: frozenset[str],
+        read: Callable[[SymbolTables], Mapping[str, SizedDefinition]],
+    ) -> Mapping[str, SizedDefinition]:
+        with suppress(OSError, BadElfError):
+            return self.answer(path, kind, _digest(names), read)
+        return {}
+
+    def hashes(self, path: str) -> Collection[int]:
+        """Return hashes of the names of what an object defines."""
+        with suppress(OSError, BadElfError):
+            found = self.symbols(path).hashes
+            return array("I", found) if isinstance(found, bytes) else found or ()
+        return ()
+
+    def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
+        """Return the bytes of definitions that others have no copies of, by hashes of names."""
+        about = b"%x" % hash(hashes)  # of numbers it is the same in every process
+        with suppress(OSError, BadElfError):
+            return self.answer(path, b"own sizes", about, lambda of: of.own_sizes(hashes))
+        return {}
+
+    def symbols(self, path: str) -> SymbolPlaces | SymbolTables:
+        """Return what takes time to read of an object. Raises `OSError` and `BadElfError`."""
+        known = self._facts(path).get(b"symbols")
+        return SymbolPlaces(*cast("tuple[Any, ...]", known)) if known else self.tables(path)
+
+    def answer(
+        self,
+        path: str,
+        kind: bytes,
+        about: bytes,
+        read: Callable[[SymbolTables], _Answer],
+    ) -> _Answer:
+        """Return what `read` says of the symbols of an object; `about` is what it asks for.
+
+        It is kept: the same is asked again, as long as the environment does not change. Of a kind
+        of question only the last few are. Raises `OSError` and `BadElfError`.
+        """
+        facts, question = self._facts(path), kind + about
+        if question not in facts:
+            found = read(self.tables(path))
+            for older in [key for key in facts if key.startswith(kind)][: 1 - _QUESTIONS]:
+                del facts[older]
+            facts[question] = found
+        return cast("_Answer", facts[question])
+
+    def _facts(self, path: str) -> Facts:
+        """Return the facts on an object. Raises `OSError` for one of another machine."""
+        if path in self._described:
+            raise FileNotFoundError(path)
+        return self._objects.facts(path)
+
+    def has_source(self, top: str) -> bool:
+        """Return whether a top-level name is a package with `__init__.py`, or a source."""
+        paths = (
+            f"{folder}{top}{ending}" for folder in self._sources.folders for ending in _MODULES
+        )
+        return any(map(os.path.isfile, paths))
+
+    def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
+        """Return the first group of the first match in a file; empty without one."""
+        facts, question = self._objects.facts(path), b"version " + pattern.pattern
+        with suppress(OSError):
+            if question not in facts:
+                match = pattern.search(map_regular(path))
+                facts[question] = match[1].decode("utf-8", "replace") if match else ""
+            return cast("str", facts[question])
+        return ""
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file; None if there is none."""
+        with suppress(OSError):
+            return Path(path).stat().st_size
+        return None
+
+    def promotions(self) -> Sequence[Promotion]:
+        """Return the objects that enter the global scope when a Python source opens them."""
+        return self._promotions
+
+    @cached_property
+    def _promotions(self) -> Sequence[Promotion]:
+        return read_promotions(self._world, self._sources)
+
+    def openings(self) -> Sequence[Opening]:
+        """Return the libraries that sources open which the import of their packages imports."""
+        return self._openings
+
+    @cached_property
+    def _openings(self) -> Sequence[Opening]:
+        tops = sorted({module.partition(".")[0] for module in self._openers})
+        names = {name for top in tops for name in self.sure_imports(top)}
+        found: dict[str, Opening] = {}
+        for module, (folder, path) in self._openers.items():
+            for opening in self._opened(module, folder, path) if module in names else ():
+                found.setdefault(opening.path, opening)
+        return list(found.values())
+
+    @cached_property
+    def _openers(self) -> Mapping[str, tuple[str, str]]:
+        """The modules whose sources may open libraries -> folder and path in it."""
+        return {
+            module_name(path): (folder, path)
+            for folder, path, source in self._opening
+            if folder in self._sources.site_folders and CALLS.search(source)
+        }
+
+    @cached_property
+    def _importers(self) -> Collection[str]:
+        """The modules by which packages come to those that surely open libraries, if any do."""
+        found: set[str] = set()
+        waiting = [
+            (module, folder)
+            for module, (folder, path) in self._openers.items()
+            if self._opened(module, folder, path)
+        ]
+        for module, folder in waiting:  # grows during the loop
+            new = [one for one in self._that_import(module, folder) if one not in found]
+            found.update(new)
+            waiting += ((one, folder) for one in new)
+        return found
+
+    def _that_import(self, module: str, folder: str) -> Iterator[str]:
+        """Yield the modules of a package that surely import another one; they are no packages."""
+        top, dot, _ = module.partition(".")
+        name = re.escape(os.fsencode(module.rpartition(".")[2]))
+        word = re.compile(
+            rb"^from .*\b%b +import\b|^(from .*)?\bimport .*\b%b\b" % (name, name), re.MULTILINE
+        )
+        told = self._sources.that(
+            lambda data: name in data and bool(word.search(data)), word.pattern, folder, top
+        )
+        for path, _ in told if dot else ():
+            importer = module_name(path)
+            if not path.endswith(_PACKAGES):
+                found = self._sources.imports(importer, f"{folder}{path}", is_package=False)
+                if any(one.name == module for one in found):
+                    yield importer
+
+    def may_import(self, top: str, other: str) -> bool:
+        """Return whether a source of the package `top` imports another one, at any time."""
+        return self._may_import(top, other)
+
+    def _read_may_import(self, top: str, other: str) -> bool:
+        name = re.escape(os.fsencode(other))
+        statement = re.compile(rb"\bimport[^\n]*\b%b\b|\bfrom\s+%b\b" % (name, name))
+        return any(
+            True
+            for folder in self._sources.site_folders
+            for _ in self._sources.that(
+                lambda data: statement.search(data) is not None, statement.pattern, folder, top
+            )
+        )
+
+    def variables(self) -> Sequence[Variable]:
+        """Return the environment variables with directories that files of the environment set."""
+        return self._variables
+
+    @cached_property
+    def _variables(self) -> Sequence[Variable]:
+        return tuple(read_variables(self._world, self._sources))
+
+    def planted(self, directories: Collection[str]) -> PlantedLibraries:
+        """Return the libraries in some directories."""
+        return read_planted(directories)
+
+    def are_equal(self, one: str, other: str) -> bool:
+        """Return whether two files have the same content."""
+        with suppress(OSError):
+            return map_regular(one) == map_regular(other)
+        return False
+
+    def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
+        """Return which of some texts a file has."""
+        facts = self._objects.facts(path)
+        question = os.fsencode("\0".join(["mentions", *sorted(words)]))
+        with suppress(OSError):
+            if question not in facts:
+                with map_regular(path) as data:
+                    raw = {re.escape(os.fsencode(word)): word for word in words}
+                    facts[question] = tuple(sorted(raw[one] for one in raw if re.search(one, data)))
+            return cast("tuple[str, ...]", facts[question])
+        return ()
+
+    def may_open(
+        self, library: str, packages: frozenset[str], how: Callable[[bytes], bool] = may_open
+    ) -> bool:
+        """Return whether a source or object of top-level `packages` may open libraries.
+
+        Or a source of another one that opens some as asked, and has the name of `library`.
+        """
+        stem = os.fsencode(stem_of(library))
+        return self._open_any(packages) or any(
+            stem in source and how(source) for *_, source in self._opening
+        )
+
+    def _open_any(self, packages: frozenset[str]) -> bool:
+        tops = (path.partition("/")[0].removesuffix(".py") for _, path, _ in self._opening)
+        names = frozenset({"dlopen"})
+        members = self._world.members.items()
+        objects = (path for path, member in members if member.partition("/")[0] in packages)
+        return not packages.isdisjoint(tops) or any(self.mentions(path, names) for path in objects)
+
+    @cached_property
+    def _opening(self) -> Sequence[tuple[str, str, bytes]]:
+        """The sources that may open libraries, with the folder, and the path in it."""
+        return [
+            (folder, path, source)
+            for folder in self._sources.folders
+            for path, source in self._sources.that(may_open, OPENS, folder)
+        ]
+
+    def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
+        """Return the modules that importing `name` surely imports, in turn, itself among them.
+
+        The libraries that these open by a path are among them, by this path. With `line`, those
+        that are imported before this line of it runs. None without a source.
+        """
+        return self._sure_imports(name, line)
+
+    def _read_sure_imports(self, name: str, line: int | None) -> Collection[str]:
+        def imports_of(module: str) -> Sequence[Imported] | None:
+            is_read = "." not in module or (module == name and line is not None)
+            is_read = is_read or module in self._openers or module in self._importers
+            return self._imports(module, _MODULES if is_read else _PACKAGES)
+
+        is_known = imports_of(name.partition(".")[0]) is not None
+        return sure_imports(name, lambda one: imports_of(one) or (), line) if is_known else ()
+
+    def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
+        """Return what the source of a module surely imports; None without a source."""
+        for ending in endings:
+            for folder in self._sources.folders:
+                path = f"{folder}{module.replace('.', '/')}{ending}"
+                with suppress(OSError):
+                    found = self._sources.imports(module, path, is_package=ending in _PACKAGES)
+                    if module not in self._openers:
+                        return found
+                    opened = self._opened(module, *self._openers[module])
+                    both = (*found, *(Imported(one.path, one.line) for one in opened))
+                    return sorted(both, key=lambda one: one.line)
+        return None
+
+    def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
+        """Return the objects that the import of a source surely opens by their paths."""
+        files = self._world.environment.files
+        places = (
+            (os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"), line, sure)
+            for line, name, sure in self._sources.opened(folder, path)
+        )
+        return [
+            Opening(place, module, line, sure)
+            for place, line, sure in places
+            if place in self._world.members and place in files
+        ]
+
+    def _read_tables(self, path: str) -> SymbolTables:
+        """Read the symbols of an object. Raises `OSError` and `BadElfError`."""
+        facts = self._facts(path)
+        with map_regular(path) as data:
+            if b"symbols" not in facts:
+                facts[b"symbols"] = tuple(read_symbol_places(data, path))
+            places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
+            return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
+
+
+class _KeptDefinitions:
+    """The `Definitions` of an object in an environment: what is known, or else read again."""
+
+    def __init__(self, contents: InstalledContents, path: str) -> None:
+        self._contents = contents
+        self._path = path
+
+    @property
+    def copies(self) -> tuple[Undefined, ...]:
+        """As in `Exports`."""
+        return self._contents.symbols(self._path).copies
+
+    def definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
+        """Return the definitions of `names`, by default all."""
+        if names is None:
+            return self._contents.tables(self._path).definitions()
+        about = frozenset(names)
+        return self._contents.answer(
+            self._path, b"definitions", _digest(about), lambda of: of.definitions(about)
+        )
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """As in `SymbolTables`."""
+        return self._contents.symbols(self._path).idle
+
+    def preemptible(self) -> Iterator[str]:
+        """Yield what `SymbolTables.preemptible` does."""
+        return self._contents.tables(self._path).preemptible()
+
+
+@lru_cache(_QUESTIONS)
+def _digest(names: frozenset[str]) -> bytes:
+    return hashlib.sha256(repr(sorted(names)).encode()).digest()

@@ -1,0 +1,283 @@
+"""An installed environment on this machine: its objects, its interpreter, and all they can load.
+
+Nothing is executed.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
+from wheelfix.elf.library_names import is_object_name
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
+from wheelfix.environments.cached_facts import CachedFacts
+from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.read_contents import InstalledContents
+from wheelfix.environments.symbols import InstalledSymbols
+from wheelfix.errors import SettingsError
+from wheelfix.host.installed_files import (
+    dist_info_folders,
+    owners_of_files,
+    recorded_files,
+)
+from wheelfix.host.machine_files import files_below, folders_below, read_regular
+from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around
+from wheelfix.host.reachable_files import Disk
+from wheelfix.loader.glibc_moves import glibc_release
+from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
+from wheelfix.loader.load_values import Environment
+from wheelfix.loader.loading import library_path_directories
+from wheelfix.loader.targets import Target
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+from wheelfix.python_sources.searched_folders import (
+    MAX_SOURCE,
+    LibrarySearches,
+    join_searches,
+    searches,
+)
+
+
+def read_site(  # noqa: PLR0913 - one argument for each thing that is read
+    directory: Path,
+    *,
+    folders: tuple[str, ...] = (),
+    target: Target | None = None,
+    library_path: tuple[str, ...] = (),
+    directories: tuple[str, ...] = (),
+    cache: CachedFacts | None = None,
+) -> World:
+    """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
+
+    Objects in `folders` are read, by default in all of it.
+    The platform and the interpreter are those of this machine, unless `target` describes others.
+    `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
+    code: files in them are read if they have the name of an object of the environment.
+    What `cache` knows is not read again.
+    Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
+    object, and neither a Python with distributions.
+    """
+    if not directory.is_dir():
+        raise SettingsError(f"`{directory}` is not a directory")
+    root = os.path.realpath(directory)
+    disk = Disk(root, (cache or CachedFacts(None, root)).read)
+    members = dict(_members(root, folders or (root,), disk))
+    has_objects = any(path in disk.files for path in members)
+    if not has_objects and not (target is None and _is_pure(directory, disk)):
+        raise SettingsError(
+            f"there is no ELF object below `{directory}`",
+            hint=NAME_ENVIRONMENT,
+        )
+    names = {path.rpartition("/")[2] for path in members}
+    known = set(disk.files)
+    for searched in directories:
+        disk.add_files(searched, names)
+    found = frozenset(disk.files.keys() - known)
+    if target is not None:
+        world = _on_target(root, disk, members, target, library_path)
+    else:
+        world = _on_this_machine(root, disk, members, library_path)
+    return replace(world, of_variables=world.of_variables | found)
+
+
+def _read_folders(environment: Path) -> tuple[str, ...]:
+    """Return what is read of an environment: of a prefix only its folders of distributions.
+
+    A prefix such as /usr has thousands of programs that no import loads.
+    """
+    found = () if is_venv(environment) else dist_info_folders(environment)
+    folders = dict.fromkeys(os.path.realpath(dist_info.parent) for dist_info in found)
+    return tuple(folders) or (os.path.realpath(environment),)
+
+
+def read_modules(
+    directory: Path,
+    library_path: tuple[str, ...] = (),
+    cache: Path | None = None,
+    target: Target | None = None,
+) -> InstalledModules:
+    """Read what is imported of the environment at `directory`, with the owners of the files.
+
+    It is on this machine, unless `target` describes another one.
+
+    What was read before is in the folder `cache`, and what is read can be kept there
+    (`Contents.save`). Raises `SettingsError` as `read_site` does.
+    """
+    folders = _read_folders(directory)
+    directory = Path(folders[0]) if len(folders) == 1 else directory
+    objects = CachedFacts(cache, os.path.realpath(directory))
+    world = read_site(
+        directory, folders=folders, target=target, library_path=library_path, cache=objects
+    )
+    here = {*world.members, *world.others, *world.of_variables}
+    described = world.environment.files.keys() - here if target is not None else ()
+    contents = InstalledContents(world, objects, folders, described)
+    symbols = InstalledSymbols(world=world, contents=contents)
+    return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
+
+
+def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
+    """Return the library searches in the Python sources of packages.
+
+    `folders` are pairs of a site-packages folder and a package in it.
+    """
+    found: list[LibrarySearches] = []
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
+    for folder, package in folders:
+        for path in files_below(folder / package, "*.py"):
+            name = str(path.relative_to(folder))
+            with suppress(OSError):
+                if path.stat().st_size > MAX_SOURCE:
+                    found.append(LibrarySearches(unfollowed=(name,)))
+                else:
+                    found.append(searches(read_regular(path, MAX_SOURCE), name, budget))
+    return join_searches(found)
+
+
+def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, int]]:
+    """Yield the Python sources of site-packages folders that open `library` by name, with lines."""
+    budget = Budget("the Python sources", STEPS_PER_WHEEL)
+    for folder in folders:
+        for path in files_below(folder, "*.py"):
+            name, source = str(path.relative_to(folder)), b""
+            with suppress(OSError):
+                source = read_regular(path, MAX_SOURCE)
+            if os.fsencode(library) in source and may_open(source):
+                openings = visit_source(source, name, {}, budget).openings
+                yield from ((name, found.line) for found in openings if found.name == library)
+
+
+def of_distribution(world: World, name: str) -> World:
+    """Return `world` with the objects of one distribution as members, and the rest as others.
+
+    Raises `SettingsError` if no distribution of that name is installed there.
+    """
+    wanted = canonicalize_name(name)
+    found = [
+        path
+        for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
+        if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
+    ]
+    if not found:
+        raise SettingsError(
+            f"no distribution `{name}` is installed below `{world.where}`",
+            hint="without a name, all of them are shown",
+        )
+    own: set[str] = set()
+    for path in (path for folder in found for path in recorded_files(folder)):
+        directory, _, base = path.rpartition("/")
+        own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
+    return replace(
+        world,
+        members={path: member for path, member in world.members.items() if path in own},
+        others={path: member for path, member in world.members.items() if path not in own},
+    )
+
+
+def sizes_of(world: World) -> dict[str, int]:
+    """Return the sizes of the members in bytes, by name."""
+    found: dict[str, int] = {}
+    for path, member in world.members.items():
+        with suppress(OSError):
+            found[member] = Path(path).stat().st_size
+    return found
+
+
+def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, str]]:
+    """Read every object below `tops`; yield its canonical path, and its name in site-packages."""
+    for folder, names in chain.from_iterable(map(folders_below, tops)):
+        programs = folder.endswith("/bin")
+        for name in sorted(names):
+            if programs or is_object_name(name):
+                path = f"{folder}/{name}"
+                real = disk.add(path)
+                if real is not None and real.startswith(f"{root}/"):
+                    relative = real.removeprefix(f"{root}/")
+                    yield real, name_in_site(relative)
+
+
+def _is_pure(directory: Path, disk: Disk) -> bool:
+    """Return whether distributions are installed there, for a Python that can be read."""
+    has_any = any(dist_info_folders(directory))
+    program = python_around(Path(os.path.realpath(directory))) if has_any else None
+    return disk.add(os.path.realpath(program)) in disk.files if program else False
+
+
+def _world(root: str, members: dict[str, str], environment: Environment) -> World:
+    """Return the world of the environment at `root`, where every file stays."""
+    files = environment.files
+    scheme = Scheme(
+        "site", python_of([f"{root}/", *files]),
+        root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
+    )  # fmt: skip
+    return World(
+        environment=environment,
+        budget=Budget.of_files(len(members)),
+        abi=next(elf for path in (*members, *files) if (elf := files.get(path))).abi,
+        schemes=(scheme,),
+        members=members,
+        where=root,
+    )
+
+
+def _on_this_machine(
+    root: str, disk: Disk, members: dict[str, str], library_path: tuple[str, ...]
+) -> World:
+    program = python_around(Path(root))
+    main = disk.add(os.path.realpath(program)) if program else None
+    if main not in disk.files:
+        main = None
+    sample = disk.files[main or next(path for path in members if path in disk.files)]
+    before = set(disk.files)
+    environment = disk.process(sample, main, library_path)
+    pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
+    directories = filter(None, library_path_directories(environment))
+    prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in directories)
+    return replace(
+        _world(root, members, environment),
+        pythons=frozenset(pythons) - set(members),
+        of_variables=frozenset(p for p in disk.files.keys() - before if p.startswith(prefixes)),
+        name="this machine",
+        versions=_versions(environment.files.values()),
+    )
+
+
+def _own_libraries(main: str, files: Iterable[str]) -> Iterator[str]:
+    """Yield those of `files` that are in the prefix of the interpreter `main`, unless in /usr."""
+    prefix = main.rpartition("/bin/")[0]
+    if prefix not in {"", "/usr"}:
+        yield from (path for path in files if path.startswith(f"{prefix}/"))
+
+
+def _on_target(
+    root: str,
+    disk: Disk,
+    members: dict[str, str],
+    target: Target,
+    library_path: tuple[str, ...],
+) -> World:
+    base = Environment(libc=target.libc, files={}, library_path=library_path)
+    before = set(disk.files)
+    disk.add_reachable(base)
+    world = _world(root, members, disk.environment(base, None))
+    found = replace(world, of_variables=frozenset(disk.files.keys() - before))
+    return found.on(target, library_path)
+
+
+def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
+    """Return the newest GLIBC version that the C library of this machine defines."""
+    defined = (
+        glibc_release(version)
+        for elf in elfs
+        if elf.soname == LIBC_SONAMES[Libc.GLIBC]
+        for version in elf.verdef
+    )
+    newest = max(filter(None, defined), default=())
+    return {"GLIBC": ".".join(map(str, newest))} if newest else {}

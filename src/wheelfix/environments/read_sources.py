@@ -1,0 +1,281 @@
+"""Python sources of an installed environment, and the variables that its files set."""
+
+import json
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from wheelfix.analysis.world import World
+from wheelfix.budget import Budget, BudgetError
+from wheelfix.environments.cached_facts import CachedFacts, Facts
+from wheelfix.environments.symbols import Variable
+from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
+from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
+from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.python_sources.opens import opened_on_import, visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
+from wheelfix.python_sources.searched_folders import MAX_SOURCE
+from wheelfix.python_sources.sure_imports import Imported, read_imports
+from wheelfix.python_sources.values import names_directories
+
+_SETS = re.compile(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
+_IN_SHELL = re.compile(
+    rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
+)
+_PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
+_VARIABLE = "LD_LIBRARY_PATH"
+_BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
+"""What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
+
+
+class Visited(NamedTuple):
+    """What a source does."""
+
+    assignments: Sequence[tuple[int, str, Sequence[str]]]
+    """Line, variable and directories, as in `EnvironAssignment`."""
+    openings: Sequence[tuple[int, str]]
+    """Line and path from the source, of libraries that it opens for all others."""
+
+
+class SiteSources:
+    """The Python sources of an environment. Mutable: what was read of them is kept in a cache."""
+
+    def __init__(self, world: World, cache: CachedFacts, tops: Collection[str]) -> None:
+        """Walk through the folders `tops` of `world` when it is first asked."""
+        self._tops = tops
+        self._cache = cache
+        members = world.members.items()
+        self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
+        """Where the names of members begin: site-packages folders, maybe others."""
+        self.site_folders: Sequence[str] = [
+            one
+            for one in self.folders
+            if not any(other != one and other.startswith(one) for other in self.folders)
+        ]
+        """Those of them that no other one is in."""
+
+    @cached_property
+    def telling(self) -> Mapping[str, Mapping[str, bytes]]:
+        """The sources that set variables of the process or mention RTLD_GLOBAL.
+
+        By the site-packages folder, and by their paths in it.
+        """
+        return {
+            folder: dict(self.that(_is_telling, TELLING, folder))
+            for folder in self.folders
+            if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
+        }
+
+    def that(
+        self, tells: Callable[[bytes], bool], question: bytes, folder: str, below: str = ""
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the sources that `tells` is true of, in `below`, with their paths in `folder`.
+
+        The answers are kept by the question.
+        """
+        top = f"{folder}{below}".rstrip("/")
+        for place, (names, facts) in self._places.items():
+            if place != top and not place.startswith(f"{top}/"):
+                continue
+            known = cast("tuple[str, ...] | None", facts.get(question))
+            asked = {question: tells}
+            if known is None and question in _ASKED_OF_ALL:
+                asked |= _ASKED_OF_ALL
+            told: dict[bytes, list[str]] = {one: [] for one in asked}
+            for name in names if known is None else known:
+                with suppress(OSError):
+                    data = read_regular(f"{place}/{name}", MAX_SOURCE)
+                    for one, is_told in asked.items():
+                        if is_told(data):
+                            told[one].append(name)
+                    if name in told[question]:
+                        yield f"{place}/{name}".removeprefix(folder), data
+            facts |= {one: tuple(some) for one, some in told.items()}
+
+    def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
+        """Return what the source at `path` in `folder` does, for the steps that it took once."""
+        place, _, name = f"{folder}{path}".rpartition("/")
+        facts, question = self._places[place][1], os.fsencode(f"visit {name}")
+        if question in facts:
+            steps, *known = cast("tuple[Any, ...]", facts[question])
+            with suppress(BudgetError):
+                budget.spend(steps, "a Python source", path)
+            return Visited(*known)
+        before, found = budget.steps, _visit(source, path, budget)
+        facts[question] = before - budget.steps, *found
+        return found
+
+    def opened(self, folder: str, path: str) -> Sequence[tuple[int, str, bool]]:
+        """Return what the import of the source at `path` in `folder` surely opens.
+
+        That is the line of the module's statement, the path from the source, and whether the
+        import fails with it.
+        """
+        place, _, name = f"{folder}{path}".rpartition("/")
+        facts, question = self._places[place][1], os.fsencode(f"opened {name}")
+        seen, found = cast("tuple[Any, Any]", facts.get(question, ((), None)))
+        if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
+            asked: dict[str, tuple[int, int] | None] = {}
+            there = sources_in(folder)
+
+            def is_file(one: str) -> bool:
+                asked[one] = _stamp(f"{folder}{one}")
+                return asked[one] is not None
+
+            def read(one: str) -> bytes:
+                return there.read(one) if is_file(one) else b""
+
+            sources = there._replace(read=read, is_file=is_file)
+            budget = Budget(path, STEPS_PER_SOURCE)
+            openings = opened_on_import(there.read(path), path, sources, budget)
+            found = tuple((one.statement, one.name, one.sure) for one in openings)
+            facts[question] = tuple(asked.items()), found
+        return cast("Sequence[tuple[int, str, bool]]", found)
+
+    def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
+        """Return what the source of a module surely imports. Raises `OSError` if there is none."""
+        place, _, name = path.rpartition("/")
+        names, facts = self._places.get(place, ((), Facts()))
+        if name not in names:
+            raise FileNotFoundError(path)
+        question = os.fsencode(f"imports {module} {name}")
+        if question not in facts:
+            source = read_regular(path, MAX_SOURCE)
+            found = read_imports(module, source, is_package=is_package)
+            facts[question] = tuple((one.name, one.line) for one in found)
+        return [Imported(*one) for one in cast("tuple[tuple[str, int], ...]", facts[question])]
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
+        """Folder -> the names of its sources, and what is known of them."""
+        found: dict[str, tuple[Sequence[str], Facts]] = {}
+        for place, names in sorted(chain.from_iterable(map(folders_below, self._tops))):
+            if sources := sorted(name for name in names if name.endswith(".py")):
+                found[place] = sources, self._cache.facts_of_files(place, sources)
+        return found
+
+
+def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
+    """Return the modules below a site-packages folder; those of `extensions` are no sources."""
+
+    @cache
+    def path_of(module: str) -> str | None:
+        stem = module.replace(".", "/")
+        for path in (f"{stem}/__init__.py", f"{stem}.py"):
+            if os.path.isfile(folder + path):  # noqa: PTH113 - text
+                return path
+        return None
+
+    @cache
+    def read(path: str) -> bytes:
+        with suppress(OSError):
+            return read_regular(folder + path, MAX_SOURCE)
+        return b""
+
+    return Sources(path_of, read, extensions.__contains__)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes with a file, None if there is none."""
+    with suppress(OSError):
+        there = os.stat(path)  # noqa: PTH116 - text
+        if stat.S_ISREG(there.st_mode):
+            return there.st_size, there.st_mtime_ns
+    return None
+
+
+def _visit(source: bytes, path: str, budget: Budget) -> Visited:
+    """Visit the source at `path`, below site-packages."""
+    found = visit_source(source, path, {}, budget)
+    is_global = (one for one in found.openings if one.for_all and one.where is LookupPlace.SOURCE)
+    return Visited(
+        tuple((one.line, one.variable, one.directories) for one in found.assignments),
+        tuple((one.line, one.name) for one in is_global),
+    )
+
+
+def _is_telling(source: bytes) -> bool:
+    return b"RTLD_GLOBAL" in source or _sets_directories(source)
+
+
+def _sets_directories(source: bytes) -> bool:
+    names = _SETS.findall(source) if b"environ[" in source else ()
+    return any(names_directories(name.decode()) for name in names)
+
+
+TELLING, OPENS = b"telling", b"opens"
+_ASKED_OF_ALL: Mapping[bytes, Callable[[bytes], bool]] = {TELLING: _is_telling, OPENS: may_open}
+"""Questions that are answered together: to read all sources takes most of the time."""
+
+
+def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
+    """Yield the variables with directories that files of an environment set.
+
+    Those are Python sources when they are imported, `.pth` files, the scripts that activate the
+    environment, and its settings in conda.
+    """
+    for folder, some in sources.telling.items():
+        budget = Budget("the Python sources", STEPS_PER_WHEEL)
+        visits = chain(
+            (
+                (path, sources.visit(folder, path, data, budget))
+                for path, data in some.items()
+                if _sets_directories(data)
+            ),
+            ((path, _visit(data, path, budget)) for path, data in _path_files(folder)),
+        )
+        for path, found in visits:
+            for line, name, directories in found.assignments:
+                if directories:
+                    places = tuple(
+                        os.path.normpath(posixpath.join(folder, place)) for place in directories
+                    )
+                    yield Variable(name, places, f"{folder}{path}", line, before_start=False)
+    for prefix in prefixes_around(Path(world.where)):
+        if is_venv(prefix) or is_conda(prefix):
+            yield from _of_activation(prefix)
+            return
+
+
+def _path_files(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the lines of `.pth` files that Python runs, as sources."""
+    with suppress(OSError):
+        for path in sorted(Path(folder).glob("*.pth")):
+            with suppress(OSError):
+                data = read_regular(path, MAX_TEXT)
+                lines = (line if line.startswith(b"import") else b"" for line in data.splitlines())
+                source = b"\n".join(lines)
+                if _sets_directories(source):
+                    yield path.name, source
+
+
+def _of_activation(prefix: Path) -> Iterator[Variable]:
+    """Yield LD_LIBRARY_PATH as a shell has it in which the environment is active."""
+    for path in (prefix / "bin/activate", *sorted(prefix.glob("etc/conda/activate.d/*.sh"))):
+        with suppress(OSError):
+            data = read_regular(path, MAX_TEXT)
+            for found in _IN_SHELL.finditer(data):
+                line = data.count(b"\n", 0, found.start(1)) + 1
+                yield from _in_shell(prefix, path, line, os.fsdecode(found[1]))
+    path = prefix / "conda-meta/state"
+    with suppress(OSError, ValueError, AttributeError):
+        state = cast("dict[str, dict[str, str]]", json.loads(read_regular(path, MAX_TEXT)))
+        value = state.get("env_vars", {}).get(_VARIABLE)
+        if isinstance(value, str):
+            yield from _in_shell(prefix, path, 1, value)
+
+
+def _in_shell(prefix: Path, path: Path, line: int, value: str) -> Iterator[Variable]:
+    elements = _PREFIX.sub(lambda _: str(prefix), _BEFORE.sub(":", value)).split(":")
+    known = tuple(one for one in elements if one.startswith("/") and "$" not in one)
+    if known:
+        yield Variable(_VARIABLE, known, str(path), line, before_start=True)

@@ -1,0 +1,1 @@
+"""What Python sources import, and which libraries they open."""

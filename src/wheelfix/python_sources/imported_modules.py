@@ -1,0 +1,87 @@
+"""What a Python source may import, which imports may fail, and whose `load_library` it calls."""
+
+import ast
+from collections.abc import Mapping
+
+from wheelfix.python_sources.parsing import import_origin, parse_source
+
+_CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
+_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What statements consist of, but for expressions, which import nothing."""
+
+
+def module_name(path: str) -> str:
+    """Return the dotted name of the module at `path`, below site-packages.
+
+    `pkg/__init__.py` is `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` is `pkg.core`.
+    """
+    folder, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
+    return ".".join(filter(None, parts))
+
+
+def imported_modules(source: bytes, package: str) -> frozenset[str]:
+    """Return the modules that a source of `package` may import, at any place.
+
+    An argument that is a text, as of `find_spec("x")`, counts as a module.
+    """
+    tree = parse_source(source)
+    found: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(import_origin(node, package))
+        elif isinstance(node, ast.Call) and node.args:
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                found.add(argument.value)
+    return frozenset(found)
+
+
+def loads_libraries_of(source: bytes) -> frozenset[str]:
+    """Return the modules whose function `load_library` a source calls, as RAPIDS' packages do."""
+    tree = parse_source(source) if b".load_library(" in source else None
+    return frozenset(
+        node.func.value.id
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "load_library"
+        and isinstance(node.func.value, ast.Name)
+    )
+
+
+def failing_imports(source: bytes) -> Mapping[str, bool] | None:
+    """Return for the last name of each imported module whether all imports of it may fail.
+
+    They may in the body of a `try` that catches ImportError. None if the source is not parsed.
+    """
+    tree = parse_source(source)
+    if tree is None:
+        return None
+    found: dict[str, bool] = {}
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, may_fail = waiting.pop()
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                for dotted in (origin, *(alias.name for alias in names)):
+                    last = dotted.rpartition(".")[2]
+                    found[last] = found.get(last, True) and may_fail
+            case ast.Try(body=body, handlers=handlers):
+                catches = may_fail or any(map(_catches_import_error, handlers))
+                waiting += ((tried, catches) for tried in body)
+                others = (*handlers, *node.orelse, *node.finalbody)
+                waiting += ((other, may_fail) for other in others)
+            case ast.AST():
+                inside = ast.iter_child_nodes(node)
+                waiting += ((child, may_fail) for child in inside if isinstance(child, _BLOCKS))
+    return found
+
+
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)

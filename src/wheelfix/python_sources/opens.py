@@ -1,0 +1,117 @@
+"""Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import NamedTuple
+
+from wheelfix.budget import Budget, BudgetError
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
+from wheelfix.python_sources.parsing import (
+    STEPS_PER_EXPRESSION,
+    STEPS_PER_SOURCE,
+    STEPS_PER_WHEEL,
+    Sources,
+    is_too_large,
+    parse_source,
+)
+from wheelfix.python_sources.visitor import Function, Visitor
+
+_WORD = re.compile(rb"[^\W\d]\w*")
+
+
+class Followed(NamedTuple):
+    """What one source opens, as far as the visit went."""
+
+    openings: tuple[PythonOpening, ...] = ()
+    """In source order."""
+    to_its_end: bool = True
+    """Whether the visit was complete."""
+    assignments: tuple[EnvironAssignment, ...] = ()
+
+
+def visit_source(
+    source: bytes, path: str, modules: Mapping[str, str], budget: Budget | None = None
+) -> Followed:
+    """Visit the source at `path`, below site-packages, for what it opens, until `budget` is spent.
+
+    `modules` has the path of each module that may be imported from the wheel, by its dotted name.
+    A file that is not Python of this version opens nothing.
+    """
+    own = (budget or Budget(path, STEPS_PER_WHEEL)).share(STEPS_PER_SOURCE)
+    try:
+        own.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
+    except BudgetError:
+        return Followed(to_its_end=False)
+    tree = parse_source(source)
+    if tree is None:
+        return Followed(to_its_end=not is_too_large(source))
+    visitor = Visitor(path, modules, own)
+    to_its_end = False
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
+        visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
+        to_its_end = True
+    found = sorted(visitor.openings.values(), key=lambda opening: (opening.line, opening.name))
+    return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()))
+
+
+def opened_on_import(
+    source: bytes, path: str, sources: Sources, budget: Budget
+) -> list[PythonOpening]:
+    """Return what the import of the source at `path` surely opens by a path from its folder.
+
+    It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
+    """
+    tree = parse_source(source)
+    visitor = Visitor(path, {}, budget, sources)
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
+        if tree is not None:
+            visitor.visit_module(tree)
+    return [
+        opening
+        for opening in visitor.openings.values()
+        if opening.runs and opening.where is LookupPlace.SOURCE and not opening.suffixes
+    ]
+
+
+def _that_may_open(
+    functions: Sequence[Function], source: bytes, budget: Budget
+) -> Iterable[Function]:
+    """Return the functions that name an opener, or what may stand for one, by their words.
+
+    Most functions of a large source do neither, and to visit them all takes most of the time.
+    """
+    lines = source.splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]  # to cut is a hundred times as fast as to join lines
+    changes = [0] * (len(lines) + 2)
+    """By how much the functions around a line are more than those around the one before."""
+    texts: list[bytes] = []
+    for function in functions:
+        # Decoded by the source's own codec, such as UTF-7, it may have more lines than its bytes.
+        first, last = (
+            min(number or 0, len(lines)) for number in (function.lineno, function.end_lineno)
+        )
+        text = source[starts[first - 1] : starts[last]]
+        budget.spend(STEPS_PER_EXPRESSION * (len(text) >> 8), "a Python source")
+        texts.append(text)
+        changes[first] += 1
+        changes[last + 1] -= 1
+    outside = (
+        line for line, depth in zip(lines, accumulate(changes[1:]), strict=False) if not depth
+    )
+    waiting = {word for line in outside if may_open(line) for word in _WORD.findall(line)}
+    users: dict[bytes, list[int]] = {}
+    chosen: set[int] = set()
+    for number, text in enumerate(texts):
+        if may_open(text):
+            chosen.add(number)
+            waiting.add(functions[number].name.encode())
+        for word in set(_WORD.findall(text)):
+            users.setdefault(word, []).append(number)
+    while waiting:
+        new = {*users.pop(waiting.pop(), ())} - chosen
+        chosen |= new
+        waiting |= {functions[number].name.encode() for number in new}
+    return (function for number, function in enumerate(functions) if number in chosen)

@@ -1,0 +1,660 @@
+"""A visitor of Python sources: which libraries they open, and from where.
+
+The statements are visited in the order in which Python on Linux runs them. Paths are followed where
+they are made of `__file__`, `os.path`, `pathlib`, constants, `sys.platform`, and functions of the
+same source; an expression may have several values, and any other is unknown. No code is executed.
+"""
+
+import ast
+import math
+import operator
+import posixpath
+from collections import ChainMap
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, product
+from typing import cast
+
+from wheelfix.budget import Budget
+from wheelfix.python_sources import opening_calls
+from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
+from wheelfix.python_sources.parsing import (
+    STEPS_PER_EXPRESSION,
+    Sources,
+    import_origin,
+    parse_source,
+)
+from wheelfix.python_sources.values import (
+    ANY,
+    BASE,
+    CONSTANTS,
+    FUNCTIONS,
+    OPERATORS,
+    PREFIX,
+    READS_VARIABLE,
+    RTLD_GLOBAL,
+    SITE,
+    UNKNOWN,
+    Values,
+    attribute,
+    call_method,
+    concatenate,
+    either,
+    is_unknown,
+    items,
+    size,
+    some_of,
+    text,
+    truth,
+    variable,
+)
+
+_MAX_CALL_DEPTH = 3
+"""Calls of functions of the same source that are followed into each other."""
+_MAX_COMBINATIONS = 64
+_ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
+_MAX_SIZE = 1024
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Names = ChainMap[str, Values]
+
+
+class _Module:
+    """What is known of a module while it is visited. Mutable."""
+
+    def __init__(self, path: str) -> None:
+        self.file = f"{SITE}/{path}"
+        self.package = posixpath.dirname(path).replace("/", ".")
+        self.globals: _Names = ChainMap()
+        self.imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
+        self.functions: dict[str, Function] = {}
+
+
+class Visitor:
+    """One visit of one source."""
+
+    def __init__(
+        self,
+        path: str,
+        modules: Mapping[str, str],
+        budget: Budget,
+        sources: Sources | None = None,
+    ) -> None:
+        """Begin with nothing imported.
+
+        `path` is that of the source, below site-packages; `modules` has the paths of those that it
+        may import from there, by their dotted names. With `sources`, those of the environment,
+        functions of other modules of the package are followed, files are there or not, and no
+        environment variable is set.
+        """
+        self.openings: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
+        self.assignments: dict[int, EnvironAssignment] = {}
+        """By line, those of `os.environ` that the import of the module runs."""
+        self.results: dict[str, list[object]] = {"": []}
+        """What each function opens or returns; an empty name stands for the module itself."""
+        self.calls: dict[str, set[str]] = {"": set()}
+        """The functions of the same source that each one calls."""
+        self._own = self._module = _Module(path)
+        """The visited module, and that of the function which is visited now."""
+        self._others: dict[str, _Module | None] = {}
+        self._modules = modules
+        self._sources = sources
+        self._budget = budget
+        self._known_functions = {**FUNCTIONS, **dict.fromkeys(_ASKS_FOR_FILE, self._is_file)}
+        self._depth = 0
+        self._line = 0
+        """Of the module's own statement that is visited now."""
+        self._on_import = True
+        self._sure = True
+        """Whether what is visited now runs whenever its function does, and no error is caught."""
+        self._runs = True
+        """The same, but an error may be caught."""
+        self._opened_unknown: bool = False
+        """Whether the function opened a library whose name could not be determined."""
+        self._results: list[object] = self.results[""]
+        self._calls: set[str] = self.calls[""]
+
+    def visit_module(self, tree: ast.Module) -> Sequence[Function]:
+        """Visit the module as its import runs it; return its functions.
+
+        Raises `BudgetError` when the budget is spent.
+        """
+        functions = self._visit(tree)
+        self._on_import = False
+        return functions
+
+    def _visit(self, tree: ast.Module) -> Sequence[Function]:
+        functions: list[Function] = []
+        module = self._module
+        for node in ast.walk(tree):  # outer statements first
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._import(node)
+            elif isinstance(node, Function):
+                functions.append(node)
+                module.functions.setdefault(node.name, node)
+        stem = posixpath.basename(module.file).removesuffix(".py")
+        name = module.package if stem == "__init__" else f"{module.package}.{stem}".lstrip(".")
+        module.globals |= {
+            "__file__": (module.file,),
+            "__package__": (module.package,),
+            "__name__": (name,),
+        }
+        self._block(tree.body, module.globals)
+        return functions
+
+    def visit_functions(self, functions: Iterable[Function]) -> None:
+        """Visit functions of the visited module, each by itself.
+
+        Raises `BudgetError` when the budget is spent.
+        """
+        for function in functions:
+            self._sure, self._opened_unknown = True, False
+            self._results, self._calls = [], set[str]()
+            self.results[function.name], self.calls[function.name] = self._results, self._calls
+            self._block(function.body, self._own.globals.new_child(_parameters(function)))
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        module = self._module
+        origin = import_origin(node, module.package) if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            if origin:
+                module.imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
+            else:
+                top = alias.name.partition(".")[0]
+                module.imported[alias.asname or top] = alias.name if alias.asname else top
+
+    # --- Statements -------------------------------------------------------------------------------
+
+    def _block(self, body: Iterable[ast.stmt], names: _Names) -> bool:
+        """Visit statements; return whether what follows the block is surely not reached."""
+        before = self._sure, self._runs
+        ends = any(self._statement(statement, names) for statement in body)
+        self._sure, self._runs = before
+        return ends
+
+    def _statement(  # noqa: C901, PLR0912 - one case for each kind of statement
+        self, node: ast.stmt, names: _Names
+    ) -> bool:
+        """Visit one statement; return whether what follows it is surely not reached."""
+        if not self._depth:
+            self._line = node.lineno
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self._runs = self._sure
+            case ast.Return(value=value):
+                self._results += self._evaluate(value, names) if value else (None,)
+                return True
+            case ast.Raise() | ast.Break() | ast.Continue():
+                return True
+            case ast.If():
+                return self._if(node, names)
+            case ast.Try() | ast.TryStar():
+                return self._try(node, names)
+            case ast.For() | ast.AsyncFor():
+                elements = items(self._evaluate(node.iter, names))
+                self._bind(node.target, elements, names)
+                if len(elements) == 1 and elements != ANY:
+                    self._block(node.body, names)
+                else:
+                    self._branches([[], node.body], names)
+                self._block(node.orelse, names)
+            case ast.While(test=test, body=body):
+                self._evaluate(test, names)
+                self._branches([[], body], names)
+            case ast.Match(cases=cases):
+                self._branches([*(case.body for case in cases), []], names)
+            case ast.With() | ast.AsyncWith():
+                return self._with(node, names)
+            case ast.ClassDef(body=body):
+                self._block(body, names.new_child())
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                pass
+            case ast.Assign(targets=targets, value=value):
+                values = self._evaluate(value, names)
+                for target in targets:
+                    self._bind(target, values, names)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._bind(target, self._evaluate(value, names), names)
+            case ast.AugAssign(target=target, op=op, value=value):
+                sum_of = self._evaluate(ast.BinOp(target, op, value), names)
+                self._bind(target, sum_of, names)
+            case _:
+                self._evaluate_children(node, names)
+        return False
+
+    def _if(self, node: ast.If, names: _Names) -> bool:
+        holds = truth(self._evaluate(node.test, names))
+        if holds is not None:
+            return self._block(node.body if holds else node.orelse, names)
+        bodies = [node.body, node.orelse] if node.orelse else [[], node.body]
+        ends = self._branches(bodies, names)
+        if any(ends):  # what follows a guard is reached only sometimes
+            self._sure = self._runs = False
+        return all(ends)
+
+    def _branches(
+        self, bodies: Iterable[Sequence[ast.stmt]], names: _Names, tried: Sequence[ast.stmt] = ()
+    ) -> list[bool]:
+        """Visit what is run only sometimes; a name then has the values of all ways that go on.
+
+        Return for each body whether it surely ends the block. One that is `tried` begins surely.
+        """
+        ways = [names.new_child() for _ in bodies]  # a copy of many names for each branch is slow
+        ends: list[bool] = []
+        for body, way in zip(bodies, ways, strict=True):
+            with self._maybe(runs=self._runs and body is tried):
+                ends.append(self._block(body, way))
+        ways = [way for way, end in zip(ways, ends, strict=True) if not end]
+        for name in {name for way in ways for name in way.maps[0]}:
+            values = [way.get(name, ANY) for way in ways]
+            same = all(value is values[0] for value in values)
+            names[name] = values[0] if same else either(*values)
+        return ends
+
+    def _try(self, node: ast.Try | ast.TryStar, names: _Names) -> bool:
+        body = [*node.body, *node.orelse]
+        handlers = [handler.body for handler in node.handlers]
+        if all(isinstance(handler[-1], ast.Raise) for handler in handlers):
+            ends = self._block(body, names)
+            self._branches([*handlers, []], names)
+        else:
+            ends = all(self._branches([body, *handlers], names, body))
+        return self._block(node.finalbody, names) or ends
+
+    def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> bool:
+        suppresses = False
+        for item in node.items:
+            values = self._evaluate(item.context_expr, names)
+            if item.optional_vars is not None:
+                self._bind(item.optional_vars, values, names)
+            call = item.context_expr
+            suppresses |= isinstance(call, ast.Call) and "suppress" in self._dotted_name(call.func)
+        if suppresses:
+            self._branches([node.body, []], names, node.body)
+            return False
+        return self._block(node.body, names)
+
+    def _bind(self, target: ast.expr, values: Values, names: _Names) -> None:
+        match target:
+            case ast.Name(id=name):
+                names[name] = values
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                for n, element in enumerate(elements):
+                    self._bind(element, self._apply(operator.getitem, values, (n,)), names)
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
+                if self._dotted_name(value) == "os.environ" and self._on_import:
+                    found = dict.fromkeys(chain.from_iterable(map(_directories, values)))
+                    assigned = EnvironAssignment(target.lineno, name, tuple(found))
+                    self.assignments[target.lineno] = assigned
+            case _:
+                pass
+
+    @contextmanager
+    def _maybe(self, *, runs: bool = False) -> Generator[None]:
+        before = self._sure, self._runs
+        self._sure, self._runs = False, runs
+        try:
+            yield
+        finally:
+            self._sure, self._runs = before
+
+    # --- Expressions ------------------------------------------------------------------------------
+
+    def _evaluate(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of expression
+        self, node: ast.expr, names: _Names
+    ) -> Values:
+        """Return the values that an expression may have."""
+        self._spend(1)
+        match node:
+            case ast.Constant(value=value):
+                return (value.decode(errors="replace") if isinstance(value, bytes) else value,)
+            case ast.Name(id=name) if name in names:
+                return names[name]
+            case ast.Name() | ast.Attribute() if dotted := self._dotted_name(node):
+                return self._imported_value(dotted)
+            case ast.Attribute(value=value, attr=attr):
+                return self._apply(attribute, self._evaluate(value, names), (attr,))
+            case ast.Call():
+                return self._call(node, names)
+            case ast.Subscript(value=value, slice=index):
+                if self._dotted_name(value) == "os.environ":
+                    return self._apply(variable, self._evaluate(index, names), (node.lineno,))
+                return self._apply(operator.getitem, *self._each([value, index], names))
+            case ast.JoinedStr(values=parts):
+                return self._apply(concatenate, *self._each(parts, names))
+            case ast.FormattedValue(value=value, format_spec=None):
+                return self._evaluate(value, names)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                each = self._each(elements, names)
+                if all(len(values) == 1 for values in each):
+                    return (tuple(values[0] for values in each),)
+                return some_of(either(*each))
+            case ast.Dict(keys=keys, values=values):
+                pairs = zip(keys, values, strict=True)
+                table = [self._each([key, value], names) for key, value in pairs if key]
+                return self._apply(lambda: {key[0]: value[0] for key, value in table})
+            case (
+                ast.BinOp(left=left, op=op, right=right)
+                | ast.Compare(left=left, ops=[op], comparators=[right])
+            ) if type(op) in OPERATORS:
+                return self._apply(OPERATORS[type(op)], *self._each([left, right], names))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                holds = truth(self._evaluate(test, names))
+                if holds is not None:
+                    return self._evaluate(body if holds else orelse, names)
+                with self._maybe():
+                    return either(*self._each([body, orelse], names))
+            case ast.BoolOp():
+                return self._boolean(node, names)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                holds = truth(self._evaluate(operand, names))
+                return ANY if holds is None else (not holds,)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                return self._comprehension(node, names.new_child())
+            case ast.NamedExpr(target=target, value=value):
+                self._bind(target, self._evaluate(value, names), names)
+                return names[target.id]
+            case ast.Lambda():
+                return ANY
+            case _:
+                self._evaluate_children(node, names)
+                return ANY
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names
+    ) -> Values:
+        known = self._elements(node, names)
+        if known is not None:
+            return (known,)
+        for generator in node.generators:
+            self._bind(generator.target, items(self._evaluate(generator.iter, names)), names)
+        with self._maybe():
+            return some_of(self._evaluate(node.elt, names))
+
+    def _elements(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names
+    ) -> Values | None:
+        """Return the elements of a comprehension, None if they are not known."""
+        generator, *others = node.generators
+        known, *alternatives = self._evaluate(generator.iter, names)
+        if (
+            others
+            or alternatives
+            or not isinstance(known, tuple)
+            or is_unknown(cast("Values", known))
+        ):
+            return None
+        found: list[object] = []
+        for element in cast("Values", known):
+            self._bind(generator.target, (element,), names)
+            tests = [truth(self._evaluate(test, names)) for test in generator.ifs]
+            if False not in tests:
+                values = self._evaluate(node.elt, names)
+                if None in tests or len(values) > 1:
+                    return None
+                found += values
+        return tuple(found)
+
+    def _evaluate_children(self, node: ast.AST, names: _Names) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._evaluate(child, names)
+
+    def _each(self, nodes: Iterable[ast.expr], names: _Names) -> list[Values]:
+        return [self._evaluate(node, names) for node in nodes]
+
+    def _spend(self, steps: int) -> None:
+        self._budget.spend(STEPS_PER_EXPRESSION * steps, "a Python source", self._own.file)
+
+    def _apply(self, function: Callable[..., object], *arguments: Values) -> Values:
+        """Apply `function` to every combination of values; what is too large is unknown."""
+        if math.prod(map(len, arguments)) > _MAX_COMBINATIONS:
+            return ANY
+        results: list[object] = []
+        for chosen in product(*arguments):
+            try:
+                result = function(*chosen)
+            except (TypeError, ValueError, LookupError, AttributeError):
+                result = UNKNOWN
+            if any(UNKNOWN in text(value) for value in chosen) and not is_unknown(result):
+                result = UNKNOWN
+            steps = size(result)
+            self._spend(steps)
+            results.append(result if steps <= _MAX_SIZE else UNKNOWN)
+        return either(results)
+
+    def _boolean(self, node: ast.BoolOp, names: _Names) -> Values:
+        ends_by = isinstance(node.op, ast.Or)
+        undecided: list[Values] = []
+        values = ANY
+        with self._maybe():
+            for operand in node.values:
+                values = self._evaluate(operand, names)
+                holds = truth(values)
+                if holds is ends_by:
+                    break
+                if holds is None:
+                    undecided.append(values)
+        return either(*undecided, values)
+
+    def _dotted_name(self, node: ast.expr) -> str:
+        """Return the name of what is imported: `ctypes.cdll.LoadLibrary`; else nothing."""
+        if isinstance(node, ast.Name):
+            return self._module.imported.get(node.id, "")
+        base = self._dotted_name(node.value) if isinstance(node, ast.Attribute) else ""
+        return f"{base}.{node.attr}" if isinstance(node, ast.Attribute) and base else ""
+
+    def _imported_value(self, dotted: str) -> Values:
+        module, _, name = dotted.rpartition(".")
+        path = self._modules.get(module)
+        if path is not None and name == "__file__":
+            return (f"{SITE}/{path}",)
+        if path is not None and name == "__path__":
+            return ((posixpath.dirname(f"{SITE}/{path}"),),)
+        return (CONSTANTS.get(dotted, UNKNOWN),)
+
+    # --- Calls ------------------------------------------------------------------------------------
+
+    def _call(  # noqa: C901, PLR0911 - one case for each kind of function
+        self, node: ast.Call, names: _Names
+    ) -> Values:
+        function = node.func
+        arguments = self._each(node.args, names)
+        named = {k.arg: self._evaluate(k.value, names) for k in node.keywords if k.arg}
+        if isinstance(function, ast.Name) and function.id in self._module.functions:
+            self._calls.add(function.id)
+            return self._inline(self._module.functions[function.id], arguments, named, names)
+        dotted = self._dotted_name(function)
+        module, _, name = dotted.rpartition(".")
+        if other := self._other(module):
+            return self._call_there(other, name, arguments, named)
+        if isinstance(function, ast.Name) and not dotted:
+            dotted = function.id  # a built-in function
+        if dotted in self._known_functions:
+            return self._apply(self._known_functions[dotted], *arguments)
+        if dotted in READS_VARIABLE and arguments:
+            return self._variable(arguments, node.lineno)
+        if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
+            modes = arguments[1] if len(arguments) > 1 else named.get("mode", ())
+            return self._note(
+                node,
+                dotted,
+                arguments[0] if arguments else named.get("name", ANY),
+                for_all=any(isinstance(m, int) and bool(m & RTLD_GLOBAL) for m in modes),
+            )
+        if opening_calls.NUMPY.fullmatch(dotted):
+            return self._note_numpy(node, arguments)
+        if not isinstance(function, ast.Attribute):
+            return ANY
+        if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
+            return self._note(node, "ffi.dlopen", arguments[0])
+        if self._sources and function.attr in {"exists", "is_file"}:
+            return self._apply(self._is_file, self._evaluate(function.value, names))
+        if function.attr == "enter_context" and arguments:
+            return arguments[0]
+        if function.attr in {"append", "extend", "insert"} and arguments:
+            return self._grow(function, arguments, names)
+        return self._apply(
+            call_method, (function.attr,), self._evaluate(function.value, names), *arguments
+        )
+
+    def _variable(self, given: Sequence[Values], line: int) -> Values:
+        """Return the value of an environment variable, or its default."""
+        if self._sources:
+            return given[1] if len(given) > 1 else (None,)
+        return either(self._apply(variable, given[0], (line,)), *given[1:])
+
+    def _other(self, name: str) -> _Module | None:
+        """Return another module of the same package that may know of files, once it has run."""
+        top = self._own.package.partition(".")[0]
+        if self._sources is None or not name or name.partition(".")[0] != top:
+            return None
+        if name not in self._others:
+            self._others[name] = None
+            path = self._sources.paths(name)
+            source = b"" if path is None else self._sources.read(path)
+            is_followed = b"__file__" in source or opening_calls.SEARCHING.search(source)
+            tree = parse_source(source) if is_followed else None
+            if path is not None and tree is not None:
+                noted, self.openings = self.openings, {}
+                self._others[name] = other = _Module(path)
+                with self._inside(other):
+                    self._visit(tree)
+                self.openings = noted
+        return self._others[name]
+
+    @contextmanager
+    def _inside(self, module: _Module) -> Generator[None]:
+        """Visit the statements of a module, or of a function of it, that another one runs."""
+        before, self._module = self._module, module
+        noted, self.assignments = self.assignments, {}
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._module, self.assignments = before, noted
+            self._depth -= 1
+
+    def _call_there(
+        self, module: _Module, name: str, given: Sequence[Values], named: dict[str, Values]
+    ) -> Values:
+        if name not in module.functions or self._depth >= _MAX_CALL_DEPTH:
+            return ANY
+        with self._inside(module):
+            return self._inline(module.functions[name], given, named, module.globals)
+
+    def _is_file(self, path: object) -> object:
+        """Return whether a file is there; raise `TypeError` if the path is not known."""
+        prefix = posixpath.normpath(f"{SITE}/../../..")
+        known = text(path).replace(PREFIX, prefix, 1).replace(BASE, prefix, 1)
+        if self._sources is None or UNKNOWN in known or not known.startswith("/\0/"):
+            raise TypeError
+        return self._sources.is_file(posixpath.relpath(posixpath.normpath(known), SITE))
+
+    def _grow(self, function: ast.Attribute, arguments: Sequence[Values], names: _Names) -> Values:
+        """Follow a call that adds to a list."""
+        old = items(self._evaluate(function.value, names))
+        new = items(arguments[0]) if function.attr == "extend" else arguments[-1]
+        at_front = function.attr == "insert" and arguments[0] == (0,)
+        self._bind(
+            function.value, some_of(either(new, old) if at_front else either(old, new)), names
+        )
+        return (None,)
+
+    def _inline(
+        self, function: Function, given: Sequence[Values], named: dict[str, Values], names: _Names
+    ) -> Values:
+        """Follow a call of a function of the same source."""
+        if self._depth == _MAX_CALL_DEPTH:
+            return ANY
+        declared = function.args
+        positional = [*declared.posonlyargs, *declared.args]
+        defaults = [
+            *zip(reversed(positional), reversed(declared.defaults), strict=False),
+            *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
+        ]
+        bound = names.new_child(_parameters(function))
+        bound |= {p.arg: self._evaluate(default, names) for p, default in defaults if default}
+        bound |= dict(zip((p.arg for p in positional), given, strict=False)) | named
+        outer = self._sure, self._runs, self._opened_unknown, self._results
+        self._results = []
+        self._depth += 1
+        try:
+            ends = self._block(function.body, bound)
+            return either(self._results, () if ends else (None,))
+        finally:
+            self._sure, self._runs, self._opened_unknown, self._results = outer
+            self._depth -= 1
+
+    def _note_numpy(self, node: ast.Call, given: Sequence[Values]) -> Values:
+        """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""
+        files = {f"{SITE}/{path}" for path in self._modules.values()} | {self._own.file}
+        for name, place in product(*(map(text, values) for values in given[:2])):
+            path = posixpath.join(posixpath.dirname(place) if place in files else place, name)
+            suffixes = () if posixpath.splitext(name)[1] else (".so", ".cpython-*.so", ".abi3.so")
+            if name and place:
+                self._note(node, "numpy.ctypeslib.load_library", (path,), suffixes)
+        return ANY
+
+    def _note(
+        self,
+        node: ast.expr,
+        function: str,
+        names: Values,
+        suffixes: tuple[str, ...] = (),
+        *,
+        for_all: bool = False,
+    ) -> Values:
+        """Note what a call opens."""
+        self._results += names
+        finds = function == opening_calls.FIND_LIBRARY
+        for value in names:
+            name, where = (text(value), LookupPlace.FIND) if finds else self._place(text(value))
+            if "\0" in name:
+                self._opened_unknown |= not finds
+            elif name and "\n" not in name:
+                opening = PythonOpening(
+                    line=node.lineno if self._module is self._own else self._line,
+                    function=function,
+                    name=name,
+                    where=where,
+                    sure=not self._opened_unknown if finds else self._sure and len(names) == 1,
+                    on_import=self._on_import,
+                    suffixes=suffixes,
+                    for_all=for_all,
+                    runs=self._on_import and self._runs and len(names) == 1,
+                    statement=self._line if self._on_import else 0,
+                )
+                # The first visit knows most: the import comes before the functions.
+                self.openings.setdefault((node.lineno, name, where), opening)
+        return ANY
+
+    def _place(self, name: str) -> tuple[str, LookupPlace]:
+        if name.startswith("/\0/"):
+            folder = posixpath.dirname(self._own.file)
+            return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
+        if name.startswith(PREFIX):
+            return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
+        return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
+
+
+def _directories(value: object) -> Iterator[str]:
+    """Yield the directories in a value like that of PATH, those below site-packages relative."""
+    for element in text(value).split(":"):
+        path = element.replace(PREFIX, posixpath.normpath(f"{SITE}/../../.."), 1)
+        is_below = path.startswith("/\0/")
+        path = posixpath.relpath(posixpath.normpath(path), SITE) if is_below else path
+        if path and "\0" not in path and (is_below or path.startswith("/")):
+            yield path
+
+
+def _parameters(function: Function) -> dict[str, Values]:
+    return {node.arg: ANY for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+
+
+def _is_ffi(node: ast.expr) -> bool:
+    """Return whether `node` looks like a `cffi.FFI`: its name has `ffi`, or it is such a call."""
+    if isinstance(node, ast.Call):
+        return _is_ffi(node.func)
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return "ffi" in name.lower()

@@ -1,0 +1,1 @@
+"""What a running program loads, by the loader's own log (`trace`)."""

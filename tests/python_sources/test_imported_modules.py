@@ -1,0 +1,32 @@
+"""What sources import, and whether they go on without it."""
+
+import pytest
+
+from wheelfix.python_sources.imported_modules import failing_imports
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("try:\n import a.b\nexcept ImportError:\n pass", {"b": True, "": True}),
+        ("try:\n import a\nexcept ValueError:\n pass", {"a": False, "": False}),
+        ("try:\n import a\nexcept:\n import b", {"a": True, "b": False, "": False}),
+        ("try:\n import a\nexcept OSError:\n pass\nimport a", {"a": False, "": False}),
+        (
+            "try:\n if f:\n  def g():\n   from . import a\nexcept ImportError: pass",
+            {"a": True, "": True},
+        ),
+        ("match x:\n case 1:\n  import a", {"a": False, "": False}),
+        ("f(lambda: 1)", {}),
+        ("print 1", None),
+    ],
+)
+def test_an_import_in_a_try_may_fail(source: str, found: dict[str, bool] | None) -> None:
+    assert failing_imports(source.encode()) == found
+
+
+def test_blocks_may_be_nested_as_deeply_as_python_allows() -> None:
+    blocks = "".join(f"{' ' * depth}if x:\n" for depth in range(95))
+    assert failing_imports(f"{blocks}{' ' * 95}import a".encode()) == {"a": False, "": False}
+    chain = "if x: pass\n" + "elif x: pass\n" * 900 + "else: import a"
+    assert (failing_imports(chain.encode()) or {}).get("a", False) is False

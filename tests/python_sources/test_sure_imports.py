@@ -1,0 +1,48 @@
+"""Modules that importing a package imports in any case."""
+
+import pytest
+
+from wheelfix.python_sources.sure_imports import Imported, read_imports, sure_imports
+
+IMPORTS: list[tuple[bytes, set[str]]] = [
+    (b"from . import _core", {"demo._core"}),
+    (b"from ._core import run", {"demo._core"}),
+    (b"from .sub import deep", {"demo.sub", "demo.sub._deep"}),
+    (b"import demo._core, os.path", {"demo._core", "os.path"}),
+    (b"from demo import _core", {"demo._core"}),
+    (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
+    (b"if True:\n    from . import _core", set()),
+    (b"def f():\n    from . import _core", set()),
+    (b"from .. import _core", set()),
+    (b"not Python", set()),
+]
+
+
+def imported(packages: dict[str, bytes], name: str, line: int | None = None) -> list[str]:
+    def imports_of(module: str) -> list[Imported]:
+        return list(read_imports(module, packages.get(module, b"")))
+
+    return list(sure_imports(name, imports_of, line))
+
+
+@pytest.mark.parametrize(("source", "expected"), IMPORTS)
+def test_modules_that_importing_a_package_always_imports(source: bytes, expected: set[str]) -> None:
+    packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
+    found = imported(packages, "demo")
+    assert expected <= set(found)
+    assert ("demo._core" in found) is ("demo._core" in expected)
+    assert "x" not in found
+
+
+def test_modules_come_in_the_order_in_which_they_are_imported() -> None:
+    packages = {
+        "demo": b"import other.sub\nfrom . import _core\nimport last",
+        "other": b"import demo\nimport base",
+        "demo.tools": b"import tool",
+    }
+    others = ["demo", "other", "base", "other.sub"]
+    assert imported(packages, "demo") == [*others, "demo._core", "last"]
+    assert imported(packages, "demo.tools") == [
+        *(*others, "demo._core", "last", "demo.tools", "tool")
+    ]
+    assert imported(packages, "demo", 2) == others
