@@ -24,7 +24,13 @@ PROGRAMS = {"__main__.py", "import_probe.py"}
 """Modules that run as a process: the command line, and the probe of imports."""
 SHELLS = {"api.py", *PROGRAMS}
 """Modules that may read the process's environment."""
-BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in SHELLS]
+COMMANDS = {PACKAGE / "diff" / "command.py", PACKAGE / "trace" / "command.py"}
+"""Commands that have a package of their own."""
+BELOW_CLI = [
+    path
+    for path in SOURCES
+    if "cli" not in path.parts and path not in COMMANDS and path.name not in SHELLS
+]
 
 
 def relative(path: Path) -> str:
@@ -232,7 +238,7 @@ def test_a_verb_and_a_count_are_not(source: str) -> None:
 
 READERS = [
     path
-    for folder in ("cli", "host", "pipelines", "providers")
+    for folder in ("cli", "diff", "environments", "host", "pipelines", "providers", "trace")
     for path in sorted((PACKAGE / folder).rglob("*.py"))
     if path.name != "import_probe.py"  # which runs in another Python, and reads its own /proc
 ]
