@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import wheelfix.rules
+import wheelfix
 from wheelfix.environments.find import ENVIRONMENT_RULES
 from wheelfix.rules.registry import REPORTING_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 EVERY_RULE: list[AnyRule] = [*RULES, *SET_RULES, *ENVIRONMENT_RULES]
-PACKAGE = Path(wheelfix.rules.__file__).parent
+PACKAGE = Path(wheelfix.__file__).parent
 HEADINGS = ["What it does", "Why is this bad?", "Example", "Common causes", "Fix safety"]
 
 
@@ -26,7 +26,7 @@ def test_codes_and_names_of_rules_are_unique_and_of_one_form() -> None:
 
 
 def test_every_rule_that_is_written_is_registered() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     written = set(re.findall(r'@(?:set_|environment_)?rule\(\s*"(WF\d+)"', text))
     assert written == {rule.code for rule in EVERY_RULE}
 
