@@ -38,10 +38,10 @@ from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform, symbols_of
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
+from wheelfix.python_sources.global_imports import may_set_flags, opens_for_all
+from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
-from wheelfix.wheel.global_imports import may_set_flags, opens_for_all
-from wheelfix.wheel.opening_calls import may_open
 
 _MOST_REASONS = 3
 _ENTRIES = "the unused entries"
