@@ -78,6 +78,7 @@ from wheelfix.wheel.edits import NormalizeMembers
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
+from wheelfix.wheel.zip_headers import DEFLATED, STORED
 
 
 class RepairTask(NamedTuple):
@@ -411,12 +412,13 @@ def _write(job: Job, plan: Plan) -> tuple[PendingFile, Applied]:
     edits = [step.edit for step in plan.edits]
     applied = apply(archive, after, edits, job.workdir, settings)
     epoch = _epoch(job.auditwheel.environ)
+    content = {**_inflate_kept(job, after, applied), **applied.content}
     if settings.normalize:
-        content = {**_inflate_kept(job, after, applied), **applied.content}
         epoch, rows = epoch or 0, frozenset(row.name for row in archive.wheel.record)
     else:
-        content = {**_with_false_rows(job, after, applied.moved), **applied.content}
         rows = job.false_rows
+        if _is_compressed_otherwise(archive, after.dist_info.record):
+            rows |= {after.dist_info.record}  # so that RECORD is written anew
     pending = write_wheel(
         archive,
         after,
@@ -432,14 +434,22 @@ def _write(job: Job, plan: Plan) -> tuple[PendingFile, Applied]:
 
 
 def _inflate_kept(job: Job, after: Wheel, applied: Applied) -> dict[str, Path]:
-    """Return the members that keep their content as files, to be compressed anew."""
+    """Return the members that keep their content as files, to be compressed anew.
+
+    With `normalize` these are all, otherwise those that get a new row in RECORD, and those whose
+    compression few installers read.
+    """
     found: dict[str, Path] = {}
     for number, member in enumerate(after.members):
         name = member.name
         if name in applied.content or name == after.dist_info.record:
             continue
         origin = applied.moved.get(name, name)
-        if origin in job.archive.entries:
+        if origin in job.archive.entries and (
+            job.settings.normalize
+            or origin in job.false_rows
+            or _is_compressed_otherwise(job.archive, origin)
+        ):
             found[name] = job.workdir / f"inflated-{number}"
             with found[name].open("wb") as file:
                 file.writelines(job.archive.inflate(origin))
@@ -453,14 +463,9 @@ def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:
         return all(piece == file.read(len(piece)) for piece in archive.pieces(0, archive.size))
 
 
-def _with_false_rows(job: Job, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the content of the members that need a new row in RECORD."""
-    origins = {member.name: moved.get(member.name, member.name) for member in after.members}
-    return {
-        new: job.archive.read(old)
-        for new, old in origins.items()
-        if old in job.false_rows and old != after.dist_info.record
-    }
+def _is_compressed_otherwise(archive: Archive, member: str) -> bool:
+    entry = archive.entries.get(member)
+    return entry is not None and entry.method not in {STORED, DEFLATED}
 
 
 def _epoch(environ: Mapping[str, str]) -> int | None:

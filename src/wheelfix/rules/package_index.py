@@ -29,7 +29,8 @@ def zip_refused(context: Context) -> Iterator[Hit]:
     Reports features of the zip format that PyPI refuses since August 2025, though pip reads them:
     data descriptors, comments of members, a folder that is listed twice, malformed extra fields. It
     is an error with `index = "pypi"`, and where uv does not install the wheel: Zip64 sizes that are
-    wrong, or beside plain ones. What readers would see differently is refused in any case.
+    wrong, or beside plain ones, members that are compressed as BZIP2 or LZMA. What readers would
+    see differently is refused in any case.
 
     ## Why is this bad?
     The upload fails: `400 Invalid distribution file. ZIP archive not accepted`, often after other
@@ -44,7 +45,8 @@ def zip_refused(context: Context) -> Iterator[Hit]:
     - A tool that marks members with comments. **Solution**: as above.
 
     ## Fix safety
-    Safe: the zip is written anew; the members keep their compressed bytes.
+    Safe: the zip is written anew; the members keep their compressed bytes. BZIP2 and LZMA become
+    deflate.
     """
     wheel = context.wheel
     for oddity in wheel.zip_oddities:

@@ -175,6 +175,7 @@ class ZipFeature(StrEnum):
     EXTRA = "an extra field that is malformed"
     EXTRA_TWICE = "a second name twice in its extra field"
     EXTRA_SIZE = "another size in its extra field than in the central directory"
+    COMPRESSION = "a compression method that few readers know: BZIP2 or LZMA"
     SPARE_ZIP64 = "Zip64 sizes beside plain ones in the central directory"
 
 

@@ -17,6 +17,14 @@ from wheelfix.text import count
 
 STORED = 0
 DEFLATED = 8
+BZIP2 = 12
+LZMA = 14
+HAS_END_MARKER = 1 << 1
+"""The flag of an LZMA member whose stream says where it ends (4.4.4)."""
+_HIGHEST_RATIO = {DEFLATED: 1032, BZIP2: 256, LZMA: 256}
+"""Bytes of a member for one of its data. Deflate cannot expand more (258 bytes for two bits); the
+others could, and take longer: files do not."""
+_SMALL = 2**16
 
 LOCAL = Struct("<4s3H4L2H")  # 4.3.7, time and date as one number
 CENTRAL = Struct("<4s4H4L5H2L")  # 4.3.12, likewise
@@ -203,11 +211,11 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
         spare = len(_zip64_of(extra)) > 8 * (size, packed, offset).count(_MAX32)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
-    is_known = method in (STORED, DEFLATED) and needs & 0xFF <= _NEWEST
+    is_known = method in (STORED, *_HIGHEST_RATIO) and needs & 0xFF <= _NEWEST
     if disk or flags & (_ENCRYPTED | _PATCH) or not is_known:
         _check_kind(name, disk, needs, flags, method)
-    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
-    if size > packed * 1032 if method == DEFLATED else size != packed:
+    slack = _SMALL if method in (BZIP2, LZMA) else 0
+    if size > packed * _HIGHEST_RATIO[method] + slack if method else size != packed:
         raise BadWheelError(
             f"{quote(name)} states {count(size, 'byte')}, which its "
             f"{count(packed, 'byte')} of data cannot hold",
@@ -226,10 +234,10 @@ def _check_kind(name: str, disk: int, needs: int, flags: int, method: int) -> No
         raise BadWheelError(f"{quote(name)} is encrypted", hint=REPACK)
     if flags & _PATCH:
         raise BadWheelError(f"{quote(name)} is a patch, not a file", hint=REPACK)
-    if method not in (STORED, DEFLATED):
+    if method not in (STORED, *_HIGHEST_RATIO):
         raise BadWheelError(
             f"{quote(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
-            "(deflated)",
+            "(deflated), and pip reads 12 (BZIP2) and 14 (LZMA)",
             hint=REPACK,
         )
     if needs & 0xFF > _NEWEST:

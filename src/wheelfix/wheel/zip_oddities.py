@@ -12,6 +12,7 @@ from struct import unpack_from
 
 from wheelfix.wheel.model import ZipFeature, ZipOddity
 from wheelfix.wheel.zip_headers import (
+    DEFLATED,
     HAS_DESCRIPTOR,
     LOCAL,
     STORED,
@@ -36,6 +37,8 @@ def find_oddities(archive: ZipReader) -> tuple[ZipOddity, ...]:
     for entry in archive.directory:
         if entry.has_spare_zip64:
             members.setdefault(ZipFeature.SPARE_ZIP64, []).append(entry.name)
+        if entry.method not in (STORED, DEFLATED):
+            members.setdefault(ZipFeature.COMPRESSION, []).append(entry.name)
         if entry.comment:
             members.setdefault(ZipFeature.COMMENT, []).append(entry.name)
         if entry.name in folders:

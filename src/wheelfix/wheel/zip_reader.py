@@ -12,18 +12,22 @@ libdeflate does not report where a stream ends.
 
 import os
 import zlib
+from bz2 import BZ2Decompressor
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
+from lzma import FILTER_LZMA1, FORMAT_RAW, LZMADecompressor, LZMAError
 from types import ModuleType
 from typing import Self
 
 from wheelfix.errors import BadWheelError
 from wheelfix.text import count
+from wheelfix.wheel import zip_headers
 from wheelfix.wheel.read_contents import fill_buffer
 from wheelfix.wheel.zip_headers import (
     DAMAGED,
-    DEFLATED,
+    HAS_END_MARKER,
+    LZMA,
     REPACK,
     TAIL,
     Entry,
@@ -36,6 +40,8 @@ from wheelfix.wheel.zip_headers import (
 
 _PIECE = 2**20
 _WRONG_END = "does not end where its compressed data should"
+_LZMA_HEAD = 9
+"""Bytes before an LZMA stream: the version, the size of the properties, and these (5.8.8)."""
 _HEAD = 2**18
 """Bytes, more than the longest local header."""
 
@@ -142,7 +148,13 @@ class ZipReader:
 
     def _inflate(self, entry: Entry) -> Iterator[bytes]:
         _, raw = self._raw(entry)
-        return _check_pieces(entry, inflate_pieces(entry, raw) if entry.method == DEFLATED else raw)
+        match entry.method:
+            case zip_headers.STORED:
+                return _check_pieces(entry, raw)
+            case zip_headers.DEFLATED:
+                return _check_pieces(entry, inflate_pieces(entry, raw))
+            case _:
+                return _check_pieces(entry, _decompress_pieces(entry, raw))
 
     def _raw(self, entry: Entry) -> tuple[bytes, Iterable[bytes]]:
         span = entry.end - entry.offset
@@ -205,6 +217,41 @@ def inflate_pieces(
         raise _damage_error(entry, f"cannot be inflated: {error}") from None
     if not inflater.eof or inflater.unused_data:
         raise _damage_error(entry, _WRONG_END)
+
+
+def _decompress_pieces(entry: Entry, raw: Iterable[bytes]) -> Iterator[bytes]:
+    """Decompress a BZIP2 or LZMA member as `inflate_pieces` does."""
+    data, left = iter(raw), entry.size
+    decompressor: BZ2Decompressor | LZMADecompressor = BZ2Decompressor()
+    try:
+        if entry.method == LZMA:
+            head = b"".join(islice(data, 1))
+            decompressor, data = _lzma_of(entry, head), chain([head[_LZMA_HEAD:]], data)
+        for packed in data:
+            if decompressor.eof:
+                raise _damage_error(entry, _WRONG_END)
+            piece = decompressor.decompress(packed, min(_PIECE, left + 1))
+            while piece:
+                yield piece
+                left -= len(piece)
+                more = left >= 0 and not decompressor.eof
+                piece = decompressor.decompress(b"", min(_PIECE, left + 1)) if more else b""
+    except (OSError, EOFError, LZMAError) as error:
+        raise _damage_error(entry, f"cannot be decompressed: {error}") from None
+    says_end = entry.method != LZMA or entry.flags & HAS_END_MARKER
+    if decompressor.unused_data or (says_end and not decompressor.eof):
+        raise _damage_error(entry, _WRONG_END)
+
+
+def _lzma_of(entry: Entry, head: bytes) -> LZMADecompressor:
+    """Return what decompresses a stream with the header `head` (5.8.8)."""
+    if len(head) < _LZMA_HEAD or head[2:4] != b"\5\0":
+        raise _damage_error(entry, "has no LZMA properties")
+    lc, rest = head[4] % 9, head[4] // 9
+    # A larger dictionary than the file is of no use, and would take memory.
+    size = min(int.from_bytes(head[5:_LZMA_HEAD], "little"), entry.size)
+    filters = {"id": FILTER_LZMA1, "lc": lc, "lp": rest % 5, "pb": rest // 5}
+    return LZMADecompressor(FORMAT_RAW, filters=[{**filters, "dict_size": max(size, 4096)}])
 
 
 def _damage_error(entry: Entry, fault: str) -> BadWheelError:
