@@ -3,6 +3,8 @@
 import gc
 import os
 import sys
+import sysconfig
+from contextlib import suppress
 from types import FrameType
 
 from wheelfix.system.signal_mask import set_handler
@@ -14,6 +16,7 @@ def main() -> None:
         sys.stderr.write(f"error: wheelfix needs CPython, not {sys.implementation.name}\n")
         sys.exit(2)
     set_handler(_leave)
+    _leave_out_current_folder()
     # Values are trees, and hold no cycles: a quarter of the time of a wheel with 400 objects went
     # into looking for some.
     gc.set_threshold(300_000)
@@ -21,6 +24,18 @@ def main() -> None:
     from wheelfix.cli.app import main as run_command_line  # noqa: PLC0415
 
     run_command_line()
+
+
+def _leave_out_current_folder() -> None:
+    """Take the current directory from the places of modules.
+
+    `python -m` and an empty entry of PYTHONPATH put it there, and a distribution in a checkout
+    could bring rules, which are loaded.
+    """
+    kept = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))}
+    with suppress(OSError):  # the directory may be gone
+        here = os.getcwd()  # noqa: PTH109 - no pathlib, which takes time
+        sys.path[:] = [entry for entry in sys.path if entry in kept or entry not in {"", here}]
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

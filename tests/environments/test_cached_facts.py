@@ -55,6 +55,22 @@ def test_a_file_is_read_once_until_it_changes(
     assert len(read) == 4
 
 
+def test_a_file_of_the_same_times_and_size_is_read_again(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs set mtime; ctime is the kernel's."""
+    read, folder = reads(monkeypatch), tmp_path / "cache"
+    first = CachedFacts(folder, "/env")
+    first.read(str(library))
+    first.save()
+    status = library.stat()
+    library.write_bytes(library.read_bytes().replace(b"liba.so", b"libb.so"))
+    os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert library.stat().st_ino == status.st_ino
+    assert CachedFacts(folder, "/env").read(str(library)).soname == "libb.so"
+    assert len(read) == 2
+
+
 def test_facts_are_known_until_a_file_changes(library: Path, tmp_path: Path) -> None:
     folder, names = str(library.parent), [library.name]
     first = CachedFacts(tmp_path / "cache", "/env")

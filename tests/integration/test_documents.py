@@ -480,6 +480,39 @@ def test_the_action_leaves_wheels_of_other_systems_alone(tmp_path: Path) -> None
     assert (code, "wheelfix repairs wheels for Linux" in log) == (2, True)
 
 
+HOSTILE = (
+    "a\n::error::b",
+    "c##[error]d",
+    "e%0A::error::f",
+    "g\"'$(id)`id`h",
+    "-i",
+    "j\r::k",
+    "l\x1b[31m",
+)
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_names_are_no_commands_of_the_runner(command: str, tmp_path: Path) -> None:
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    for name in HOSTILE:
+        for tag in ("macosx_11_0_arm64", "any", "linux_x86_64"):
+            (folder / f"{name}-1.0-py3-none-{tag}.whl").write_bytes(b"PK")
+    code, log, summary, output = run_action(tmp_path, COMMAND=command)
+    assert code == 2
+    for text in (log, summary, output):
+        assert "##[" not in text
+        assert "\x1b" not in text
+        assert not re.search(r"(?m)^[^\S\n]*::(?!(error|notice) (title=wheelfix|file=dist/))", text)
+    assert not re.search(r"(?m)^uid=", log)
+    assert "result=failed" in output
+    if command == "repair":
+        left = [line for line in log.splitlines() if line.startswith("::notice")]
+        assert len(left) == len(HOSTILE)
+        assert any(r"dist/a\n::error::b-1.0" in line for line in left)
+        assert any("dist/e%250A::error::f" in line for line in left)
+
+
 def test_inputs_of_the_action_are_not_executed(tmp_path: Path) -> None:
     make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
     evil = "$(touch owned)\n`touch owned`\n; touch owned\n--output=x"

@@ -1,11 +1,12 @@
 """Scripts and entry points that an installer refuses (WF519)."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from tests.support.values import findings, wheel
-from wheelfix.rules.entry_points_txt import installer_refuses
+from wheelfix.rules.entry_points_txt import _index_refusal, _problems, installer_refuses
 from wheelfix.wheel.model import Member, Wheel
 
 
@@ -43,3 +44,16 @@ def test_a_script_that_uv_refuses_is_an_error(script: str, is_refused: object) -
     plain = wheel({})
     member = Member(name=f"{plain.data_dir}/scripts/{script}", size=1, compressed_size=1)
     assert len(findings(installer_refuses, replace(plain, members=(member,)))) == is_refused
+
+
+def test_many_sections_cost_little() -> None:
+    """`configparser` takes 6 seconds for these 1 MB."""
+
+    def cost(sections: int) -> float:
+        text = "".join(f"[s{number}]\na = b:c\n" for number in range(sections))
+        start = time.process_time()
+        assert not list(_problems(text))
+        assert _index_refusal(text) is None
+        return time.process_time() - start
+
+    assert cost(50_000) < 20 * max(cost(10_000), 0.01)

@@ -133,3 +133,28 @@ def test_a_rule_that_crashes_is_blamed_on_its_distribution() -> None:
     with pytest.raises(RuleError, match=r"the rule ACME101 .* of `acme` crashed") as caught:
         list(find(context, [brought()]))
     assert "--ignore ACME101" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONPATH": ":"}], ids=["-m", "PYTHONPATH"])
+def test_a_distribution_of_the_current_directory_brings_no_rules(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    """`python -m` and an empty entry of PYTHONPATH look for modules there."""
+    (tmp_path / "acme.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nrules = []\n")
+    folder = tmp_path / "acme-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[wheelfix.rules]\nacme = acme:rules\n")
+    wheel = make_wheel(tmp_path / "dist", files={"demo.py": ""})
+    start = ["-m", "wheelfix"]
+    if variables:
+        start = ["-c", "import sys; sys.argv[0] = 'x'; from wheelfix.__main__ import main; main()"]
+    done = subprocess.run(
+        [sys.executable, *start, "check", str(wheel)],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode < 2, done.stderr
+    assert not (tmp_path / "ran").exists()

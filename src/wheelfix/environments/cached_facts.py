@@ -35,8 +35,8 @@ _MOST_FILES = 20
 """Environments that are remembered."""
 _SETTLED = 2.0
 """Seconds after which a file that is changed again has another time (mtime) on every system."""
-_Identity = tuple[int, int, int, int]
-"""Device, inode, size, and time of the last change in nanoseconds."""
+_Identity = tuple[int, int, int, int, int]
+"""Device, inode, size, mtime and ctime in nanoseconds. Programs set mtime, the kernel ctime."""
 Facts = dict[bytes, object]
 """What else is known of a file or a folder, by the question: texts, numbers, tuples, mappings."""
 _Entry = tuple[_Identity, Elf, Facts]
@@ -70,7 +70,7 @@ class CachedFacts:
     def read(self, path: str) -> Elf:
         """Read the ELF object at `path`, unless it is known; raises `OSError` and `BadElfError`."""
         status = os.stat(path)  # noqa: PTH116 - text
-        identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        identity = _identity(status)
         known = self._known.get(path)
         if known is not None and known[0] == identity:
             self._used[path] = known
@@ -94,10 +94,7 @@ class CachedFacts:
     def facts_of_files(self, folder: str, names: Iterable[str]) -> Facts:
         """Return what is known of some files of a folder together, as `facts` does."""
         found = [(name, _status(f"{folder}/{name}")) for name in names]
-        text = "".join(
-            f"{name}\0{there and (there.st_ino, there.st_size, there.st_mtime_ns)}\0"
-            for name, there in found
-        )
+        text = "".join(f"{name}\0{there and _identity(there)}\0" for name, there in found)
         identity = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
         known = self._used_folders.get(folder) or self._known_folders.get(folder)
         if known is None or known[0] != identity:
@@ -157,6 +154,11 @@ _DAMAGED = (
     MemoryError, TypeError, ValueError,
 )  # fmt: skip
 """What a file raises that is damaged or of another version."""
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
 
 
 def _reader_version() -> tuple[tuple[str, int, int], ...]:

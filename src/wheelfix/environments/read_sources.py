@@ -124,7 +124,7 @@ class SiteSources:
         facts, question = self._places[place][1], os.fsencode(f"opened {name}")
         seen, found = cast("tuple[Any, Any]", facts.get(question, ((), None)))
         if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
-            asked: dict[str, tuple[int, int] | None] = {}
+            asked: dict[str, tuple[int, int, int] | None] = {}
             there = sources_in(folder)
 
             def is_file(one: str) -> bool:
@@ -184,12 +184,12 @@ def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
     return Sources(path_of, read, extensions.__contains__)
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _stamp(path: str) -> tuple[int, int, int] | None:
     """Return what changes with a file, None if there is none."""
     with suppress(OSError):
         there = os.stat(path)  # noqa: PTH116 - text
         if stat.S_ISREG(there.st_mode):
-            return there.st_size, there.st_mtime_ns
+            return there.st_size, there.st_mtime_ns, there.st_ctime_ns
     return None
 
 

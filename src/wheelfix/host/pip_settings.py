@@ -68,14 +68,14 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     return found
 
 
-def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int]]:
-    """Yield names, sizes and times of the files in folders of `find-links` on this machine."""
+def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield names, sizes, mtimes and ctimes of the wheels in folders of `find-links`."""
     for place in settings.get("find-links", "").split():
         folder = Path(place.removeprefix("file://"))
         if folder.is_dir():
             for path in sorted(folder.glob("*.whl")):
                 status = path.stat()
-                yield str(path), status.st_size, status.st_mtime_ns
+                yield str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def variables(

@@ -17,7 +17,7 @@ from wheelfix.analysis.ungraftable_libraries import (
     unlocated_libraries_error,
 )
 from wheelfix.elf.model import Libc, libc_of
-from wheelfix.errors import SettingsError
+from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.loader.musl_search import is_musl_itself
@@ -117,6 +117,12 @@ def _platforms(
     Raises `BadWheelError` if the objects do not allow the one that was requested.
     """
     names = [policy.name for policy in analysis.policies]
+    if len(names) == 1:
+        raise BadWheelError(
+            f"`{wheel.name}`: no manylinux or musllinux policy is for these objects, only "
+            f"`{names[0]}`",
+            hint="install it from its file, on the system that it was built on",
+        )
     best = names.index(analysis.overall)
     limits = {
         Obstacle.SYMBOLS: names.index(analysis.symbols),

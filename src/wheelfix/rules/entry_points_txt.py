@@ -21,6 +21,8 @@ _NAME = re.compile(r"[^\s\[\]/=]+")
 _FUNCTION = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*\])?")
 _INTERPRETER = re.compile(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
 """Names that uv reserves for the Pythons of an environment."""
+_MOST_SECTIONS = 1000
+"""Ten times as many as any project has."""
 _INDEX_NAME = re.compile(r"[\w.-]+")
 
 
@@ -115,6 +117,8 @@ class _Parser(ConfigParser):
 
 def _index_refusal(text: str) -> str | None:
     """Return why PyPI refuses entry_points.txt; None if it takes it."""
+    if text.count("\n[") > _MOST_SECTIONS:
+        return None  # not known: the time of `configparser` grows with their square
     if "\ufffd" in text:  # what the reader puts in the place of other bytes
         return "it is not UTF-8"
     parser = _Parser()
