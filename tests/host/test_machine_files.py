@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import build, repairing
+from tests.support.build import make_wheel
+from wheelfix.cli.app import run
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import (
     MAX_TEXT,
@@ -384,3 +386,26 @@ def test_folders_in_each_other_may_be_many(tmp_path: Path) -> None:
     for folder in folders[:0:-1]:
         os.rmdir(folder)  # noqa: PTH106 - shutil.rmtree calls itself, too
     assert found == [(folder, ["loop"] if not at else []) for at, folder in enumerate(folders)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize(
+    "command", [["repair"], ["verify"], ["doctor"], ["doctor", "--prove", "."]]
+)
+def test_a_temporary_folder_of_another_user_is_refused_with_its_owner(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As of root in a container; otherwise a repair takes its own copies for missing ones."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    wheel = make_wheel(tmp_path, files={"demo.py": ""})
+    assert run([*command.split(), *([] if "." in command else [str(wheel)])]) == 2
+    said = capsys.readouterr().err
+    assert f"`{folder}` belongs to user 12345" in said
+    assert "set TMPDIR to a folder in which only you can write" in said
+    assert not list(folder.iterdir())

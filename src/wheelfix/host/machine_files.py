@@ -23,7 +23,9 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
 from typing import NamedTuple, Self
 
+from wheelfix.errors import OutputError
 from wheelfix.loader.file_system import MAX_LINKS
+from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count
 
 MAX_SETTINGS = 1 << 20
@@ -208,6 +210,20 @@ def trusted_path(path: str | Path, trust: Trust | None = None) -> Path:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             waiting += reversed(Path(entry).readlink().parts)
     return Path(place)
+
+
+def refuse_tmpdir_of_others() -> None:
+    """Raise `OutputError` if another user could replace what lies in the folder of temporary files.
+
+    What a repair copies and a verification executes lies there.
+    """
+    try:
+        trusted_path(tmpdir())
+    except UntrustedFileError as error:
+        raise OutputError(
+            f"the folder of temporary files: `{error.filename}` {error.strerror}",
+            hint=f"set TMPDIR to a folder in which only you can write, or: {error.remedy}",
+        ) from error
 
 
 def is_trusted(path: str | Path) -> bool:

@@ -25,6 +25,7 @@ from wheelfix.environments.read_environment import read_modules
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.loader_config import configured_directories
+from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.wheel_cache import cache_folder
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
@@ -110,6 +111,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
         )
     if request.order is not None and request.every_order:
         raise SettingsError("--order is one of the orders of --every-order", hint="leave one out")
+    if request.prove or subject.suffix == ".whl":
+        refuse_tmpdir_of_others()
     others = settings.neighbors if subject.suffix == ".whl" else ()
     if call.is_flag("neighbors") and not others:
         raise for_wheels("--with", f"`{subject}` is an environment")

@@ -15,6 +15,7 @@ from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, OutputError
+from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.pipelines.graft_lock import LOCK_FILE, joined, lock_text, read_lock, tables_of
 from wheelfix.pipelines.repair_many import repair_many
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -52,6 +53,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
     repair the rest. The paths of the wheels written go to stdout, or with
     --output-format json everything about them.
     """
+    refuse_tmpdir_of_others()
     configuration, terminal = call.read_configuration().check(all_rules()), call.terminal
 
     shown: list[Outcome] = []

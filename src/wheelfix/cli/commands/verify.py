@@ -17,6 +17,7 @@ from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
+from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.neighbors import providers_of
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Verified, VerifyResult
@@ -82,6 +83,7 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
     process of its own. Wheels of providers are installed too, if their files are known.
     This executes the content of the wheels. Nothing is written outside the temporary environments.
     """
+    refuse_tmpdir_of_others()
     terminal, strict = call.terminal, request.strict
     if request.image is not None and request.all_pythons:
         raise SettingsError(
