@@ -389,10 +389,8 @@ def test_folders_in_each_other_may_be_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.parametrize(
-    "command", [["repair"], ["verify"], ["doctor"], ["doctor", "--prove", "."]]
-)
-def test_a_temporary_folder_of_another_user_is_refused_with_its_owner(
+@pytest.mark.parametrize("command", ["repair", "verify", "doctor", "doctor --prove ."])
+def test_a_temporary_folder_of_others_is_refused_with_its_owner(
     command: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -2,14 +2,13 @@
 
 import os
 import shlex
-import shutil
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.system.subprocesses import Completed, Run, run
+from wheelfix.system.subprocesses import Completed, Run, find_program, run
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import promise_musl_alone
@@ -78,7 +77,7 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     this machine. Raises `SettingsError` if neither engine is installed, `ToolError` if none answers
     or the image is not found.
     """
-    found = list(filter(None, map(shutil.which, ("podman", "docker"))))
+    found = list(filter(None, map(find_program, ("podman", "docker"))))
     tags = [tag for wheel in wheels for tag in WheelName.parse(wheel.name).platforms]
     target = "alpine:3.20" if promise_musl_alone(tags) else "debian:12-slim"
     others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])

@@ -1,15 +1,15 @@
 """The installers on this machine: uv, and the pip that installs for a Python or downloads."""
 
-import shutil
 import sys
 from pathlib import Path
 
 from wheelfix.host.pythons import Interpreter
+from wheelfix.system.subprocesses import find_program
 
 
 def find_uv() -> str | None:
     """Return the path of uv: on PATH, or beside the Python that runs wheelfix."""
-    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    return find_program("uv") or find_program("uv", [str(Path(sys.executable).parent)])
 
 
 def pip_for(python: Interpreter) -> list[str] | None:

@@ -19,6 +19,7 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import folders_below
+from wheelfix.host.pip_settings import with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
@@ -148,7 +149,7 @@ def install(
     command, environ = _installer(place, dependencies=dependencies)
     call = [*command, *place.arguments, str(source), *map(str, beside)]
     try:
-        place.run(call, env={**place.environ, **environ}, cwd=place.root)
+        place.run(call, env=with_absolute_path({**place.environ, **environ}), cwd=place.root)
     except ToolError as error:
         raise _install_error(error, wheel, place, dependencies=dependencies) from None
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,7 +30,7 @@ from wheelfix.host.machine_files import (
     trusted_files,
 )
 from wheelfix.loader.install_schemes import SITE_FOLDERS
-from wheelfix.system.subprocesses import run
+from wheelfix.system.subprocesses import find_program, run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
 from wheelfix.wheel.model import LICENSE_NAME
 
@@ -340,7 +339,7 @@ def _owners_in_rpm(
 
     Without a database it is not asked: it would make one, on Debian in the user's home.
     """
-    program = shutil.which("rpm", path=environ.get("PATH", os.defpath))
+    program = find_program("rpm", environ.get("PATH", os.defpath).split(":"))
     if program is None:
         return
     place = _run_rpm(program, environ, "--eval", "%{_dbpath}").strip()

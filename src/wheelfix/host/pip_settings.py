@@ -59,7 +59,7 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     `find-links` is absolute. Raises `ToolError` if pip fails, `SettingsError` for constraints that
     cannot be read, or that lead elsewhere.
     """
-    found = dict(_listed(tuple(pip), tuple(sorted(environ.items()))))
+    found = dict(_listed(tuple(pip), tuple(sorted(with_absolute_path(environ).items()))))
     files = found.pop("constraint", "").split()
     if files:
         found["constraint"] = "\n".join(line for file in files for line in _constraints(file))
@@ -92,12 +92,18 @@ def variables(
         given["constraint"] = str(file)
     kept = {name: value for name, value in environ.items() if not name.startswith("PIP_")}
     return {
-        **kept,
+        **with_absolute_path(kept),
         **{f"PIP_{option.upper().replace('-', '_')}": value for option, value in given.items()},
         "PIP_CONFIG_FILE": os.devnull,  # no file of pip is read
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "TMPDIR": str(folder),
     }
+
+
+def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without the relative folders of PATH: pip runs `rustc` and `lsb_release`."""
+    folders = (one for one in environ.get("PATH", "").split(":") if one.startswith("/"))
+    return {**environ, **({"PATH": ":".join(folders)} if "PATH" in environ else {})}
 
 
 def _absolute(place: str) -> str:

@@ -92,7 +92,7 @@ def home_of(environ: Mapping[str, str]) -> Path:
 def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return every Python 3 on PATH, of pyenv, of uv, and of the manylinux images."""
     home = home_of(environ)
-    folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry]
+    folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
     folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
     folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")
     found: dict[str, str] = {}

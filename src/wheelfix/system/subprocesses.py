@@ -4,6 +4,7 @@ import contextlib
 import os
 import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -36,6 +37,15 @@ class Completed(NamedTuple):
 
 Run = Callable[..., Completed]
 """`run`, or what runs programs elsewhere with the same arguments."""
+
+
+def find_program(name: str, folders: Sequence[str] | None = None) -> str | None:
+    """Return the path of a program in `folders`, by default those of PATH; None if there is none.
+
+    A relative folder, also an empty entry, leads into the checkout of a stranger: it is left out.
+    """
+    named = os.get_exec_path() if folders is None else folders
+    return shutil.which(name, path=":".join(folder for folder in named if folder.startswith("/")))
 
 
 def run(  # noqa: PLR0913 - the parts of one call

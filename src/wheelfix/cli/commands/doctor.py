@@ -1,7 +1,6 @@
 """`wheelfix doctor`: what goes wrong where installed distributions meet."""
 
 import os
-import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from wheelfix.reports.printable import Style, json_text, printable
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.settings import Group, Option, Settings
+from wheelfix.system.subprocesses import find_program
 from wheelfix.wheel.platform_tags import architectures_of
 
 _SECONDS = 300
@@ -289,7 +289,7 @@ def _active(environ: Mapping[str, str]) -> Path:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             return Path(environ[name])
-    python = shutil.which("python3")
+    python = find_program("python3")
     prefix = Path(python).parent.parent if python else None
     if prefix is None or not any(dist_info_folders(prefix)):
         raise SettingsError(
