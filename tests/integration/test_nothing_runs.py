@@ -19,7 +19,9 @@ from wheelfix.host.find_installers import find_uv
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 SCRIPT = Path(sys.executable).with_name("wheelfix")
-PROGRAMS = "uv pip git python3 patchelf lief-patchelf rpm podman docker cc rustc lsb_release ldconfig".split()
+PROGRAMS = (
+    "uv pip git python3 patchelf lief-patchelf rpm podman docker cc rustc lsb_release".split()
+)
 MODULES = "sitecustomize usercustomize conftest json typing setup pip packaging".split()
 HERE = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_{os.uname().machine}"
 
