@@ -535,7 +535,7 @@ class TestNotFound:
             path.unlink()
         found = [finding for finding in place.found(wheel) if finding.code == "WF201"]
         assert {finding.several for finding in found} == {
-            "2 modules cannot be imported without {}, although they call nothing of them"
+            "2 modules cannot be imported without libraries, although they call nothing of them: {}"
         }
 
     def test_a_library_that_may_be_used_is_left_alone_and_said(self, place: Place) -> None:

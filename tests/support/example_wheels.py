@@ -76,6 +76,7 @@ def example_wheels(folder: Path) -> None:
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
     opener = 'import ctypes\n\nlibrary = ctypes.CDLL("libfoo.so.1")\n'
     make_wheel(folder / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
+    _wheel_without_cuda(folder)
     _musl_wheel(folder)
     _environment(folder / ".venv", foo)
 
@@ -126,6 +127,38 @@ def _provider(folder: Path, library: Path) -> None:
     files: dict[str, Path | str] = {f"nvidia/cufft/lib/{library.name}": library}
     tag = f"py3-none-manylinux1_{MACHINE}"
     make_wheel(folder, "nvidia_cufft_cu12", "11.4.1.4", tag, files)
+
+
+def _wheel_without_cuda(folder: Path) -> None:
+    """Write a wheel whose modules are all linked with CUDA, which is not there; one calls it."""
+    begin = "__attribute__((constructor)) static void begin(void) {}"
+    cuda = [
+        _versioned(folder / "build/cuda" / name, f"int {function}(void) {{ return 1; }} {begin}")
+        for name, function in (("libcublas.so.11", "gemm"), ("libcufft.so.10", "fft"))
+    ]
+    modules = [
+        extension(
+            folder / "build" / "arrays" / f"{stem}{SUFFIX}",
+            stem,
+            needed=cuda,
+            calls=calls,
+            flags=("-Wl,--no-as-needed", *NOW),
+        )
+        for stem, calls in (("_core", []), ("_sort", []), ("_fft", ["fft"]))
+    ]
+    files: dict[str, Path | str] = {f"arrays/{module.name}": module for module in modules}
+    files["arrays/__init__.py"] = ""
+    make_wheel(folder / "dist" / "arrays", "arrays", "12.3", TAG, files)
+    shutil.rmtree(folder / "build/cuda")
+
+
+def _versioned(path: Path, source: str) -> Path:
+    """Link a library whose symbols have its name as their version, as those of CUDA have."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    script = path.with_suffix(".map")
+    script.write_text(f"{path.name} {{ global: *; }};")
+    flags = [f"-Wl,--version-script={script}", *NOW]
+    return shared_object(path, source, soname=path.name, flags=flags)
 
 
 def _musl_wheel(folder: Path) -> None:

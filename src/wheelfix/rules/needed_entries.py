@@ -2,8 +2,9 @@
 
 import posixpath
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import escape
+from typing import NamedTuple
 
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused, opens_by_name
@@ -81,23 +82,24 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     unused = [entry for entry in context.needed_verdicts.unused if not entry.kept]
     elfs = context.wheel.elfs
     costly = [one for one in unused if one.outside and not _is_there(context, one.name)]
-    every = _objects_that_fail([elfs[m] for m in dict.fromkeys(one.member for one in costly)])
-    by_library = grouped(costly, lambda one: one.name)
-    said = {
-        name: _objects_that_fail([elfs[one.member] for one in some])
-        for name, some in by_library.items()
+    without = {
+        name: _failing(elfs[one.member] for one in some) for name, some in _by_name(costly).items()
     }
+    every = _failing(elfs[m] for m in dict.fromkeys(one.member for one in costly))
     for one in unused:
         name, inside = one.name, installed.get(one.library or "")
-        fails = name in by_library
+        failing = without.get(name) if one.outside else None
         yield Hit(
-            message=f"{said[name][0]} without `{name}`, although {said[name][1]} of it"
-            if fails
+            message=f"{failing.text} without `{name}`, although {failing.calling} of it"
+            if failing
             else f"has an unused DT_NEEDED entry `{name}`",
-            several=f"{every[0]} without {{}}, although {every[1]} of them" if fails else None,
+            several=f"{every.text} without libraries, although {every.calling} of them: {{}}"
+            if failing
+            else None,
             member=one.member,
             entry=name,
             notes=(
+                *((failing.objects,) if failing else ()),
                 *((f"it is `{inside or one.library}`",) if one.library else ()),
                 *(f"note: {hazard}" for hazard in one.hazards),
             ),
@@ -106,11 +108,13 @@ def unused_needed(context: Context) -> Iterator[Hit]:
             fix=Fix(
                 title="drop the unused entry",
                 edits=(DropNeeded(member=one.member, name=name),),
-                effects=tuple(
-                    f"`{one.name}` is dropped, though {hazard}" for hazard in one.hazards
-                ),
+                effects=tuple(f"`{name}` is dropped, though {hazard}" for hazard in one.hazards),
             ),
         )
+
+
+def _by_name(entries: Iterable[Unused]) -> Mapping[str, Sequence[Unused]]:
+    return grouped(entries, lambda entry: entry.name)
 
 
 def _is_there(context: Context, library: str) -> bool:
@@ -122,13 +126,20 @@ def _is_there(context: Context, library: str) -> bool:
     )
 
 
-def _objects_that_fail(elfs: Sequence[Elf]) -> tuple[str, str]:
-    """Return that they fail, and what they call, as the parts of a sentence."""
-    modules = sum(elf.is_module for elf in elfs)
-    programs = count(len(elfs) - modules, "object") + " cannot be loaded"
-    texts = [f"{count(modules, 'module')} cannot be imported"] if modules else []
-    texts += [programs] if modules < len(elfs) else []
-    return " and ".join(texts), "it calls nothing" if len(elfs) == 1 else "they call nothing"
+class _Failing(NamedTuple):
+    """Objects that do not load without a library, in words."""
+
+    objects: str
+    text: str
+    calling: str
+
+
+def _failing(elfs: Iterable[Elf]) -> _Failing:
+    objects = list(elfs)
+    is_module = all(elf.is_module for elf in objects)
+    number = count(len(objects), "module" if is_module else "object")
+    text = f"{number} cannot be {'imported' if is_module else 'loaded'}"
+    return _Failing(number, text, "it calls nothing" if len(objects) == 1 else "they call nothing")
 
 
 @rule("WF202", "unused-needed-kept", Severity.NOTE, Stage.BEFORE)
@@ -171,7 +182,7 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     Not fixed unless requested; an entry that another object depends on is always kept.
     """
     kept = [entry for entry in context.needed_verdicts.unused if entry.kept]
-    for name, some in grouped(kept, lambda entry: entry.name).items():
+    for name, some in _by_name(kept).items():
         forceable = [entry for entry in some if entry.forceable]
         reasons = values_by_key((hazard, one.member) for one in some for hazard in one.hazards)
         yield Hit(
