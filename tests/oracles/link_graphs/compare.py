@@ -10,7 +10,7 @@ from tests.oracles.link_graphs.linking import Bench
 from tests.oracles.link_graphs.loading import Load, load
 from tests.support.no_names import NoMentions
 from wheelfix.analysis.lddtree_search import NO_PATH, MachineLibraries, SearchPath
-from wheelfix.analysis.loaded_wheel import ALLOCATOR, LoadedWheel
+from wheelfix.analysis.loaded_wheel import ALLOCATOR, LoadedWheel, module_hooks
 from wheelfix.analysis.needed_judgement import judge_needed
 from wheelfix.budget import Budget
 from wheelfix.elf.editor import edit
@@ -105,7 +105,8 @@ def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
     nowhere = MachineLibraries(elfs={}, shipped={}, host=_no_host, budget=budget)
     return LoadedWheel(
         environment=Environment(
-            libc=Libc.GLIBC, files={path: lib.elf for path, lib in by_path.items()}
+            libc=Libc.GLIBC,
+            files={lib.path: _as_module(name, lib.elf) for name, lib in libraries.items()},
         ),
         paths={name: lib.path for name, lib in libraries.items()},
         libraries=by_path,
@@ -113,6 +114,12 @@ def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
         machine=nowhere,
         budget=budget,
     )
+
+
+def _as_module(name: str, elf: Elf) -> Elf:
+    """Return a library as a module that Python imports: others keep their entries."""
+    hooks = () if elf.is_executable else module_hooks(name)[:1]
+    return elf._replace(module_hooks=hooks)
 
 
 def prune(full: Path, pruned: Path, names: set[str]) -> None:
