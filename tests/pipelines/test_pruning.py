@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.repairing import repair
-from wheelfix.analysis import needed_judgement
+from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.loader.as_needed import Decision, Library, Why
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.settings import Settings
@@ -22,8 +22,11 @@ def test_an_entry_without_which_a_symbol_is_undefined_stays(
         del own
         return tuple(Decision(name, Why.UNUSED) for name in found)
 
-    monkeypatch.setattr(needed_judgement, "decide", all_unused)
-    monkeypatch.setattr(needed_judgement._Trial, "_rebound", lambda *_: {})
+    def nothing(*_: object) -> dict[Unused, list[str]]:
+        return {}
+
+    monkeypatch.setattr("wheelfix.analysis.needed_judgement.decide", all_unused)
+    monkeypatch.setattr("wheelfix.analysis.needed_judgement._Trial._rebound", nothing)
     used = shared_object(
         tmp_path / "libused.so.1", "int f(void) { return 7; }", soname="libused.so.1"
     )
