@@ -17,6 +17,9 @@ def main() -> None:
         sys.exit(2)
     set_handler(_leave)
     _leave_out_current_folder()
+    from wheelfix.cli.supervisor import supervise  # noqa: PLC0415 - after the handler
+
+    supervise(sys.argv[1:])
     # Values are trees, and hold no cycles: a quarter of the time of a wheel with 400 objects went
     # into looking for some.
     gc.set_threshold(300_000)

@@ -1,13 +1,18 @@
 """Every command that reads wheels ends when one takes longer than --timeout."""
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.build import make_wheel
 from tests.support.forged import forged
 from tests.support.fork_server import warm_program, warm_python
-from tests.support.waiting import HANGS
+from tests.support.waiting import HANGS, wait_until
+from wheelfix.system.subprocesses import children_of
 
 PROGRAM = """
 import sys, time
@@ -71,3 +76,71 @@ def test_a_limit_of_zero_is_none(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
     command = [warm_program(), "show", "--timeout", "0", str(wheel)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+STUCK = """
+import re, sys
+from wheelfix.__main__ import main
+from wheelfix.wheel.reader import Archive
+
+def search(*_):
+    from wheelfix.system.tempfiles import scratch
+    with scratch():
+        print("stuck", flush=True)
+        re.search("(a|a)*b" * 9, "a" * 4000)  # keeps the interpreter's lock, and looks at no signal
+
+Archive.__init__ = search
+sys.argv[0] = "wheelfix"
+main()
+"""
+
+
+def stuck(folder: Path, *words: str) -> subprocess.Popen[str]:
+    wheel = make_wheel(folder, files={"a.so": forged(needed=["libc.so.6"])})
+    (folder / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, *words, str(wheel)],
+        env={**os.environ, "TMPDIR": str(folder / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "stuck\n"
+    return process
+
+
+def test_a_command_ends_although_its_interpreter_is_stuck(tmp_path: Path) -> None:
+    process = stuck(tmp_path, "show", "--timeout", "1")
+    _, said = process.communicate(timeout=HANGS)
+    assert process.returncode == 2
+    assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1.0 s\n" in said
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_reaches_the_process_that_works(number: signal.Signals, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+    code = PROGRAM.replace("while True:", "print(os.getpid(), flush=True)\n        while True:")
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import os\n{code}", "show", str(wheel)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    assert worker != process.pid
+    process.send_signal(number)
+    process.communicate(timeout=HANGS)
+    assert process.returncode == 128 + number
+    assert not Path(f"/proc/{worker}").exists()
+    assert not list(tmp_path.glob("wheelfix-run-*"))
+
+
+def test_the_process_that_works_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    process = stuck(tmp_path, "show")
+    (worker,) = children_of(process.pid)
+    process.kill()
+    process.communicate(timeout=HANGS)
+    wait_until(lambda: not Path(f"/proc/{worker}/exe").exists())

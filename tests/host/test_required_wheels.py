@@ -3,6 +3,8 @@
 import json
 import os
 import shlex
+import socket
+import subprocess
 import sys
 import tarfile
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from tests.support.build import make_wheel
 from tests.support.installers import pip
+from tests.support.waiting import HANGS
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError, ToolError, WheelfixError
 from wheelfix.host.required_wheels import fetch
@@ -242,3 +245,35 @@ def test_temporary_files_of_pip_lie_in_our_folder(
     (folder,) = map(Path, seen)
     assert folder.parent == tmp_path / "cache/wheelfix"
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["check", "--deps"], ["show", "--deps"]])
+def test_an_index_that_does_not_answer_takes_no_longer_than_the_limit(
+    command: list[str], tmp_path: Path
+) -> None:
+    """And what pip has begun is gone."""
+    path = make_wheel(tmp_path / "dist", tag=HERE, metadata="Requires-Dist: slow\n", files={})
+    for name in ("tmp", "cache"):
+        (tmp_path / name).mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        index = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        done = subprocess.run(
+            [sys.executable, "-m", "wheelfix", *command, "--timeout", "4", str(path)],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                "TMPDIR": str(tmp_path / "tmp"),
+                "PIP_CONFIG_FILE": os.devnull,
+                "PIP_INDEX_URL": index,
+                "PIP_TIMEOUT": "500",
+            },
+            capture_output=True,
+            text=True,
+            timeout=HANGS,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "it took longer than 4" in done.stderr
+    assert not list((tmp_path / "tmp").iterdir())
+    assert not list((tmp_path / "cache").glob("wheelfix/fetch-*"))

@@ -18,7 +18,7 @@ from packaging.tags import sys_tags
 from wheelfix.errors import OutputError, ToolError
 from wheelfix.host.find_installers import own_pip
 from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
-from wheelfix.host.wheel_cache import find_answer, keep_answer, make_cache
+from wheelfix.host.wheel_cache import FETCHED, find_answer, keep_answer, make_cache
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
     interpreters,
@@ -70,7 +70,7 @@ def fetch(
         cache = make_cache(environ)
         answer = find_answer(cache, question)
         if answer is None:
-            with scratch("fetch-", parent=cache) as temporary:
+            with scratch(FETCHED, parent=cache) as temporary:
                 index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
                 wheels = _resolve(requirements, _for_python(dependent, python), given, index)
                 answer = keep_answer(cache, question, wheels)

@@ -21,8 +21,10 @@ from wheelfix.host.machine_files import (
     trusted_file,
     trusted_path,
 )
-from wheelfix.system.tempfiles import write_whole
+from wheelfix.system.tempfiles import sweep_folders, write_whole
 
+FETCHED = "fetch-"
+"""How the names of folders begin in which a run fetches."""
 _LIFETIME = 86_400
 """Seconds that an answer holds."""
 
@@ -45,6 +47,12 @@ def make_cache(environ: Mapping[str, str]) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         trusted_path(folder)
     return cache
+
+
+def sweep_cache(environ: Mapping[str, str]) -> None:
+    """Remove what processes that were killed have fetched and not kept."""
+    with suppress(OSError, SettingsError):
+        sweep_folders(cache_folder(environ), FETCHED)
 
 
 def find_answer(cache: Path, question: str) -> tuple[Path, ...] | None:

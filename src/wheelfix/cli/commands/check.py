@@ -23,6 +23,7 @@ from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
+from wheelfix.host.wheel_cache import sweep_cache
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
 from wheelfix.pipelines.check_many import WORKER_MEMORY, check_many, check_tasks
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -113,6 +114,7 @@ def _run(
     _refuse_outputs(request, files, configuration.settings, inputs)
     is_alone = request.dask is None and min(configuration.settings.jobs, len(wheels)) == 1
     with ExitStack() as stack:
+        stack.callback(sweep_cache, os.environ)  # a worker that was killed leaves what it fetched
         shows_read = is_alone and terminal.shows_progress
         read = stack.enter_context(shared_fraction()) if shows_read else None
         line = _ProgressLine(wheels, terminal, read)

@@ -155,20 +155,19 @@ class _Asked(NamedTuple):
 def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.Diagnosis:
     """Return what goes wrong, and what was seen of it."""
     names = asked.names
-    with _installed(asked) as folder:
-        with time_limit(settings.timeout, str(asked.subject)):
-            cache = None if asked.is_wheel else _cache(os.environ)
-            target = None if request.target is None else target_of(request.target, None)
-            modules = read_modules(folder, asked.library_path, cache, target)
-            _refuse_another_machine(modules, asked.subject)
-            judged = settings
-            if names or request.every_order:  # what fails in an order that is asked for is an error
-                judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
-            orders = list(_orders(asked, modules)) if request.every_order else []
-            orders += [judge(in_order(modules, names), names)] if names else []
-            subject = in_order(modules, names) if names else modules
-            findings = find_in_environment(subject, judged)
-            modules.symbols.contents.save()
+    with time_limit(settings.timeout, str(asked.subject)), _installed(asked) as folder:
+        cache = None if asked.is_wheel else _cache(os.environ)
+        target = None if request.target is None else target_of(request.target, None)
+        modules = read_modules(folder, asked.library_path, cache, target)
+        _refuse_another_machine(modules, asked.subject)
+        judged = settings
+        if names or request.every_order:  # what fails in an order that is asked for is an error
+            judged = replace(settings, severity={_BY_ORDER: "error", **settings.severity})
+        orders = list(_orders(asked, modules)) if request.every_order else []
+        orders += [judge(in_order(modules, names), names)] if names else []
+        subject = in_order(modules, names) if names else modules
+        findings = find_in_environment(subject, judged)
+        modules.symbols.contents.save()
         if asked.is_wheel:
             findings = tuple(_without_place(found, str(folder)) for found in findings)
         predictions = [found.prediction for found in findings if found.prediction]
