@@ -17,8 +17,10 @@ def main() -> None:
         sys.exit(2)
     set_handler(_leave)
     _leave_out_current_folder()
-    from wheelfix.cli.supervisor import supervise  # noqa: PLC0415 - after the handler
+    from wheelfix.cli.stdio import guard_streams  # noqa: PLC0415 - after the handler
+    from wheelfix.cli.supervisor import supervise  # noqa: PLC0415
 
+    guard_streams()
     supervise(sys.argv[1:])
     # Values are trees, and hold no cycles: a quarter of the time of a wheel with 400 objects went
     # into looking for some.

@@ -32,7 +32,6 @@ from wheelfix.cli.console import (
 )
 from wheelfix.cli.help import GroupedCommand, GroupedProgram
 from wheelfix.cli.signals import install_signal_handlers
-from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.settings import SETTING_FIELDS
 from wheelfix.text import join_some
@@ -168,7 +167,6 @@ def _before(
 
 def main() -> None:
     """Run the command line of this process, and exit."""
-    guard_streams()
     join_signal_thread = install_signal_handlers()
     code = run(sys.argv[1:])
     join_signal_thread()
