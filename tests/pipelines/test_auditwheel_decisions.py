@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import zipfile
@@ -18,6 +19,7 @@ import pytest
 from tests.support import build
 from tests.support.fork_server import warm_program
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.cli.app import run
 from wheelfix.errors import (
     BadWheelError,
     NonPlatformWheelError,
@@ -559,3 +561,20 @@ def test_the_view_holds_no_bytes_of_the_objects(wheel: Path) -> None:
     (small,) = (wheel.parent / "work").rglob("*.whl")
     with zipfile.ZipFile(small) as archive:
         assert sum(entry.file_size for entry in archive.infolist()) < wheel.stat().st_size / 2
+
+
+@pytest.mark.parametrize("command", [["repair", "-w", "out"], ["repair", "--dry-run"]])
+def test_a_machine_without_a_platform_gets_an_answer(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """auditwheel has no policy for musl on big-endian PowerPC; its own answer is an IndexError."""
+    loader = b"/lib/ld-musl-powerpc64.so.1\0"
+    end = 176 + len(loader)
+    data = b"\x7fELF\2\2\1" + bytes(9)
+    data += struct.pack(">2HL3QL6H", 3, 21, 1, 0, 64, 0, 2, 64, 56, 2, 64, 0, 0)
+    data += struct.pack(">2L6Q", 3, 4, 176, 176, 176, len(loader), len(loader), 1)
+    data += struct.pack(">2L6Q", 1, 5, 0, 0, 0, end, end, 0x10000) + loader
+    tag = "cp311-cp311-linux_ppc64"
+    wheel = build.make_wheel(tmp_path, tag=tag, files={"a.so": data})
+    assert run([*command, str(wheel)]) == 2
+    assert "no manylinux or musllinux platform is for the machine" in capsys.readouterr().err

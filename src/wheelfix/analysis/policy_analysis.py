@@ -356,6 +356,12 @@ def libc_of_object(member: str, elf: Elf) -> Libc | None:
     return Libc.GLIBC if _GLIBC_FILE.fullmatch(basename(member)) else None
 
 
+def has_policies(wheel: Wheel, policies: Sequence[Policy], exclude: Sequence[str]) -> bool:
+    """Return whether any platform but `linux` is for the objects; True if no object counts."""
+    subject = _subject_of(wheel, tuple(exclude))
+    return subject is None or bool(_ladder_of(subject, policies))
+
+
 def _ladder_of(subject: _Subject, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies for this family and architecture, that of the oldest platform first.
 

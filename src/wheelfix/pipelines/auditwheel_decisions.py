@@ -9,6 +9,7 @@ from typing import Protocol
 
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_analysis import has_policies
 from wheelfix.analysis.policy_reasons import Obstacle, images, unattainable_tag_error
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.ungraftable_libraries import (
@@ -75,7 +76,14 @@ def graft(
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
-    analysis = analyst.analyze(wheel, settings, (*settings.exclude, *elsewhere))
+    exclude = *settings.exclude, *elsewhere
+    if not has_policies(wheel, read_policies(), exclude):  # auditwheel has no answer then
+        raise BadWheelError(
+            f"`{wheel.name}`: no manylinux or musllinux platform is for the machine and the C "
+            "library of its objects",
+            hint="install it from its file, where it was built",
+        )
+    analysis = analyst.analyze(wheel, settings, exclude)
     requested, platforms = _platforms(analysis, wheel, settings, read_policies())
     is_musl = parse_platform_tag(platforms[0]).libc is Libc.MUSL
     external = {
@@ -117,12 +125,6 @@ def _platforms(
     Raises `BadWheelError` if the objects do not allow the one that was requested.
     """
     names = [policy.name for policy in analysis.policies]
-    if len(names) == 1:
-        raise BadWheelError(
-            f"`{wheel.name}`: no manylinux or musllinux policy is for these objects, only "
-            f"`{names[0]}`",
-            hint="install it from its file, on the system that it was built on",
-        )
     best = names.index(analysis.overall)
     limits = {
         Obstacle.SYMBOLS: names.index(analysis.symbols),
