@@ -83,9 +83,9 @@ def starts_at_origin(entry: str) -> bool:
     return ORIGIN.match(entry) is not None
 
 
-_OF_COMPILER = ("_ITM_", "_ZGTt", "_Jv_RegisterClasses", "__gmon_start__")
-"""How the names begin of what the crt files of gcc and the parts of libstdc++ that are linked
-statically refer to weakly: transactional memory, Java, gprof."""
+_OF_COMPILER = ("_ITM_", "_ZGTt", "__cxa_", "_Jv_RegisterClasses", "__gmon_start__")
+"""How the names begin of what the crt files of gcc and a static libstdc++ refer to weakly:
+transactional memory, the C++ ABI, Java, gprof."""
 
 
 class PathTag(StrEnum):

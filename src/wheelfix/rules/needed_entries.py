@@ -99,7 +99,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
             member=one.member,
             entry=name,
             notes=(
-                *((failing.objects,) if failing else ()),
+                *((failing.objects,) if failing and len(without) > 1 else ()),
                 *((f"it is `{inside or one.library}`",) if one.library else ()),
                 *(f"note: {hazard}" for hazard in one.hazards),
             ),
