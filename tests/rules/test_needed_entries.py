@@ -604,6 +604,18 @@ class TestNotFound:
         gone.unlink()
         assert (code, "libfar.so.1") in place.codes(wheel)
 
+    def test_another_object_of_the_load_that_looks_symbols_up_keeps_it(self, place: Place) -> None:
+        gone = place.lib("libfar.so.1", UNUSED)
+        asks = place.lib(
+            "libasks.so", "void *dlsym(void *, char *); void *f(void) { return dlsym; }"
+        )
+        module = place.module("libasks.so", "libfar.so.1", calls=["f"])
+        wheel = place.wheel({"demo/mod.so": module, "demo.libs/libasks.so": asks})
+        gone.unlink()
+        (found,) = [finding for finding in place.found(wheel) if finding.entry == "libfar.so.1"]
+        assert found.code == "WF202"
+        assert found.notes == ("because by dlsym `libasks.so` may ask it for symbols",)
+
     def test_a_module_that_is_imported_for_all_keeps_the_entry(self, place: Place) -> None:
         gone = place.lib("libfar.so.1", UNUSED)
         source = "import os, sys\nsys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)\n"

@@ -394,14 +394,26 @@ class _Trial:
         is_loaded_alone = elf.is_module or elf.is_executable
         if not is_loaded_alone if drop.outside else not _is_imported(drop.member, elf):
             return "the object is not an extension module: what loads it may reach it by dlsym"
-        if drop.outside and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
-            return "by dlsym the object may look it up"
+        if drop.outside and (looking := self._asking(drop.member)):
+            return f"by dlsym {_quote(looking)} may ask it for symbols"
         if any(map(may_set_flags if drop.outside else opens_for_all, self._sources)):
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if drop.library in self._loaded.members and self._opens_by_name:
             return "code of the wheel opens libraries, and may build its name when it runs"
         if not drop.outside and self._is_opened_by_python(drop.member):
             return "Python code opens libraries and names the module: it may ask it for symbols"
+        return None
+
+    def _asking(self, member: str) -> str | None:
+        """Return an object of the wheel in the load of `member` that calls dlsym and no dlopen.
+
+        With a handle from dlopen it asks what it opens, whatever the load has.
+        """
+        files = self._loaded.environment.files
+        for path in self._loaded.loads[member].objects:
+            elf = files.get(path) if path in self._loaded.members else None
+            if elf and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
+                return path
         return None
 
     def _is_opened_by_python(self, member: str) -> bool:
@@ -731,7 +743,7 @@ class _Trial:
             for path in change.before.objects
             if not _is_platform(path) and path in files and _calls(files[path], _LOOKS_UP)
         )
-        return tuple(f"by dlsym {_quote(path)} may look it up" for path in [*calling][:1])
+        return tuple(f"by dlsym {_quote(path)} may ask it for symbols" for path in [*calling][:1])
 
     def _effects(self, drop: Unused, change: _Change) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")

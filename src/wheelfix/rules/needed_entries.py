@@ -49,8 +49,8 @@ def unused_needed(context: Context) -> Iterator[Hit]:
 
     What else must hold depends on where the library is after a repair. If it stays outside the
     wheel (excluded, of a provider, of a driver, not found), the entry of an extension module or a
-    program is reported unless the object calls dlsym without dlopen, or Python code imports it with
-    RTLD_GLOBAL. If it is or goes into the wheel, WF202 says what keeps the entry.
+    program is reported unless an object of its load calls dlsym and not dlopen, or Python code
+    imports it with RTLD_GLOBAL. If it is or goes into the wheel, WF202 says what keeps the entry.
 
     The C library and the loader are never reported. The other libraries of glibc (`libm.so.6`,
     `libpthread.so.0`, `libdl.so.2`, ...) are only reported with `--prune-needed=all` or
@@ -162,8 +162,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     RTLD_GLOBAL; its name is a string in the wheel, or code of the wheel opens libraries, and may
     build its name when it runs.
 
-    If it stays outside: the object calls dlsym and not dlopen, or Python code imports modules with
-    RTLD_GLOBAL.
+    If it stays outside: an object of the load calls dlsym and not dlopen, or Python code imports
+    modules with RTLD_GLOBAL.
 
     ## Why is this bad?
     Nothing is wrong if the library is linked on purpose; otherwise it is grafted, loaded and
