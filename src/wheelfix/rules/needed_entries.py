@@ -148,7 +148,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports, once for each library, the DT_NEEDED entries that `ld --as-needed` would have left out,
-    and that are kept because something else may use them.
+    and that are kept because something else may use them. Those for libraries that platform tags
+    allow are not reported.
 
     Whatever the library: another object gets a symbol through it, if only for a weak reference; it
     defines the module's entry point, `malloc`, or a symbol in place of another object (symbol
@@ -181,7 +182,9 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed unless requested; an entry that another object depends on is always kept.
     """
-    kept = [entry for entry in context.needed_verdicts.unused if entry.kept]
+    unused = context.needed_verdicts.unused
+    # What the platform has costs nothing.
+    kept = [one for one in unused if one.kept and not may_come_from_platform(one.name)]
     for name, some in _by_name(kept).items():
         forceable = [entry for entry in some if entry.forceable]
         reasons = values_by_key((hazard, one.member) for one in some for hazard in one.hazards)
