@@ -148,7 +148,7 @@ def _wheel_without_cuda(folder: Path) -> None:
     ]
     files: dict[str, Path | str] = {f"arrays/{module.name}": module for module in modules}
     files["arrays/__init__.py"] = ""
-    make_wheel(folder / "dist" / "arrays", "arrays", "12.3", TAG, files)
+    make_wheel(folder / "arrays", "arrays", "12.3", TAG, files)
     shutil.rmtree(folder / "build/cuda")
 
 
