@@ -185,6 +185,18 @@ class Context:
         )
 
     @cached_property
+    def found_by_path(self) -> frozenset[str]:
+        """The DT_NEEDED entries with a path, `$ORIGIN/…`, that lead each dependent to a member."""
+        paths = {name: some for name, some in self.dependents.items() if "/" in name}
+        return frozenset(
+            name
+            for name, some in paths.items()
+            if all(
+                found.get((member, name), True) for found in self.needed_found for member in some
+            )
+        )
+
+    @cached_property
     def needed_found_by_others(self) -> Mapping[tuple[str, str], bool]:
         """Whether each object finds each DT_NEEDED entry in every load of another object.
 
@@ -453,6 +465,7 @@ class Context:
         return (
             *provided,
             *map(escape, self.left.expected),
+            *map(escape, self.found_by_path),
             *LIBPYTHON_GLOBS,
             *(() if self.settings.graft_drivers else never_globs()),
         )

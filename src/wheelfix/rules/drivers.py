@@ -53,7 +53,7 @@ def libraries_provided_elsewhere(context: Context) -> tuple[str, ...]:
     """Return the DT_NEEDED entries that others satisfy.
 
     These are a provider, the user's machine, its interpreter, and what METADATA requires, as far as
-    is known.
+    is known; and the wheel itself, where an entry is a path.
     """
     return tuple(
         name
@@ -61,5 +61,6 @@ def libraries_provided_elsewhere(context: Context) -> tuple[str, ...]:
         if provider_of(name, context.providers) is not None
         or name in context.left.libraries
         or is_libpython(name)
+        or name in context.found_by_path
         or (not context.settings.graft_drivers and reason_not_to_bundle(name) is not None)
     )
