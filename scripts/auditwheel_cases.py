@@ -39,12 +39,8 @@ CASES = (
 )
 BACKENDS = ("pip", "setuptools", "wheel", "cython", "scikit-build-core", "ninja")
 INTENDED: Mapping[str, str] = {
-    "*::test_partialresolution*": "the test wants no search path in the wheel's own libraries; "
-    "liba.so needs libb.so, and gets one, so that it also loads alone",
     "*::test_libpython": "the wheel keeps its tag manylinux2014_aarch64, which its objects do not "
     "satisfy: no wheel is written with a tag that it does not satisfy (WF801)",
-    "*::test_non_platform_wheel_pure_allow_multiple": "the tags of WHEEL are not those of the "
-    "renamed file: such a wheel is not written (WF504)",
     "*::test_non_platform_wheel_unknown_arch*armv5l-repair?": "an object of ARM is known as such; "
     "its ELF header does not state the version that auditwheel does not know",
     "*::test_with_binary_executable*": "the test wants a Python script in the place of a program; "

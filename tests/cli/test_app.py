@@ -40,7 +40,7 @@ from wheelfix.settings import (
     StripLevel,
 )
 from wheelfix.wheel.deflate_members import ZipCodec
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 
 REJECTING = """
 allow-pure-python-wheel = true
@@ -98,8 +98,8 @@ def output(kind: str) -> str:
 def crash_on(monkeypatch: pytest.MonkeyPatch, prefix: str, error: BaseException) -> None:
     """Let the repair of wheels whose names start with `prefix` raise `error`, as a bug would."""
 
-    def crashing(wheel: Wheel, _platform: str) -> None:
-        if str(wheel.name).startswith(prefix):
+    def crashing(name: WheelName, _platform: str, _wheel: Wheel) -> None:
+        if str(name).startswith(prefix):
             raise error
 
     monkeypatch.setattr("wheelfix.pipelines.repair_plan.refuse_other_platform", crashing)

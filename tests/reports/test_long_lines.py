@@ -33,11 +33,21 @@ def test_a_long_name_loses_its_middle_and_the_sentence_stays() -> None:
     assert len(text) <= LONGEST
 
 
-def test_other_long_texts_lose_their_middle() -> None:
+def test_a_long_sentence_stays_whole() -> None:
+    """What went wrong may stand anywhere in it: platform, file and cause of a refusal."""
+    text = "the objects of the wheel are for another platform than the one of its name; " * 10
+    assert shorten(text) == text
+    assert fit(text, verbose=False) == text
+    quoting = f"`a` {text} `b`"
+    assert shorten(quoting) == quoting
     assert shorten("a" * LONGEST) == "a" * LONGEST
-    text = shorten("a" * 300 + "the end")
-    assert len(text) == LONGEST
-    assert re.fullmatch(r"a+ \[…: -v\] a+the end", text)
+    assert re.fullmatch(r"a+…a+ the end", shorten("a" * 300 + " the end"))
+
+
+def test_a_text_without_end_stops_behind_a_word() -> None:
+    for text in (shorten("word " * 5000), fit("word " * 5000, verbose=False)):
+        assert re.fullmatch(r"(word ?)+ …; -v shows the rest", text)
+        assert len(text) < 2100
 
 
 def test_escapes_do_not_count_and_are_kept() -> None:
@@ -45,9 +55,8 @@ def test_escapes_do_not_count_and_are_kept() -> None:
     assert fit(painted, verbose=False) == painted
     cut = fit(painted + paint("c" * 9, Color.BOLD, on=True), verbose=False)
     assert cut.count("\x1b") == painted.count("\x1b") + 2
-    assert "[…: -v]" in cut
     assert cut.endswith(f"{'c' * 9}\x1b[0m")
-    assert len(re.sub(r"\x1b(\[[\d;]*m|\]8;[^\x1b]*\x1b.)", "", cut)) == LONGEST
+    assert re.search("a…a", cut)
 
 
 def test_a_command_stays_whole() -> None:
@@ -112,7 +121,7 @@ def test_a_hostile_line_is_cut_in_each_report_for_people(
     assert "WF506" in out
     assert max(map(len, re.split(r"\n|%0A|\|", out))) <= LONGEST + 400
     if form in {"full", "concise"}:
-        assert max(len(line) for line in out.splitlines() if "wheelfix " not in line) <= LONGEST
+        assert max(len(line) for line in out.splitlines() if "wheelfix " not in line) <= 2 * LONGEST
         assert run(["check", "-v", "--output-format", form, str(hostile)]) == 1
         assert LONG in capsys.readouterr().out
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import (
+    BadWheelError,
     LockError,
     NonPlatformWheelError,
     OutputError,
@@ -60,6 +61,7 @@ from wheelfix.pipelines.repair_proof import (
     read_back,
     verify_wheel,
 )
+from wheelfix.pipelines.repair_refusals import refuse_other_platform
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.providers.model import Provided
@@ -131,7 +133,7 @@ def open_job(
     path, settings = task.wheel, task.settings
     progress("reading")
     try:
-        with open_wheel(task.folder / path) as archive, scratch() as workdir:
+        with _opened(task) as archive, scratch() as workdir:
             libraries = HostLibraries(
                 archive=archive,
                 library_path=settings.library_path,
@@ -160,6 +162,15 @@ def open_job(
             f"{error.strerror or error}",
             hint=advice or "check that the file can be read, and that TMPDIR has room",
         ) from error
+
+
+def _opened(task: RepairTask) -> Archive:
+    """Open the wheel. For one that cannot be read, its name says first what is not possible."""
+    try:
+        return open_wheel(task.folder / task.wheel)
+    except BadWheelError:
+        refuse_other_platform(WheelName.parse(task.wheel.name), task.settings.plat)
+        raise
 
 
 class Job(NamedTuple):

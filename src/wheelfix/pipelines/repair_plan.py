@@ -149,7 +149,7 @@ def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
     wheel, settings = planner.read.wheel, planner.read.settings
     refuse_symbols_of_nothing(settings)
     refuse_other_system(wheel)
-    refuse_other_platform(wheel, settings.plat)
+    refuse_other_platform(wheel.name, settings.plat, wheel)
     if wheel.broken_elfs and not wheel.elfs:
         raise no_object_error(wheel, settings.plat)
     included = included_libraries(wheel, settings, planner.libraries, planner.analyst.library)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wheelfix.analysis.policy_analysis import libc_of_object
-from wheelfix.elf.model import Libc
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import (
     BadWheelError,
     NonPlatformWheelError,
@@ -15,7 +15,7 @@ from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
 from wheelfix.wheel.edits import ElfEdit
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import (
     architectures_of,
     other_system,
@@ -32,25 +32,25 @@ PLEASE_REPORT = "nothing was published; please report this wheel"
 """The hint for an edit that is not what was planned: a bug."""
 
 
-def refuse_other_platform(wheel: Wheel, plat: str) -> None:
+def refuse_other_platform(name: WheelName, plat: str, wheel: Wheel | None = None) -> None:
     """Raise `SettingsError` if `plat` is for another architecture or C library than the wheel.
 
-    The words are auditwheel's (main_repair.py).
+    The words are auditwheel's (main_repair.py). Without the wheel, its name says enough.
     """
     requested = parse_platform_tag(plat)
-    for tag in map(parse_platform_tag, wheel.name.platforms):
+    for tag in map(parse_platform_tag, name.platforms):
         if requested.arch and tag.arch and tag.arch != requested.arch:
             current, other = f"{tag.arch} architecture", requested.arch
         elif requested.libc and tag.libc and tag.libc is not requested.libc:
             current, other = f"{tag.libc.name} libc", requested.libc.name
         else:
             continue
-        built = {_built_for(wheel, member) for member in wheel.elfs}
+        elfs = {} if wheel is None else wheel.elfs
+        built = [_built_for(member, elf) for member, elf in elfs.items()]
         raise SettingsError(
-            f"can't repair wheel {wheel.name} with a tag for {current} to a wheel targeting "
-            f"{other}",
+            f"can't repair wheel {name} with {current} to a wheel targeting {other}",
             hint="its objects are for that, the tag is not: give it the tag that it was built for"
-            if (requested.arch, requested.libc) in built
+            if any(requested.arch in arches and requested.libc is libc for arches, libc in built)
             else _OTHER_PLAT,
         )
 
@@ -58,14 +58,14 @@ def refuse_other_platform(wheel: Wheel, plat: str) -> None:
 def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     """Return the error for a wheel without an object for its tag, or for `plat`.
 
-    The words are auditwheel's (error.py).
+    The first words, and those of the architecture, are auditwheel's (error.py).
     """
     named = ".".join(wheel.name.platforms) if plat == "auto" else plat
-    by_kind = grouped(wheel.elfs, lambda member: _built_for(wheel, member))
+    by_kind = grouped(wheel.elfs, lambda member: _built_for(member, wheel.elfs[member]))
     others = [
         f"{join_some(members)} {'is' if len(members) == 1 else 'are'} for "
-        + " and ".join(filter(None, (arch or "another architecture", libc)))
-        for (arch, libc), members in by_kind.items()
+        + " and ".join(filter(None, (f"{' or '.join(arches) or 'unknown'} architecture", libc)))
+        for (arches, libc), members in by_kind.items()
     ]
     if not others:
         hint = "build the wheel again"
@@ -74,17 +74,15 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     else:
         hint = _OTHER_PLAT
     return NonPlatformWheelError(
-        "Invalid binary wheel: no ELF executable or shared library file (including compiled Python "
-        f"C extension) for the platform {named} found; "
+        f"Invalid binary wheel: no ELF executable or shared library for {named} found: "
         + "; ".join(others or first_of(list(wheel.broken_elfs.values()), FEW)),
         hint=hint,
     )
 
 
-def _built_for(wheel: Wheel, member: str) -> tuple[str, Libc | None]:
-    """Return the architecture and the C library of an object; empty and None if not known."""
-    elf = wheel.elfs[member]
-    return next(iter(architectures_of(elf.abi)), ""), libc_of_object(member, elf)
+def _built_for(member: str, elf: Elf) -> tuple[tuple[str, ...], Libc | None]:
+    """Return the architectures and the C library of an object; none if they are not known."""
+    return tuple(architectures_of(elf.abi)), libc_of_object(member, elf)
 
 
 def refuse_symbols_of_nothing(settings: Settings) -> None:

@@ -308,7 +308,7 @@ def shorten_finding(finding: Finding) -> Finding:
     """Return a finding whose texts are short; of its hint, no command is cut."""
     lines = (finding.hint or "").splitlines()
     short = [_up_to_command(line) if has_command(line) else shorten(line) for line in lines]
-    fitting = [line for line in short if len(line) <= LONGEST]
+    fitting = [line for line in short if len(line) <= LONGEST or not has_command(line)]
     hint = "\n".join((*fitting, *(["-v shows the rest"] if len(fitting) < len(lines) else [])))
     return replace(
         finding,

@@ -5,7 +5,7 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from textwrap import fill
 from typing import NamedTuple, cast
@@ -38,11 +38,12 @@ def printable(text: str) -> str:
 
 
 LONGEST = 200
-"""Characters of a line for people, unless verbose."""
-_LONGEST_COMMAND = 2000
-"""Characters of a line with a command, which is there to be pasted."""
-_LONGEST_LITERAL = 60
-_CUT = " […: -v] "
+"""Characters of a line for people beyond which long names in it are shortened, unless verbose."""
+_MOST = 2000
+"""Characters of a line with all its sentences; a line with a command is there to be pasted."""
+_LONGEST_NAME = 120
+_LONG_NAME = re.compile(rf"[^\s`]{{{_LONGEST_NAME + 1},}}")
+_REST = " …; -v shows the rest"
 _LITERAL = re.compile(r"`[^`]*`")
 _NO_BREAK = "\0"
 """Stands for a space at which no line is broken; a printable text has none."""
@@ -50,29 +51,37 @@ _ESCAPE = re.compile(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
-    """Return `text` in at most `most` characters: first long names lose their middle, then it does.
+    """Return `text` with long names shortened if it has more than `most` characters.
 
-    A name with thousands of characters is hostile, or a mangled one. What went wrong is often at
-    the end.
+    A name with thousands of characters is hostile, or a mangled one. No sentence is cut: what went
+    wrong may stand anywhere in it.
     """
     if len(text) <= most:
         return text
     pieces = text.split("`")
-    pieces[1::2] = map(_shorten_literal, pieces[1::2])
-    shorter = "`".join(pieces)
-    return shorter if len(shorter) <= most else _without_middle([shorter], most)
+    pieces[::2] = (_LONG_NAME.sub(_shorten_match, piece) for piece in pieces[::2])
+    pieces[1::2] = map(_shorten_name, pieces[1::2])
+    return _up_to_a_word("`".join(pieces))
 
 
-def _shorten_literal(name: str) -> str:
-    half = _LONGEST_LITERAL // 2
-    return name if len(name) <= _LONGEST_LITERAL else f"{name[:half]}…{name[1 - half :]}"
+def _shorten_match(match: re.Match[str]) -> str:
+    return _shorten_name(match[0])
+
+
+def _shorten_name(name: str) -> str:
+    half = _LONGEST_NAME // 2
+    return name if len(name) <= _LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
+
+
+def _up_to_a_word(text: str, most: int = _MOST) -> str:
+    return text if len(text) <= most else text[: max(0, text.rfind(" ", 0, most))] + _REST
 
 
 def fit(text: str, *, verbose: bool) -> str:
-    """Return text for people without long lines, unless `verbose`; escapes do not count."""
+    """Return text for people without long names, unless `verbose`; escapes do not count."""
     if verbose or all(len(line) <= LONGEST for line in text.splitlines()):
         return text
-    return "\n".join(map(_cut, text.splitlines()))
+    return "\n".join(map(_fit_line, text.splitlines()))
 
 
 def has_command(line: str) -> bool:
@@ -80,28 +89,17 @@ def has_command(line: str) -> bool:
     return "wheelfix " in line or "`--" in line
 
 
-def _cut(line: str) -> str:
-    """Return a line of at most `LONGEST` visible characters, with all its escapes."""
-    most = _LONGEST_COMMAND if has_command(line) else LONGEST
+def _fit_line(line: str) -> str:
+    """Return a line with its long names shortened, and with all its escapes."""
     pieces = _ESCAPE.split(line)
-    if sum(map(len, pieces[::2])) <= most:
+    if sum(map(len, pieces[::2])) <= (_MOST if has_command(line) else LONGEST):
         return line
-    return _without_middle(pieces, most)
-
-
-def _without_middle(pieces: Sequence[str], most: int) -> str:
-    """Return texts and escapes in turn, of the texts only the beginning and the end."""
-    length = sum(map(len, pieces[::2]))
-    last = most // 3
-    first = most - len(_CUT) - last
-    cut, start = list(pieces), 0
+    left = _MOST
     for place in range(0, len(pieces), 2):
-        piece, end = pieces[place], start + len(pieces[place])
-        if end > first and start < length - last:
-            mark = _CUT if start <= first else ""
-            cut[place] = piece[: max(first - start, 0)] + mark + piece[length - last - start :]
-        start = end
-    return "".join(cut)
+        short = _up_to_a_word(_LONG_NAME.sub(_shorten_match, pieces[place]), left) if left else ""
+        left = left - len(short) if short == pieces[place] or not short.endswith(_REST) else 0
+        pieces[place] = short
+    return "".join(pieces)
 
 
 def json_text(value: object, *, indent: int | None = 2) -> str:
