@@ -122,7 +122,7 @@ def _is_there(context: Context, library: str) -> bool:
     return (
         may_come_from_platform(library)
         or provider_of(library, context.providers) is not None
-        or library in context.left.libraries
+        or library in context.left.expected
     )
 
 
