@@ -10,6 +10,7 @@ from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.load_conditions import Factor
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.load_tree import describe_search, resolutions
 from wheelfix.analysis.world import (
     PlantedLibraries,
@@ -34,7 +35,7 @@ def explained(
 ) -> tuple[World, Explanation]:
     world = world_on(subject, target, **fields)
     (path,) = find_subject(world, member)
-    return world, explain(world, path)
+    return world, explain(LoadJudge(world=world), path)
 
 
 def reasons(world: World, explanation: Explanation) -> dict[str, str]:
@@ -252,7 +253,7 @@ def test_a_library_that_was_loaded_before_is_used() -> None:
         }
     )
     world = world_on(subject)
-    found = explain(world, f"{SITE}/p/a.so", [f"{SITE}/p/b.so"])
+    found = explain(LoadJudge(world=world), f"{SITE}/p/a.so", [f"{SITE}/p/b.so"])
     assert found.steps[1].origin == (Provenance.WHEEL, "p/libz.so.1")
     assert reasons(world, found)["libz.so.1"] == "already loaded by p/b.so"
     assert ("without `p/b.so` before it", "it is `demo.libs/libz.so.1`") in depends(
@@ -292,11 +293,15 @@ def test_a_library_of_another_wheel_that_was_loaded_before_is_used() -> None:
     )
     subject = wheel({"tvm/libtvm.so": elf("libffi_x.so", runpath="$ORIGIN")})
     world = world_on(subject, neighbors=(neighbor(ffi),))
-    alone = explain(world, f"{SITE}/tvm/libtvm.so")
+    alone = explain(LoadJudge(world=world), f"{SITE}/tvm/libtvm.so")
     assert [step.request.name for step in alone.missing] == ["libffi_x.so"]
     label = "ffi-1.0-cp311-cp311-linux_x86_64.whl!ffi/libffi_x.so"
     assert (f"`{label}` is loaded before", "that file is used") in depends(alone, Factor.ORDER)
-    found = explain(world, f"{SITE}/tvm/libtvm.so", find_subject(world, f"{ffi.name}!ffi/core.so"))
+    found = explain(
+        LoadJudge(world=world),
+        f"{SITE}/tvm/libtvm.so",
+        find_subject(world, f"{ffi.name}!ffi/core.so"),
+    )
     assert found.ok
     assert found.steps[1].origin == (Provenance.OTHER, label)
 
@@ -337,7 +342,10 @@ def test_symbol_versions_newer_than_the_platform_are_a_problem() -> None:
     need = VersionNeed(file="libc.so.6", versions=("GLIBC_2.2.5", "GLIBC_2.34", "GLIBC_PRIVATE"))
     subject = wheel({"p/a.so": elf(verneed=(need,))})
     _, found = explained(subject, "p/a.so", "debian:11")
-    assert found.problems == ("`p/a.so` needs GLIBC_2.34 of libc.so.6; debian:11 has GLIBC_2.31",)
+    assert found.problems == (
+        "`p/a.so` needs `GLIBC_2.34` of `libc.so.6`; debian:11 has GLIBC_2.31",
+    )
+    assert found.remedies == ("`GLIBC_2.34`: its authors must build it on an older system",)
     assert not found.ok
     assert explained(subject, "p/a.so", "debian:12")[1].ok
 
@@ -372,7 +380,7 @@ def test_without_a_subject_each_load_root_has_a_line_and_failures_come_first() -
     world = world_on(subject)
     roots = world.roots
     assert [world.label(path) for path in roots] == ["p/a.so", "p/b.so"]
-    found = [explain(world, path) for path in roots]
+    found = [explain(LoadJudge(world=world), path) for path in roots]
     lines = roots_text(found).splitlines()
     assert lines[1] == "  p/b.so: 1 from the platform  not found: `libgone.so`"
     assert lines[2] == "  p/a.so: 1 from the wheel, 1 from the platform  ok"
@@ -383,14 +391,14 @@ def test_a_library_outside_the_wheel_that_a_search_path_names_is_not_of_the_plat
     world = world_on(wheel({"p/a.so": elf("libc.so.6", "libx.so", runpath="/opt/lib")}))
     files = {**world.environment.files, "/opt/lib/libx.so": elf(soname="libx.so")}
     world = replace(world, environment=replace(world.environment, files=files))
-    short = roots_text([explain(world, world.roots[0])]).splitlines()
+    short = roots_text([explain(LoadJudge(world=world), world.roots[0])]).splitlines()
     outside = "1 from folders of the machine that a search path names"
     assert short[1] == f"  p/a.so: 1 from the platform, {outside}  ok"
 
 
 def test_modules_with_the_same_result_share_a_line() -> None:
     world = world_on(wheel({f"p/m{number}.so": elf("libc.so.6") for number in range(9)}))
-    found = [explain(world, path) for path in world.roots]
+    found = [explain(LoadJudge(world=world), path) for path in world.roots]
     short = roots_text(found).splitlines()
     assert short[1] == "  p/m0.so, p/m1.so, p/m2.so, and 6 more: 1 from the platform  ok"
     assert len(roots_text(found, Style(verbose=True)).splitlines()) == 1 + 9
@@ -436,7 +444,7 @@ def test_the_questions_about_a_wheel_spend_one_budget() -> None:
     world = world_on(subject)
     assert {id(other.budget) for other in world.elsewhere} == {id(world.budget)}
     before = world.budget.steps
-    explain(world, f"{SITE}/p/liba.so")
+    explain(LoadJudge(world=world), f"{SITE}/p/liba.so")
     assert world.budget.steps < before
 
 

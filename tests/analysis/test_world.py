@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.world import Installed, Neighbor, Origin, Provenance, World
-from wheelfix.elf.model import Elf, VersionNeed
+from wheelfix.elf.model import Elf
 from wheelfix.loader.targets import find
 from wheelfix.rules.context import Context
 from wheelfix.settings import Settings
@@ -75,18 +75,6 @@ def test_objects_that_need_each_other_in_a_circle_are_loaded_first() -> None:
     world = world_on(wheel({"p/a.so": elf("libx.so"), "p/libx.so": elf(), **ring}))
     roots = {world.label(path) for path in world.first_loads}
     assert roots == {"p/a.so", "p/libx.so", "p/lib0.so", "p/lib1.so"}
-
-
-def test_a_symbol_version_is_lacking_only_where_the_platform_has_the_library() -> None:
-    need = VersionNeed(file="libstdc++.so.6", versions=("GLIBCXX_3.4.99",))
-    module = elf("libstdc++.so.6", runpath="$ORIGIN", verneed=(need,))
-    own = elf(soname="libstdc++.so.6")
-    path = f"{SITE}/p/a.so"
-    world = world_on(wheel({"p/a.so": module}), "debian:12")
-    (found,) = world.lacking_versions([world.load(path)])
-    assert (found[0], *found[1][:2]) == (path, "libstdc++.so.6", "GLIBCXX_3.4.99")
-    served = world_on(wheel({"p/a.so": module, "p/libstdc++.so.6": own}), "debian:12")
-    assert not list(served.lacking_versions([served.load(path)]))
 
 
 # --- Loads of a world that follows another --------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 from tests.support.build import executable, extension, shared_object
 from tests.support.tools import needs
 from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.load_tree import describe_search
 from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli.app import run
@@ -99,7 +100,7 @@ def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanat
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
     world = read_site(site, library_path=path)
     (root,) = find_subject(world, module)
-    found = explain(world, root)
+    found = explain(LoadJudge(world=world), root)
     python = site.parents[2] / "bin/python"
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
     log = site / "log"
@@ -220,7 +221,7 @@ def test_paths_in_dt_needed_lead_out_of_the_site(
     shared_object(far, soname=f"$ORIGIN/{steps}" if relative else str(far))
     module = extension(site / "demo/_core.so", "_core", needed=[far])
     world = read_site(site)
-    found = explain(world, find_subject(world, "demo._core")[0])
+    found = explain(LoadJudge(world=world), find_subject(world, "demo._core")[0])
     assert found.ok
     assert str(far) in {step.request.result for step in found.steps}
     load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
@@ -246,7 +247,7 @@ def test_directories_that_cannot_be_listed_are_searched(site: Path, tmp_path: Pa
         world = read_site(site)
     finally:
         os.seteuid(0)
-    assert explain(world, find_subject(world, "demo._core")[0]).ok
+    assert explain(LoadJudge(world=world), find_subject(world, "demo._core")[0]).ok
 
 
 def test_all_folders_of_distributions_are_read_of_a_prefix_and_nothing_else(
@@ -280,14 +281,14 @@ def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:
     vendored(site, "$ORIGIN/../demo.libs")
     (site / "demo.libs/libinner.so.1").unlink()
     world = read_site(site)
-    found = explain(world, find_subject(world, "demo._core")[0])
+    found = explain(LoadJudge(world=world), find_subject(world, "demo._core")[0])
     assert [step.request.name for step in found.missing] == ["libinner.so.1"]
 
 
 def test_an_environment_can_be_moved_to_another_machine(site: Path) -> None:
     vendored(site, "$ORIGIN/../demo.libs")
     world = read_site(site.parents[2], target=find("rhel:9"))
-    found = explain(world, find_subject(world, "demo._core")[0])
+    found = explain(LoadJudge(world=world), find_subject(world, "demo._core")[0])
     assert found.ok
     assert found.target == "rhel:9"
     assert world.environment.main == f"/usr/bin/python3.{sys.version_info.minor}"
@@ -308,7 +309,7 @@ def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
     (site / "demo/cut.so").write_bytes((site / "demo/_core.so").read_bytes()[:200])
     (site / "demo/gone.so").symlink_to("nowhere")
     world = read_site(site)
-    assert explain(world, find_subject(world, "demo._core")[0]).ok
+    assert explain(LoadJudge(world=world), find_subject(world, "demo._core")[0]).ok
     assert find_subject(world, "demo/_core") == find_subject(world, "demo._core")
     assert find_subject(world, "libouter") == ()
     assert f"{site}/demo/cut.so" in world.environment.broken
@@ -359,7 +360,7 @@ def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
     beside = str(prefix / "p/libother.so")
     for directories, taken in (((), beside), ((str(fake),), str(fake / "libother.so"))):
         world = read_site(prefix, library_path=directories)
-        found = explain(world, str(user))
+        found = explain(LoadJudge(world=world), str(user))
         assert found.steps[1].request.result == taken
         env = {"LD_LIBRARY_PATH": ":".join(directories)} if directories else {}
         said = subprocess.run(
@@ -378,7 +379,7 @@ def test_a_program_of_the_environment_is_explained_as_a_start(site: Path) -> Non
         runpath=f"$ORIGIN/../{library.parent.relative_to(site.parents[2])}",
     )
     world = read_site(site.parents[2])
-    found = explain(world, find_subject(world, "bin/tool")[0])
+    found = explain(LoadJudge(world=world), find_subject(world, "bin/tool")[0])
     log = site / "log"
     log.mkdir()
     seen = observed([tool], log, {})
@@ -475,5 +476,5 @@ def test_a_search_path_may_lead_back_to_its_own_folder(site: Path, spelled: str,
         [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(module)!r})"], check=True
     )
     world = read_site(site)
-    found = explain(world, find_subject(world, "liba.so")[0])
+    found = explain(LoadJudge(world=world), find_subject(world, "liba.so")[0])
     assert [step.request.result for step in found.steps[1:3]] == [str(outer), str(inner)]

@@ -15,6 +15,7 @@ from tests.support.loads import load
 from tests.support.odd_paths import spelled
 from tests.support.providers import provider_wheel
 from wheelfix.analysis.explain import explain
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import find_subject
 from wheelfix.environments.read_environment import read_site
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
@@ -98,7 +99,7 @@ def test_a_site_and_its_planted_directories(tmp_path: Path) -> None:
 
     def read(text: str) -> object:
         world = read_site(Path(text))
-        found = explain(world, find_subject(world, "a.so")[0])
+        found = explain(LoadJudge(world=world), find_subject(world, "a.so")[0])
         return world.where, world.members, [step.request.result for step in found.steps]
 
     alike(site, tmp_path, read)

@@ -16,6 +16,7 @@ from tests.support.schemas import errors
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.graph import graph_of_wheel
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.cli.app import run
 from wheelfix.host.provider_lookup import find_providers
@@ -193,7 +194,9 @@ def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
     subject = wheel({USER: elf("libnear.so.1", runpath="$ORIGIN/../near")})
     given = (ProviderSetting(source=str(first)), ProviderSetting(source=str(second)))
     providers = find_providers(given, subject)
-    found = explain(world(subject, *providers, unused), installed_at(subject, USER))
+    found = explain(
+        LoadJudge(world=world(subject, *providers, unused)), installed_at(subject, USER)
+    )
     names = [step.origin.name for step in found.steps if step.origin]
     assert f"{first.name}!near/libnear.so.1" in names
     assert f"{second.name}!deep/libdeep.so.1" in names
@@ -213,11 +216,13 @@ def test_a_provider_stands_where_its_scheme_puts_it() -> None:
     assert node.id == "mkl!lib/libmkl_rt.so.3"
     pure = named("p", Folder(Key.PURELIB, "p", ("libp.so",)))
     subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
-    found = explain(world(subject, pure), installed_at(subject, USER))
+    found = explain(LoadJudge(world=world(subject, pure)), installed_at(subject, USER))
     assert found.ok
     apart = world(subject, pure, scheme="lib64")
     (path,) = (p for p, name in apart.members.items() if name == USER)
-    assert [step.request.name for step in explain(apart, path).missing] == ["libp.so"]
+    assert [step.request.name for step in explain(LoadJudge(world=apart), path).missing] == [
+        "libp.so"
+    ]
 
 
 def test_the_oldest_machine_is_one_that_the_provider_can_be_installed_on() -> None:
@@ -238,7 +243,7 @@ def test_an_installed_provider_is_read_where_it_is(
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     subject = wheel({USER: elf("libpro.so.3", runpath="$ORIGIN/../pro/lib")})
     providers = find_providers((ProviderSetting(source="pro"),), subject)
-    found = explain(world(subject, *providers), installed_at(subject, USER))
+    found = explain(LoadJudge(world=world(subject, *providers)), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
     assert step.origin == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
@@ -252,7 +257,7 @@ def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) ->
     subject = wheel({USER: elf("libpro.so.3", "libpro.so.4", runpath="$ORIGIN/../pro/lib")})
     given = tuple(ProviderSetting(source=str(path)) for path in (pro, other))
     providers = find_providers(given, subject)
-    found = explain(world(subject, *providers), installed_at(subject, USER))
+    found = explain(LoadJudge(world=world(subject, *providers)), installed_at(subject, USER))
     assert [step.request.name for step in found.missing] == ["libpro.so.3"]
 
 

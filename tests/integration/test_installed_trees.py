@@ -27,6 +27,7 @@ from tests.support.shared import shared
 from tests.support.tools import needs_pip
 from tests.support.waiting import HANGS
 from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import Installed, World
 from wheelfix.host.reachable_files import read_process
 from wheelfix.host.verify import verify
@@ -603,7 +604,9 @@ def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, tree
     base = "/env/usr" if kind == "debian" else "/env"
     top = "usr/" if kind in {"debian", "lib64"} else ""
     by_member = {
-        f"{top}{os.path.relpath(path, base)}": fate_in(explain(world, path), world, base, top)
+        f"{top}{os.path.relpath(path, base)}": fate_in(
+            explain(LoadJudge(world=world), path), world, base, top
+        )
         for path, member in world.members.items()
         if member in subject.elfs
     }

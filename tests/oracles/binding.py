@@ -16,9 +16,9 @@ from wheelfix.elf.model import Definition, Elf, Exports, Libc
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import dependencies_first
 from wheelfix.loader.symbol_lookup import binds
-from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, refused_versions
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer, refused_versions
 
-GLIBC_HERE = tuple(map(int, (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[1].split(".")))
+GLIBC_HERE = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[1]
 """The release of this machine's glibc."""
 
 
@@ -175,7 +175,7 @@ class ProcessBinder:
         aborts = (
             definer is not None
             and self._libc is Libc.GLIBC
-            and GLIBC_HERE < ACCEPTS_UNVERSIONED
+            and newer(ACCEPTS_UNVERSIONED, GLIBC_HERE)
             and lookup.file is not None
             and (lookup.file, definer) in given
             and scopes.is_unversioned(definer, lookup)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Requirements, remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
+from wheelfix.analysis.load_failures import Failure, LoadJudge, lack_text, remedy
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.load_values import Load
 from wheelfix.python_sources.searched_folders import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
@@ -52,10 +52,12 @@ class Explanation(NamedTuple):
     alternatives: tuple[Alternative, ...] = ()
     problems: tuple[str, ...] = ()
     """Reasons why it does not load although every file is found."""
+    unknown: tuple[str, ...] = ()
+    """What a file may lack that was not read: it is described, or of another machine."""
     choices: tuple[PythonChoice, ...] = ()
     """Files that Python sources open in its place."""
     remedies: tuple[str, ...] = ()
-    """In an installed environment: what to do about each library that is not found."""
+    """What to do about each problem, and in an installed environment about missing libraries."""
 
     @property
     def missing(self) -> tuple[Step, ...]:
@@ -68,11 +70,22 @@ class Explanation(NamedTuple):
         return not self.missing and not self.problems
 
 
-def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
-    """Explain the load of the file `root`, once the files `after` are loaded."""
+def explain(
+    judge: LoadJudge,
+    root: str,
+    after: Sequence[str] = (),
+    requirements: Requirements | None = None,
+) -> Explanation:
+    """Explain the load of the file `root`, once the files `after` are loaded.
+
+    In an installed environment, `requirements` tells what is required and lacking, for remedies.
+    """
+    world = judge.world
     loads = world.process(root, after)
     world.budget.spend(_STEPS_A_REQUEST * len(loads[-1].requests), "the explanations", root)
     steps = tuple(tree_of(world, loads))
+    missing = tuple(step for step in steps if step.request.failed)
+    lacks = [one for one in judge.lacks(loads[-1]) if one.failure is not Failure.FILE]
     return Explanation(
         root=root,
         name=world.label(root),
@@ -81,27 +94,29 @@ def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
         steps=steps,
         objects=loads[-1].objects,
         alternatives=alternatives(world, root, after, loads[-1], steps),
-        problems=tuple(_version_problems(world, loads[-1])),
+        problems=tuple(lack_text(world, one) for one in lacks if one.is_known),
+        unknown=tuple(lack_text(world, one) for one in lacks if not one.is_known),
         choices=tuple(python_choices(world, root)),
+        remedies=(
+            *(remedies(world, requirements, missing) if requirements else ()),
+            *(remedy(one) for one in lacks if one.is_known),
+        ),
     )
 
 
-def explain_installed(
-    world: World, requirements: Requirements, root: str, after: Sequence[str] = ()
+def explain_import(
+    judge: LoadJudge,
+    root: str,
+    after: Sequence[str] = (),
+    requirements: Requirements | None = None,
 ) -> Explanation:
-    """Explain the load of the file `root` in an installed environment, with remedies."""
-    found = explain(world, root, after)
-    return found._replace(remedies=tuple(remedies(world, requirements, found.missing)))
-
-
-def _version_problems(world: World, load: Load) -> Iterator[str]:
-    """Yield the symbol versions that objects need and that are newer than the platform's."""
-    for path, lacking in world.lacking_versions([load]):
-        if lacking.is_missing:
-            yield (
-                f"`{world.label(path)}` needs {lacking.version} of {lacking.library}; "
-                f"{world.name} has {lacking.newest}"
-            )
+    """Explain the import of the file `root`, as `explain` does its load."""
+    explained = explain(judge, root, after, requirements)
+    lacks = tuple(judge.init_lack(judge.world.process(root, after)[-1]))
+    return explained._replace(
+        problems=(*explained.problems, *(lack_text(judge.world, one) for one in lacks)),
+        remedies=(*explained.remedies, *map(remedy, lacks)),
+    )
 
 
 def python_choices(world: World, root: str) -> Iterator[PythonChoice]:

@@ -29,7 +29,6 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
-from wheelfix.loader.symbol_versions import TooNew, versions_too_new
 from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.searched_folders import LibrarySearches
@@ -83,6 +82,8 @@ class World:
     """Paths of files in the directories of environment variables."""
     pythons: frozenset[str] = frozenset()
     """Paths of the main program and of its own libraries."""
+    described: frozenset[str] = frozenset()
+    """Paths of files of a described platform: what they define is not read."""
     name: str = ""
     """The platform: `debian:12`."""
     where: str = ""
@@ -109,10 +110,12 @@ class World:
         """
         bare = self.environment
         there = populate(bare, target, self.schemes[0], self.abi, library_path)
+        described = frozenset(there.files.keys() - bare.files.keys())
         return replace(
             self,
             environment=there,
-            pythons=frozenset(_of_python(there, there.files.keys() - bare.files.keys())),
+            pythons=frozenset(_of_python(there, described)),
+            described=described,
             name=target.name,
             versions=target.versions,
             packages=target.packages,
@@ -171,24 +174,6 @@ class World:
     def start_process(self) -> LoaderProcess:
         """Return a process with the program, to open one file after the other."""
         return start_process(self._files)
-
-    def lacking_versions(self, loads: Collection[Load]) -> Iterator[tuple[str, TooNew]]:
-        """Yield the symbol versions that objects of `loads` need of an older platform, by path.
-
-        Those of a library that another file is loaded for are left out.
-        """
-        platform = {Provenance.PLATFORM, Provenance.PYTHON}
-        served = {
-            (request.requester, request.name)
-            for load in loads
-            for request in load.requests
-            if request.result and self.origin(request.result).provenance not in platform
-        }
-        for path in dict.fromkeys(path for load in loads for path in load.objects):
-            elf = self.environment.files.get(path)
-            for lacking in versions_too_new(elf, self.versions) if elf else ():
-                if (path, lacking.library) not in served:
-                    yield path, lacking
 
     @cached_property
     def loads(self) -> Mapping[str, Load]:

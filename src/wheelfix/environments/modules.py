@@ -4,46 +4,21 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
 from wheelfix.environments.symbols import InstalledSymbols, Opening
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
-from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request
-from wheelfix.loader.platform_libraries import symbols_of
-from wheelfix.loader.symbol_versions import newer, refused_versions
+from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import module_name
-
-EXECUTABLE_STACK = "executable stack"
-"""What some objects need, as the loader's message spells it."""
-
-
-class Lack(NamedTuple):
-    """What an object needs of a loaded file, and what is not there."""
-
-    requester: str
-    """The path of the object."""
-    library: str
-    """The name in DT_NEEDED, or `EXECUTABLE_STACK`; empty for symbols that nothing loaded defines.
-    """
-    result: str | None
-    """The file that was loaded for `library`; None if none was found."""
-    versions: tuple[str, ...] = ()
-    symbols: tuple[str, ...] = ()
-    definers: tuple[str, ...] = ()
-    """The files that define `symbols`, and are not loaded for the object."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The message of the loader contains one of these words."""
-        return self.symbols or self.versions or (self.library,)
 
 
 class Meeting(NamedTuple):
@@ -150,17 +125,25 @@ class InstalledModules:
             is_after |= self.distribution(path) == distribution
 
     def is_surely_imported(self, path: str) -> bool:
-        """Return whether the import of the top-level package fails if that at `path` does."""
+        """Return whether the import of its package fails if that at `path` does.
+
+        That is the outermost one with a source: folders of a namespace package have none.
+        """
         module = self.modules[path]
         if path in self.opened:
             return self.opened[path].sure
-        top, dot, _ = module.partition(".")
-        return module in self.symbols.contents.sure_imports(top) if dot else top[:1] != "_"
+        package = next(filter(self._has_source, _packages(module)), None)
+        if package is None:
+            return "." not in module and module[:1] != "_"
+        return module in self.symbols.contents.sure_imports(package)
 
     def is_of_package(self, path: str) -> bool:
-        """Return whether the module at `path` is top-level, or its top folder has `__init__.py`."""
-        top, dot, _ = self.modules[path].partition(".")
-        return not dot or self.symbols.contents.has_source(top)
+        """Return whether the module at `path` is top-level, or in a folder with `__init__.py`."""
+        packages = tuple(_packages(self.modules[path]))
+        return not packages or any(map(self._has_source, packages))
+
+    def _has_source(self, package: str) -> bool:
+        return self.symbols.contents.has_source(package.replace(".", "/"))
 
     def names_before(self, path: str) -> Sequence[str]:
         """Return what the import of the module at `path` surely imports before it."""
@@ -211,16 +194,30 @@ class InstalledModules:
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
         for path in self.modules:
-            load = self._with_others(path)
-            requests = (*self.world.load(path).missing, *load.missing)
-            lost = [one for one in requests if not self._may_be_loaded(one.name, path)]
-            if lost:
-                yield path, Lack(lost[0].requester or path, lost[0].name, None)
-            elif not load.missing:
-                versions = next(self._lacking_versions(load), None)
-                lack = versions or self._refused_stack(load) or self._undefined(load)
-                if lack is not None:
-                    yield path, lack
+            alone, load = self.world.load(path), self._with_others(path)
+            lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
+            if path not in self.opened and self.is_surely_imported(path):
+                lacks += tuple(self._judge.init_lack(load))
+            left = (lack for lack in lacks if self._is_left(lack, load))
+            lack = next(left, None)
+            if lack is not None:
+                yield path, lack
+
+    def _is_left(self, lack: Lack, load: Load) -> bool:
+        """Return whether no other import, and no code, can give an object what it lacks.
+
+        What is found depends on a library that another import may load; too much static TLS is
+        what the rules about orders tell.
+        """
+        if lack.failure is Failure.FILE:
+            return not self._may_be_loaded(lack.library, load.root)
+        is_told = lack.failure is Failure.STATIC_TLS or not lack.is_known or load.missing
+        is_symbol = lack.failure is Failure.SYMBOL and lack.definers
+        return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
+
+    @property
+    def _judge(self) -> LoadJudge:
+        return self.symbols.judge
 
     def _may_be_loaded(self, library: str, module: str) -> bool:
         """Return whether another module loads `library`, or code may open it before `module`."""
@@ -231,28 +228,6 @@ class InstalledModules:
         imported = self.symbols.contents.sure_imports(self.modules[module])
         before = (name.partition(".")[0] for name in imported)
         return self.symbols.contents.may_open(library, frozenset((*there, *before)))
-
-    def _refused_stack(self, load: Load) -> Lack | None:
-        """Return the first object of a load that needs an executable stack which glibc refuses."""
-        files, version = self.world.environment.files, self.world.versions.get("GLIBC", "0")
-        for path in () if newer(REFUSING_GLIBC, version) else load.objects:
-            if path in self.world.members and requires_executable_stack(files[path]):
-                return Lack(path, EXECUTABLE_STACK, path)
-        return None
-
-    def _undefined(self, load: Load) -> Lack | None:
-        """Return the references of one object of a load that nothing defines for it.
-
-        None without a main program: what it defines is not known then.
-        """
-        if self.world.environment.main:
-            for path, definers, names in self.symbols.unbound_groups(load):
-                if definers and self._may_serve(definers, load):
-                    continue
-                left = tuple(name for name in names if not self._may_be_defined(name, load))
-                if left:
-                    return Lack(path, "", None, symbols=left, definers=definers)
-        return None
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
         """Return whether code may open one of `paths` for all others, before `load` or in it.
@@ -274,33 +249,12 @@ class InstalledModules:
         opened = {promotion.path for promotion in self.symbols.contents.promotions()}
         return frozenset(path for root in opened for path in self.world.load(root).objects)
 
-    def _may_be_defined(self, name: str, load: Load) -> bool:
-        """Return whether a library of a machine that is only described may define a symbol."""
-        known = {*self.world.members, self.world.environment.main}
-        described = (
-            symbols_of(posixpath.basename(path))
-            for path in (*self.symbols.start, *load.objects)
-            if path not in known and not self.symbols.contents.names(path)
-        )
-        return any(names is None or name in names for names in described)
-
     def _with_others(self, path: str) -> Load:
         """Return the load of a module, after what another import must have loaded for it."""
         load = self.world.load(path)
         carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
         before = [min(some) for some in carriers if some]
         return self.world.process(path, before)[-1] if before else load
-
-    def _lacking_versions(self, load: Load) -> Iterator[Lack]:
-        """Yield the symbol versions that loaded files do not define, where the loader asks."""
-        files, libc = self.world.environment.files, self.world.environment.libc
-        results = {(request.requester, request.name): request.result for request in load.requests}
-        for path in load.objects:
-            elf = files.get(path)
-            for need in elf.verneed if elf and path in self.world.members else ():
-                result = results.get((path, need.file))
-                if versions := refused_versions(need, files.get(result or ""), libc):
-                    yield Lack(path, need.file, result, versions=versions)
 
     # --- What an order of imports changes ---
 
@@ -445,14 +399,15 @@ class InstalledModules:
         """
         if load.missing:
             return None
-        versions = next(self._lacking_versions(load), None)
+        versions = next(self._judge.version_lacks(load), None)
         if versions is not None:
             return versions
-        alone = self.symbols.unbound(self.world.load(load.root))
-        for loaded, names in self.symbols.unbound(load).items():
-            known = frozenset(alone.get(loaded, ()))
-            if left := tuple(name for name in names if name not in known):
-                return Lack(loaded, "", None, symbols=left)
+        alone = set(self._judge.symbol_lacks(self.world.load(load.root)))
+        known = {(one.requester, name) for one in alone for name in one.symbols}
+        for lack in self._judge.symbol_lacks(load):
+            new = tuple(name for name in lack.symbols if (lack.requester, name) not in known)
+            if new and lack.is_known:
+                return lack._replace(symbols=new, definers=())
         return None
 
     def lacking(self, requester: str, name: str, usual: str, other: str) -> Iterator[str]:
@@ -504,3 +459,8 @@ class InstalledModules:
         }
         versions = [some for some in found.values() if some]
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Yield the packages that a module is in, the outermost first."""
+    return accumulate(module.split(".")[:-1], "{}.{}".format)

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -54,14 +55,12 @@ class InstalledContents:
         world: World,
         objects: CachedFacts,
         folders: Collection[str],
-        described: Collection[str] = (),
     ) -> None:
         """Read the files of `world`, but for what `objects` knows; Python sources in `folders`.
 
-        Those `described` are of another machine: what is at their paths here is not read.
+        Those of a described machine are not read: others are at their paths here.
         """
         self._world = world
-        self._described = described
         self._objects = objects
         self._sources = SiteSources(world, objects, folders)
         self.tables = lru_cache(_KEPT)(self._read_tables)
@@ -150,7 +149,7 @@ class InstalledContents:
 
     def _facts(self, path: str) -> Facts:
         """Return the facts on an object. Raises `OSError` for one of another machine."""
-        if path in self._described:
+        if path in self._world.described:
             raise FileNotFoundError(path)
         return self._objects.facts(path)
 
@@ -327,7 +326,8 @@ class InstalledContents:
             is_read = is_read or module in self._openers or module in self._importers
             return self._imports(module, _MODULES if is_read else _PACKAGES)
 
-        is_known = imports_of(name.partition(".")[0]) is not None
+        parents = accumulate(name.split("."), "{}.{}".format)
+        is_known = any(imports_of(parent) is not None for parent in parents)
         return sure_imports(name, lambda one: imports_of(one) or (), line) if is_known else ()
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:

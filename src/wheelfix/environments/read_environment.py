@@ -26,9 +26,11 @@ from wheelfix.host.installed_files import (
     owners_of_files,
     recorded_files,
 )
+from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around
 from wheelfix.host.reachable_files import Disk
+from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
@@ -116,11 +118,16 @@ def read_modules(
     world = read_site(
         directory, folders=folders, target=target, library_path=library_path, cache=objects
     )
-    here = {*world.members, *world.others, *world.of_variables}
-    described = world.environment.files.keys() - here if target is not None else ()
-    contents = InstalledContents(world, objects, folders, described)
+    contents = InstalledContents(world, objects, folders)
     symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
+
+
+def libraries_of(world: World) -> dict[str, Library]:
+    """Return the libraries of an environment whose symbols can be read, by path."""
+    files = world.environment.files.items()
+    read = {path: elf for path, elf in files if elf.dynamic and path not in world.described}
+    return {path: library_at(path, elf) for path, elf in read.items()}
 
 
 def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:

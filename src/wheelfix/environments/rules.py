@@ -4,16 +4,16 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Iterator
 
+from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
-from wheelfix.environments.modules import EXECUTABLE_STACK, InstalledModules, Lack, Meeting
+from wheelfix.environments.modules import InstalledModules, Meeting
 from wheelfix.environments.product_copies import copies
 from wheelfix.environments.symbols import Variable
 from wheelfix.environments.tls_shortages import Shortage, limits, shortages
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.installed_files import Owner
-from wheelfix.loader.executable_stack import REFUSING_GLIBC
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.loader.static_tls import OPTIONAL, SURPLUS
@@ -123,10 +123,10 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
         when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
         yield Hit(
-            message=f"{when}: {_lack_text(modules, lack)}{more}",
+            message=f"{when}: {lack_text(modules.world, lack)}{more}",
             severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
-            entry=lack.library or lack.symbols[0],
+            entry=lack.what,
             notes=(
                 *((f"of {owner}",) if owner else ()),
                 *(
@@ -136,7 +136,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
             ),
             hint=f"`wheelfix explain --site {where} {opened}` shows what it loads"
-            if lack.library
+            if lack.failure is not Failure.SYMBOL or lack.library
             else "its wheel must link with the library that defines it"
             if lack.definers
             else "install releases that were built for each other",
@@ -149,7 +149,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
     """Return what modules that fail for the same reason have in common."""
-    return modules.distribution(path), lack.library or lack.symbols[0], lack.result
+    return modules.distribution(path), lack.what, lack.result
 
 
 @environment_rule("WF953", "first-library-wins", Severity.WARNING)
@@ -188,7 +188,7 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
         is_sure = modules.is_of_package(met.first) and modules.is_of_package(met.second)
         yield Hit(
             message=f"after `import {first}`, `import {second}` fails: "
-            f"{_lack_text(modules, met.lack)}",
+            f"{lack_text(modules.world, met.lack)}",
             severity=Severity.NOTE if not is_sure else Severity.ERROR if both else None,
             member=label(met.second),
             entry=f"{first} {met.lack.library or met.lack.symbols[0]}",
@@ -604,21 +604,4 @@ def _meeting_text(modules: InstalledModules, met: Meeting) -> str:
     return (
         f"`{label(met.first)}` of {owner(met.first)} loads `{label(met.other)}` first; alone, "
         f"`{label(met.second)}` of {owner(met.second)} gets `{label(met.usual)}`"
-    )
-
-
-def _lack_text(modules: InstalledModules, lack: Lack) -> str:
-    label = modules.world.label
-    if lack.symbols:
-        only = join_some(list(map(label, lack.definers)), 2)
-        where = f"which only {only} defines, not loaded for it" if only else "not defined"
-        return f"`{label(lack.requester)}` refers to {join_some(lack.symbols, FEW)}, {where}"
-    if lack.library == EXECUTABLE_STACK:
-        what = f"`{label(lack.requester)}` needs an executable stack"
-        return f"{what}, which glibc {REFUSING_GLIBC} refuses"
-    if lack.result is None:
-        return f"`{lack.library}`, which `{label(lack.requester)}` needs, is not found"
-    return (
-        f"`{label(lack.requester)}` needs {join_some(lack.versions, FEW)} of `{lack.library}`, and "
-        f"`{label(lack.result)}` does not define it"
     )

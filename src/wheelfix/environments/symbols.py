@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple, Protocol
 
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.exports import SizedDefinition, idle
 from wheelfix.elf.model import Exports, Undefined
@@ -16,7 +17,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import is_python_name
-from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.python_sources.opening_calls import may_open
 
 
@@ -173,28 +174,22 @@ class InstalledSymbols:
         }
         return {name: sorted(paths) for name, paths in several.items() if len(paths) > 1}
 
-    def unbound(self, load: Load) -> Mapping[str, tuple[str, ...]]:
-        """Return object -> the names that it refers to, and nothing in its scope defines."""
-        unbound: dict[str, tuple[str, ...]] = {}
-        for path, _, names in self.unbound_groups(load):
-            unbound[path] = (*unbound.get(path, ()), *names)
-        return unbound
-
-    def unbound_groups(self, load: Load) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-        """Yield an object, files that are not in its scope, and what only these define for it."""
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
-        for path in load.objects:
-            for definers, some in self._providers.get(path, {}).items():
-                names = () if scope.first(definers) else self.looked_up(path, some)
-                if names:
-                    yield path, definers, names
+    @cached_property
+    def judge(self) -> LoadJudge:
+        """The judge of all loads."""
+        described = self.world.described
+        read = {path: one for path, one in self.libraries.items() if path not in described}
+        names = markers() | undefined_names(read)
+        return LoadJudge(
+            world=self.world, index=SymbolIndex(read, names, self.world.environment.libc)
+        )
 
     def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
         """Yield what an object of `load` refers to, with the file that defines it there.
 
         Only references that files of wheels are to define (`references`) are yielded.
         """
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self._index)
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.judge.index)
         for providers, names in self._providers.get(path, {}).items():
             definer = scope.first(providers)
             yield from ((name, definer) for name in self.looked_up(path, names))
@@ -205,16 +200,10 @@ class InstalledSymbols:
         skipped = idle(self.libraries[path].exports) if some else ()
         return tuple(name for name in some if name not in skipped)
 
-    @cached_property
+    @property
     def start(self) -> tuple[str, ...]:
         """The objects of the main program, which all scopes begin with."""
-        main = self.world.environment.main
-        return self.world.process(main)[0].objects if main else ()
-
-    @cached_property
-    def _index(self) -> SymbolIndex:
-        wanted = markers().union([one.name for one in self._different])
-        return SymbolIndex(self.libraries, wanted, self.world.environment.libc)
+        return self.judge.start
 
     @cached_property
     def _different(self) -> AbstractSet[Undefined]:
@@ -224,7 +213,7 @@ class InstalledSymbols:
     @cached_property
     def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
         """Object -> the files of the environment that can define the same names -> these."""
-        index = self._index
+        index = self.judge.index
         providers = {one: index.providers(one.name, one.version) for one in self._different}
         return {
             path: values_by_key([(providers[one], one.name) for one in some])

@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from weakref import finalize
 
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
+from wheelfix.analysis.world import World
 from wheelfix.elf.exports import (
     SymbolTables,
     lazy_exports,
@@ -167,6 +168,22 @@ class GivenLibraries:
         libraries.sort(key=lambda library: provider.directory_of(library.path) != directory)
         found = (self._library(*library) for library in libraries)
         return next((one for one in found if one and one.elf.abi == dependent.abi), None)
+
+    def of_world(self, world: World) -> dict[str, Library]:
+        """Return the libraries of a world of the wheel whose symbols can be read, by path."""
+        found: dict[str, Library] = {}
+        for path, elf in world.environment.files.items():
+            read = self.reader(world.members[path]) if path in world.members else None
+            if path in world.of_variables:
+                found[path] = library_at(path, elf)
+            elif read is not None:
+                found[path] = Library(path=path, elf=elf, read=read)
+            elif path in world.others:
+                given = self._given.get(path.rpartition("/")[2], ())
+                read_again = (self._library(*each) for each in given)
+                same = next((one for one in read_again if one and one.elf == elf), None)
+                found |= {path: same} if same else {}
+        return found
 
     def _candidates(
         self, name: str, dependent: Elf, path: str, root: SearchPath
@@ -332,10 +349,16 @@ def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
+def library_at(path: str, elf: Elf) -> Library:
+    """Return the library at `path`, a file of this machine, that was read as `elf`."""
+    read = partial(_read_exports, lambda: read_symbol_tables(map_regular(path), path))
+    return Library(path=path, elf=elf, read=read)
+
+
 def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
     try:
         return lazy_exports(read)
-    except BadElfError:
+    except (BadElfError, OSError):
         return Exports()
 
 

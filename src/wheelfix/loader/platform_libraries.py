@@ -67,6 +67,17 @@ def symbols_of(library: str) -> Container[str] | None:
     return _names().get(family)
 
 
+def defines(library: str, symbol: str, version: str | None) -> bool | None:
+    """Return whether `library` may define a symbol on some platform; None if it is not known.
+
+    GLIBC_PRIVATE is not listed; what GLIBCXX has is, by its form, for references without a version.
+    """
+    names = symbols_of(library)
+    if names is None or (version or "").endswith("_PRIVATE"):
+        return None
+    return symbol in names or (version is not None and isinstance(names, _Cxx))
+
+
 _GLIBC = (*GLIBC_PARTS, "libmvec.so.1", "libnsl.so.1")
 _CXX_LIBRARY = re.compile(
     r"_Z(T[VISTC]|GV|N|K|O|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces

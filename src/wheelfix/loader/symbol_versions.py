@@ -13,7 +13,7 @@ from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
 
 Release = tuple[int, ...]
 
-ACCEPTS_UNVERSIONED: Release = (2, 41)
+ACCEPTS_UNVERSIONED = "2.41"
 """The first glibc that takes a symbol without a version from the library that should have it.
 
 Older ones end the process when they bind a reference with a version to a symbol of the library that

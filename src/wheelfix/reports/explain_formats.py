@@ -39,6 +39,7 @@ def explanation_text(world: World, explanation: Explanation, style: Style = PLAI
         f"{paint('problem', Color.RED, on=style.color)}: {printable(problem)}"
         for problem in explanation.problems
     ]
+    lines += [f"not known: {printable(words)}" for words in explanation.unknown]
     lines += _choices(world, explanation.choices, style)
     lines += _incomplete(world)
     lines += _alternatives(explanation, style)
@@ -300,6 +301,7 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "objects": [world.label(path) for path in explanation.objects],
         "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
+        "not_known": list(explanation.unknown),
         "remedies": list(explanation.remedies),
         "opened_by_python": [_choice_value(world, choice) for choice in explanation.choices],
         "not_followed": list(world.searches.unfollowed),

@@ -6,10 +6,10 @@ by the first scheme, and each problem is reported once per machine and cause.
 
 from collections.abc import Iterator
 
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer
 from wheelfix.loader.targets import default_name, is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
@@ -96,12 +96,14 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     """
     for world in context.target_worlds:
         wanted: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
-        lacking = world.lacking_versions(world.first_loads.values())
-        by_member = values_by_key((world.members.get(path), version) for path, version in lacking)
+        judge = LoadJudge(world=world)
+        lacks = {one for load in world.first_loads.values() for one in judge.version_lacks(load)}
+        by_member = values_by_key((world.members.get(one.requester), one) for one in lacks)
         for member, elf in context.wheel.elfs.items():
-            for library, version, newest, missing in by_member.get(member, ()):
-                dependents = wanted.setdefault((library, newest, missing), {})
-                dependents.setdefault(member, []).append(_symbols(elf, library, version))
+            for lack in sorted(one for one in by_member.get(member, ()) if one.there):
+                dependents = wanted.setdefault((lack.library, lack.there, lack.is_known), {})
+                symbols = (_symbols(elf, lack.library, version) for version in lack.versions)
+                dependents.setdefault(member, []).extend(symbols)
         for (file, there, missing), dependents in wanted.items():
             number = len(dependents)
             first = next(iter(dependents))
@@ -290,21 +292,22 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed here: see WF603.
     """
-    refusing = [
-        target.name
-        for target in context.targets
-        if not newer(REFUSING_GLIBC, target.versions.get("GLIBC", "0"))
-    ]
-    for member, elf in context.wheel.elfs.items() if refusing else ():
-        if elf.is_library and requires_executable_stack(elf):
-            yield Hit(
-                message="requires an executable stack, and does not load on "
-                + ", ".join(f"`{name}`" for name in refusing),
-                member=member,
-                entry=refusing[0],
-                targets=tuple(refusing),
-                hint="link with `-z noexecstack`, or add `.note.GNU-stack` to assembly files",
-            )
+    refusing = values_by_key(
+        (world.members.get(lack.requester), world.name)
+        for world in context.target_worlds
+        for load in world.first_loads.values()
+        for lack in LoadJudge(world=world).stack_lacks(load)
+    )
+    for member in filter(refusing.__contains__, context.wheel.elfs):
+        names = tuple(dict.fromkeys(refusing[member]))
+        yield Hit(
+            message="requires an executable stack, and does not load on "
+            + ", ".join(f"`{name}`" for name in names),
+            member=member,
+            entry=names[0],
+            targets=names,
+            hint="link with `-z noexecstack`, or add `.note.GNU-stack` to assembly files",
+        )
 
 
 @set_rule("WF816", "unmatched-target", Severity.WARNING)

@@ -1,8 +1,10 @@
 """Whether every undefined symbol of the wheel's objects is resolved, once installed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
@@ -17,7 +19,7 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.platform_libraries import symbols_of
-from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
@@ -378,7 +380,9 @@ def missing_version(context: Context) -> Iterator[Hit]:
     ## Why is this bad?
     glibc checks versions before symbols, and fails with `version … not found` even if only weak
     references use the version, unless the version is marked as weak, too (VER_FLG_WEAK).
-    Libraries without any Verdef pass the check. musl has none.
+    Libraries without any Verdef pass the check; but glibc before 2.41 ends the process when it
+    binds a symbol that should have a version to such a library, if Verneed names it. musl has no
+    check.
 
     ## Example
     A module linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel bundles 1.1.
@@ -398,18 +402,37 @@ def missing_version(context: Context) -> Iterator[Hit]:
             notes=(f"it defines {join_some(defined, 3)}",),
             hint="build against the bundled library",
         )
+    for member, lack in _refused_bundled(context):
+        if lack.failure is Failure.UNVERSIONED:
+            yield Hit(
+                message=f"needs {join_some(lack.symbols, FEW)} with a version of "
+                f"`{lack.library}`, and the bundled library has no versions: glibc before "
+                f"{ACCEPTS_UNVERSIONED} ends the process",
+                member=member,
+                entry=lack.library,
+                hint="build against the bundled library",
+            )
 
 
 def _missing_versions(context: Context) -> Iterator[tuple[str, str, str, Sequence[str]]]:
     """Yield objects, what they need, the version of it that is missing, and those that it has."""
+    for member, lack in _refused_bundled(context):
+        for version in lack.versions:
+            defined = context.wheel.elfs[context.world.members[lack.result or ""]].verdef
+            yield member, lack.library, version, defined
+
+
+def _refused_bundled(context: Context) -> Iterator[tuple[str, Lack]]:
+    """Yield the members that a bundled library lacks something for, each as it is opened first.
+
+    Whether the platform has the versions is auditwheel's verdict (WF801).
+    """
     loaded = context.loaded_wheel
     if loaded is None:
         return
-    elfs = context.wheel.elfs
-    bundled = {path: elfs[member] for member, path in loaded.paths.items()}
-    for member in loaded.paths:
-        results = loaded.results(member)
-        for need in elfs[member].verneed:
-            library = bundled.get(results.get(need.file) or "")
-            for version in refused_versions(need, library, loaded.environment.libc):
-                yield member, need.file, version, library.verdef if library is not None else ()
+    world = replace(context.world, environment=loaded.environment)
+    judge = LoadJudge(world=world, index=loaded.index)
+    for member, load in loaded.loads.items():
+        for lack in (*judge.version_lacks(load), *judge.unversioned_lacks(load)):
+            if lack.requester == loaded.paths[member] and lack.result in loaded.members:
+                yield member, lack

@@ -2,7 +2,8 @@
 
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -11,10 +12,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation, explain_installed
+from wheelfix.analysis.explain import Explanation, explain_import
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import remedies
-from wheelfix.analysis.load_tree import Resolution, Step, needed_names, resolutions
+from wheelfix.analysis.explain_remedies import Requirements, remedies
+from wheelfix.analysis.load_failures import LoadJudge
+from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
@@ -33,9 +35,17 @@ from wheelfix.cli.installation_options import (
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
 from wheelfix.cli.wheel_time_limit import time_limit
-from wheelfix.environments.read_environment import read_openings, read_searches, read_site
+from wheelfix.elf.library_names import is_object_name
+from wheelfix.environments.read_environment import (
+    libraries_of,
+    read_openings,
+    read_searches,
+    read_site,
+)
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import LackingRequirements, providers_of
+from wheelfix.loader.as_needed import Library
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.openings import PythonOpening
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
@@ -122,9 +132,9 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
 
         def ask(path: Path) -> None:
             settings = configuration.settings_for(path.name)
-            process = _in_wheel(path, subject, request, variables, settings)
             try:
-                answer = _answer(process, subject, request.why_not, terminal)
+                with _in_wheel(path, subject, request, variables, settings) as process:
+                    answer = _answer(process, subject, request.why_not, terminal)
             except _AbsentError as error:
                 absent.append(error)
             else:
@@ -147,14 +157,22 @@ class _Process(NamedTuple):
     """A process that has opened some files, and loads others."""
 
     world: World
+    libraries: Mapping[str, Library]
+    """The files whose symbols can be read, by path."""
     opened: Sequence[str]
-    explain: Callable[[str], Explanation]
-    """Explain what opening a path loads."""
     openings: Callable[[str], Iterable[tuple[str, int]]]
     """Return the Python sources that open a library by name, with lines."""
 
-    remedies: Callable[[tuple[Step, ...]], Iterable[str]] = lambda _: ()
-    """Return what to do about libraries that are not found."""
+    requirements: Requirements | None = None
+    """In an environment: what the distribution of a file requires, and is not installed."""
+
+    def explain(
+        self, paths: Sequence[str], how: Callable[..., Explanation] = explain_load
+    ) -> list[Explanation]:
+        """Explain what opening each of `paths` in a new process loads."""
+        loads = [self.world.process(path, self.opened)[-1] for path in paths]
+        judge = LoadJudge.of(self.world, self.libraries, loads)
+        return [how(judge, path, self.opened, self.requirements) for path in paths]
 
 
 class _Answer(NamedTuple):
@@ -213,37 +231,37 @@ def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
 # --- A wheel --------------------------------------------------------------------------------------
 
 
+@contextmanager
 def _in_wheel(
     path: Path,
     subject: str | None,
     request: _Options,
     variables: Mapping[str, str],
     settings: Settings,
-) -> _Process:
+) -> Generator[_Process]:
     require_file(path)
     others = wheels_beside(settings)
     after = [_after(word, others) for word in request.after]
+    wheels = [text.partition("!")[0] for text in (*settings.neighbors, *request.after)]
     with open_wheel(path) as archive:
         refuse_other_system(archive.wheel)
+        providers = providers_of(settings, archive.wheel, os.environ)
         world = world_of(
             archive.wheel,
             target=request.target,
             scheme=request.scheme,
             others=others,
-            providers=providers_of(settings, archive.wheel, os.environ),
+            providers=providers,
             library_path=library_path(variables),
             directories=absolute_directories(variables),
         )
         searches = _searches(archive, subject, world)
-    by_name = tuple(openings(archive.wheel))
-    world = replace(world, searches=searches, variables=variables)
-    opened = [file for prefix, name in after for file in _open_before(world, prefix, name)]
-    return _Process(
-        world,
-        opened,
-        partial(explain_load, world, after=opened),
-        partial(_opening, by_name),
-    )
+        world = replace(world, searches=searches, variables=variables)
+        opened = [file for prefix, name in after for file in _open_before(world, prefix, name)]
+        beside = tuple(text for text in wheels if text.endswith(".whl"))
+        read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
+        by_name = tuple(openings(archive.wheel))
+        yield _Process(world, read.of_world(world), opened, partial(_opening, by_name))
 
 
 def _opening(
@@ -317,13 +335,8 @@ def _in_site(
     opened = [file for name in request.after for file in _open_before(world, "", name)]
     lacking = LackingRequirements(directory, world.schemes[0].python).of
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
-    return _Process(
-        world,
-        opened,
-        partial(explain_installed, world, lacking, after=opened),
-        partial(read_openings, sorted(folders)),
-        partial(remedies, world, lacking),
-    )
+    by_name = partial(read_openings, sorted(folders))
+    return _Process(world, libraries_of(world), opened, by_name, lacking)
 
 
 # --- Answers --------------------------------------------------------------------------------------
@@ -331,7 +344,7 @@ def _in_site(
 
 def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world = process.world
-    found = [process.explain(path) for path in world.first_loads if path in world.members]
+    found = process.explain([path for path in world.first_loads if path in world.members])
     return _Answer(
         text=roots_text(found, terminal.result_style),
         value={"explanations": [explanation_value(world, root) for root in found]},
@@ -347,17 +360,19 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
         served = _served(process, needed_names(world, subject))
     if not paths and not served:
         raise _absent(process, subject)
-    explained = [process.explain(path) for path in paths]
+    is_import = "." in subject and "/" not in subject and not is_object_name(subject)
+    explained = process.explain(paths, explain_import if is_import else explain_load)
     choices = [choice for explanation in explained for choice in explanation.choices]
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
-    explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
+    explained += process.explain([path for path in elsewhere if path in world.environment.files])
     texts = [explanation_text(world, explanation, style) for explanation in explained]
     found = [resolution for some in served.values() for resolution in some]
     texts += [resolutions_text(world, name, some, style) for name, some in served.items()]
     missing = tuple(resolution.step for resolution in found if resolution.step.request.failed)
-    todo = [] if explained else remedies_text(process.remedies(missing), style)
+    lacking = () if explained else missing
+    todo = process.requirements and remedies(world, process.requirements, lacking)
     return _Answer(
-        text="\n".join(["\n\n".join(texts), *todo]),
+        text="\n".join(["\n\n".join(texts), *remedies_text(todo or (), style)]),
         value={
             "explanations": [explanation_value(world, found) for found in explained],
             "asked_for": resolutions_value(world, found),

@@ -1,0 +1,390 @@
+"""Why a load fails: all that its objects need and do not get, as the loader asks for it.
+
+The one judgement of a load. glibc maps every file first, then compares versions
+(elf/dl-version.c), makes the stack executable and finds room for static TLS (elf/dl-load.c,
+elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the init function then.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from wheelfix.analysis.world import World
+from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
+from wheelfix.elf.exports import among, idle
+from wheelfix.elf.model import Elf, Libc, Undefined, VersionNeed
+from wheelfix.grouping import values_by_key
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
+from wheelfix.loader.install_schemes import python_version
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.platform_libraries import defines
+from wheelfix.loader.python_api import (
+    MODULE_SUFFIX,
+    exports,
+    init_functions,
+    is_libpython,
+    is_python_name,
+)
+from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_versions import (
+    ACCEPTS_UNVERSIONED,
+    newer,
+    refused_versions,
+    versions_too_new,
+)
+from wheelfix.text import FEW, join_some
+
+
+class Failure(StrEnum):
+    """What of a load fails. The values appear in JSON output."""
+
+    FILE = "file"
+    """A library is not found, or is not one for this process."""
+    VERSION = "version"
+    STACK = "executable stack"
+    STATIC_TLS = "static TLS"
+    SYMBOL = "symbol"
+    UNVERSIONED = "symbol without its version"
+    """glibc before 2.41 ends the process (`ACCEPTS_UNVERSIONED`)."""
+    INIT = "init function"
+
+
+_WORDS = {Failure.STACK: "executable stack", Failure.STATIC_TLS: "static TLS"}
+"""What the loader's message has for what no name is in."""
+
+
+class Lack(NamedTuple):
+    """What an object of a load needs, and does not get."""
+
+    failure: Failure
+    requester: str
+    """The path of the object."""
+    library: str = ""
+    """The name in DT_NEEDED or Verneed; empty for symbols without a version."""
+    result: str | None = None
+    """The file that was loaded for `library`; None if none was found."""
+    versions: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    definers: tuple[str, ...] = ()
+    """The files that define `symbols`, and are not loaded for the object."""
+    there: str = ""
+    """The newest version of a platform's library; what is wrong with a file."""
+    is_known: bool = True
+    """Whether the load fails for it; otherwise a file that was not read may have it."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The message of the loader contains one of these words."""
+        if self.failure is Failure.UNVERSIONED:
+            return ("check_match",)
+        if self.failure in _WORDS:
+            return (_WORDS[self.failure],)
+        return self.symbols or self.versions or (self.library,)
+
+    @property
+    def what(self) -> str:
+        """The library or the first symbol: what loads that fail for one reason have in common."""
+        return self.library or _WORDS.get(self.failure) or self.symbols[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadJudge:
+    """The judge of the loads of a world, with the symbols of the files that can be read."""
+
+    world: World
+    index: SymbolIndex = field(default_factory=lambda: SymbolIndex({}, frozenset()))
+    """The files that were read; of a machine that is only described, names are known at most."""
+    unloaded: Mapping[str, Library] = field(default_factory=dict[str, Library])
+    """Others, which are asked only whether they define what nothing loaded does."""
+
+    @classmethod
+    def of(
+        cls, world: World, libraries: Mapping[str, Library], loads: Iterable[Load]
+    ) -> "LoadJudge":
+        """Return the judge of some loads, which reads the symbols of no other object if all bind.
+
+        `libraries` are all that can be read, by path.
+        """
+        loaded = cls(world=world)
+        paths = {*loaded.start, *(path for load in loads for path in load.objects)}
+        read = {path: one for path, one in libraries.items() if path in paths}
+        return replace(
+            loaded,
+            index=SymbolIndex(read, undefined_names(read), world.environment.libc),
+            unloaded={path: one for path, one in libraries.items() if path not in paths},
+        )
+
+    @cached_property
+    def start(self) -> tuple[str, ...]:
+        """The objects of the main program, with which every scope begins."""
+        main = self.world.environment.main
+        return self.world.process(main)[0].objects if main else ()
+
+    def lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield all that objects of `load` do not get, in the order in which the loader asks.
+
+        Symbols are not judged where a library is not found: it may define them.
+        """
+        yield from self.file_lacks(load)
+        yield from self.version_lacks(load)
+        yield from self.stack_lacks(load)
+        yield from self._static_tls(load)
+        if not load.missing:
+            yield from self.symbol_lacks(load)
+
+    def file_lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield the files that are not found, or that the loader refuses."""
+        for request in load.missing:
+            last = request.candidates[-1:] if request.fatal else ()
+            why = "".join(candidate.verdict for candidate in last)
+            yield Lack(Failure.FILE, request.requester or load.root, request.name, there=why)
+
+    def init_lack(self, load: Load) -> Iterator[Lack]:
+        """Yield the init function that an import of the file would look up, and not find.
+
+        That is known of files with the suffix of extension modules alone.
+        """
+        stem, dot, _ = load.root.rpartition("/")[2].partition(".")
+        if dot and MODULE_SUFFIX.search(load.root) and self._fits_python(load.root):
+            files, hooks = self.world.environment.files, init_functions(stem)
+            loaded = (files[path] for path in load.objects if path in files)
+            if not load.missing and not any({*elf.module_hooks} & {*hooks} for elf in loaded):
+                yield Lack(Failure.INIT, load.root, symbols=hooks[:1])
+
+    def _is_judged(self, path: str) -> bool:
+        """Return whether a file is of a wheel, or of a variable; the platform's fit together."""
+        world = self.world
+        return path in world.members or path in world.others or path in world.of_variables
+
+    # --- Versions, stack, TLS
+
+    def version_lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield the symbol versions that the files of a load do not define."""
+        files = self.world.environment.files
+        results = {(one.requester, one.name): one.result for one in load.requests}
+        for path in load.objects:
+            elf = files.get(path)
+            for need in elf.verneed if elf and self._is_judged(path) else ():
+                result = results.get((path, need.file))
+                if elf and (result is None or result in self.world.described):
+                    yield from self._too_new(path, elf, need, result)
+                elif refused := refused_versions(need, files.get(result or ""), self._libc):
+                    yield Lack(Failure.VERSION, path, need.file, result, refused)
+
+    def _too_new(
+        self, path: str, elf: Elf, need: VersionNeed, result: str | None
+    ) -> Iterator[Lack]:
+        lacking = versions_too_new(elf._replace(verneed=(need,)), self.world.versions)
+        groups = values_by_key(((one.newest, one.is_missing), one.version) for one in lacking)
+        for (newest, is_missing), versions in groups.items():
+            yield Lack(
+                Failure.VERSION,
+                path,
+                need.file,
+                result,
+                tuple(versions),
+                there=newest,
+                is_known=is_missing,
+            )
+
+    def _opened(self, load: Load) -> Iterator[tuple[str, Elf]]:
+        """Yield the objects of wheels that dlopen loads; not those of a program that starts."""
+        files = self.world.environment.files
+        root = files.get(load.root)
+        for path in () if root is None or root.is_executable else load.objects:
+            if path in self.world.members or (self._is_judged(path) and files[path].segments):
+                yield path, files[path]
+
+    def stack_lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield each object that needs an executable stack, which glibc refuses to make."""
+        if not newer(REFUSING_GLIBC, self._glibc or "0"):
+            for path, elf in self._opened(load):
+                if requires_executable_stack(elf):
+                    yield Lack(Failure.STACK, path, result=path)
+
+    def _static_tls(self, load: Load) -> Iterator[Lack]:
+        """Yield the object with the most static TLS, if all of a load have too much."""
+        if self._glibc and newer(self._glibc, UNLIMITED):
+            sizes = {path: required_bytes(elf) for path, elf in self._opened(load)}
+            if not fits(sum(sizes.values())):
+                largest = max(sizes, key=sizes.__getitem__)
+                yield Lack(Failure.STATIC_TLS, largest, there=f"{sum(sizes.values()):,}")
+
+    @property
+    def _libc(self) -> Libc:
+        return self.world.environment.libc
+
+    @property
+    def _glibc(self) -> str | None:
+        """The release of glibc; None if it is musl, or not known."""
+        return None if self._libc is Libc.MUSL else self.world.versions.get("GLIBC")
+
+    # --- Symbols
+
+    def symbol_lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield the references of each object of a load that nothing defines for it.
+
+        A program that binds when it calls fails no load.
+        """
+        files = self.world.environment.files
+        root = files.get(load.root)
+        is_lazy = root is not None and root.is_executable and not _binds_now(root)
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
+        read = self.index.libraries
+        unread = [path for path in (*self.start, *load.objects) if path not in read]
+        for path in load.objects if not is_lazy or self._libc is Libc.MUSL else ():
+            if path in read and self._is_judged(path):
+                yield from self._unbound(load, path, scope, unread)
+        yield from self.unversioned_lacks(load)
+
+    def _unbound(
+        self, load: Load, path: str, scope: Scope, unread: Sequence[str]
+    ) -> Iterator[Lack]:
+        results = {(one.requester, one.name): one.result for one in load.requests}
+        for definers, some in self.index.references(path).items():
+            strong = () if scope.first(definers) else [one for one in some if not one.weak]
+            skipped = idle(self.index.libraries[path].exports) if strong else ()
+            answers = values_by_key(
+                ((self._defined_unread(load, one, unread), one.file), one.name)
+                for one in strong
+                if one.name not in skipped
+            )
+            for (answer, file), names in answers.items():
+                if not answer:
+                    there = results.get((path, file)) if file else None
+                    lack = Lack(Failure.SYMBOL, path, file or "", there, symbols=tuple(names))
+                    elsewhere = definers or self._defining(names) if answer is False else ()
+                    yield lack._replace(definers=elsewhere, is_known=answer is False)
+
+    def _defined_unread(
+        self, load: Load, reference: Undefined, unread: Sequence[str]
+    ) -> bool | None:
+        """Return whether a file that was not read defines a reference, None if it may."""
+        main, name = self.world.environment.main, reference.name
+        if reference.version is None and is_python_name(name):
+            if main is None or not self._fits_python(load.root):
+                return True  # the interpreter's: it is not known, or another one
+            python = self.world.schemes[0].python
+            return exports(python, name) is not False if main in unread else False
+        names = (path.rpartition("/")[2] for path in unread if path != main)
+        answers = {
+            defines(file, name, reference.version) for file in names if not is_libpython(file)
+        }
+        unknown = None in answers or main is None
+        return True if True in answers else None if unknown else False
+
+    def _fits_python(self, path: str) -> bool:
+        """Return whether the suffix of a file is not that of another Python."""
+        match = MODULE_SUFFIX.search(path)
+        minor = match["cpython"] or match["pypy"] if match else None
+        own = python_version(self.world.schemes[0].python).partition(".")[2]
+        return minor is None or not own or minor == own
+
+    def _defining(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the files that are not loaded and define all of some names."""
+        wanted = frozenset(names)
+        return tuple(
+            path
+            for path, library in self.unloaded.items()
+            if self._is_judged(path) and among(library.exports.definitions, wanted) == wanted
+        )
+
+    def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
+        """Yield the references that bind to a library which has lost the versions it had."""
+        glibc, files = self._glibc, self.world.environment.files
+        if self._libc is Libc.MUSL or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
+            return
+        given = {(one.name, one.result) for one in load.requests}
+        lost = {path for path in load.objects if path in files and is_unversioned(files[path])}
+        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
+        for path in load.objects if lost else ():
+            is_read = path in self.index.libraries and self._is_judged(path)
+            for definers, some in self.index.references(path).items() if is_read else ():
+                definer = scope.first(definers)
+                if definer not in lost:
+                    continue
+                named = values_by_key(
+                    (one.file, one.name)
+                    for one in some
+                    if one.file and (one.file, definer) in given
+                )
+                for file, names in named.items():
+                    yield Lack(Failure.UNVERSIONED, path, file, definer, symbols=tuple(names))
+
+
+def is_unversioned(elf: Elf) -> bool:
+    """Return whether an object has no DT_VERSYM: no symbol of it has a version."""
+    return not (elf.verdef or elf.verneed or elf.versym_alone)
+
+
+def _binds_now(elf: Elf) -> bool:
+    return bool(elf.dt_flags & DF_BIND_NOW or elf.dt_flags_1 & DF_1_NOW)
+
+
+# --- In words -------------------------------------------------------------------------------------
+
+
+def lack_text(world: World, lack: Lack) -> str:
+    """Return what is lacking as a clause."""
+    who = f"`{world.label(lack.requester)}`"
+    match lack.failure:
+        case Failure.FILE:
+            why = f"is not loadable: {lack.there}" if lack.there else "is not found"
+            return f"`{lack.library}`, which {who} needs, {why}"
+        case Failure.STACK:
+            return f"{who} needs an executable stack, which glibc {REFUSING_GLIBC} refuses"
+        case Failure.STATIC_TLS:
+            return f"{lack.there} bytes of static TLS, most of {who}, where glibc has {SURPLUS:,}"
+        case Failure.INIT:
+            return f"{who} does not define `{lack.symbols[0]}`: Python cannot import it"
+        case _:
+            names = join_some(lack.symbols or lack.versions, FEW)
+            verb = "refers to" if lack.symbols else "needs"
+            return f"{who} {verb} {names}{_expected(world, lack)}"
+
+
+def _expected(world: World, lack: Lack) -> str:
+    """Return of which library versions or symbols were expected, and what it has."""
+    file = "it" if lack.result is None else f"`{world.label(lack.result)}`"
+    if not lack.is_known:
+        return (
+            f" of `{lack.library}`, which was not read" if lack.library else ", maybe not defined"
+        )
+    if lack.failure is Failure.UNVERSIONED:
+        return (
+            f" with a version, and {file} has none: glibc before {ACCEPTS_UNVERSIONED} ends the "
+            "process"
+        )
+    if lack.definers:
+        only = join_some([world.label(path) for path in lack.definers], 2)
+        return f", which only {only} defines, not loaded for it"
+    if not lack.library:
+        return ", not defined"
+    if lack.there:
+        return f" of `{lack.library}`; {world.name} has {lack.there}"
+    return f" of `{lack.library}`, and {file} does not define it"
+
+
+def remedy(lack: Lack) -> str:
+    """Return what makes a load get what it lacks, but for a file."""
+    names = lack.symbols or lack.versions
+    what = f"`{names[0]}`: " if names else ""
+    if lack.failure is Failure.SYMBOL and lack.definers:
+        return f"{what}its wheel must link with the library that defines it"
+    if lack.failure is Failure.VERSION and lack.there:
+        return f"{what}its authors must build it on an older system"
+    return what + _REMEDIES[lack.failure]
+
+
+_REMEDIES = {
+    Failure.SYMBOL: "no library defines it: its authors must link the one that does",
+    Failure.VERSION: "install releases that were built for each other",
+    Failure.UNVERSIONED: "install releases that were built for each other",
+    Failure.STACK: "its authors must link with `-z noexecstack`",
+    Failure.STATIC_TLS: "its authors must build it without `-ftls-model=initial-exec`",
+    Failure.INIT: "its authors must give the module and its file the same name",
+}

@@ -1,0 +1,187 @@
+"""Does it load? `check`, `explain`, `doctor` and `verify` say the same, and the real loader agrees.
+
+Each case is an extension module and the libraries beside it, as a wheel and installed.
+"""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
+from tests.support.environment import ENVIRON
+from wheelfix.cli.app import run
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
+Files = dict[str, Path]
+LAZY = ("-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all")
+
+
+def versioned(folder: Path, *names: str, version: str = "V_1") -> Path:
+    return stub_library_with_versions(folder / "libver.so.1", "libver.so.1", {version: names})
+
+
+def plain(folder: Path, *names: str) -> Path:
+    source = "".join(f"int {name}(void) {{ return 1; }}\n" for name in names)
+    return shared_object(folder / "libver.so.1", source, soname="libver.so.1", libc=False)
+
+
+def module(folder: Path, *calls: str, needed: tuple[Path, ...] = (), name: str = "_core") -> Path:
+    return extension(
+        folder / f"_core{SUFFIX}",
+        name,
+        calls=calls,
+        needed=needed,
+        runpath="$ORIGIN",
+        flags=LAZY,
+    )
+
+
+def _sound(folder: Path) -> Files:
+    library = versioned(folder / "new", "one", "two")
+    return {"_core": module(folder, "one", "two", needed=(library,)), "libver.so.1": library}
+
+
+def _version_gone(folder: Path) -> Files:
+    linked = versioned(folder / "new", "two", version="V_2")
+    return {
+        "_core": module(folder, "two", needed=(linked,)),
+        "libver.so.1": versioned(folder, "two"),
+    }
+
+
+def _symbol_of_a_version_gone(folder: Path) -> Files:
+    linked = versioned(folder / "new", "one", "two")
+    return {
+        "_core": module(folder, "two", needed=(linked,)),
+        "libver.so.1": versioned(folder, "one"),
+    }
+
+
+def _versions_lost(folder: Path) -> Files:
+    linked = versioned(folder / "new", "one")
+    return {"_core": module(folder, "one", needed=(linked,)), "libver.so.1": plain(folder, "one")}
+
+
+def _versions_come(folder: Path) -> Files:
+    linked = plain(folder / "old", "one")
+    return {
+        "_core": module(folder, "one", needed=(linked,)),
+        "libver.so.1": versioned(folder, "one"),
+    }
+
+
+def _undefined(folder: Path) -> Files:
+    return {"_core": module(folder, "nowhere_fn")}
+
+
+def _undefined_in_a_library(folder: Path) -> Files:
+    source = "int nowhere_fn(void); int one(void) { return nowhere_fn(); }"
+    library = shared_object(
+        folder / "libver.so.1", source, soname="libver.so.1", flags=LAZY, libc=False
+    )
+    return {"_core": module(folder, "one", needed=(library,)), "libver.so.1": library}
+
+
+def _unknown_of_python(folder: Path) -> Files:
+    return {"_core": module(folder, "PyNowhere_Function")}
+
+
+def _another_name(folder: Path) -> Files:
+    return {"_core": module(folder, name="_other")}
+
+
+def _library_gone(folder: Path) -> Files:
+    return {"_core": module(folder, "one", needed=(plain(folder, "one"),))}
+
+
+CASES: dict[str, tuple[Callable[[Path], Files], str]] = {
+    "sound": (_sound, ""),
+    "version gone": (_version_gone, "V_2"),
+    "symbol of a version gone": (_symbol_of_a_version_gone, "two"),
+    "versions lost": (_versions_lost, "one"),
+    "versions come": (_versions_come, ""),
+    "undefined": (_undefined, "nowhere_fn"),
+    "undefined in a library": (_undefined_in_a_library, "nowhere_fn"),
+    "unknown of Python": (_unknown_of_python, "PyNowhere_Function"),
+    "another name": (_another_name, "PyInit__core"),
+    "library gone": (_library_gone, "libver.so.1"),
+}
+"""The files, and the word that each answer has; empty where all loads."""
+
+
+def made(folder: Path, files: Files) -> tuple[Path, Path]:
+    """Write the wheel, and install it; return both."""
+    members: dict[str, bytes | str | Path] = {
+        f"p/{name}{SUFFIX}" if name == "_core" else f"p/{name}": path
+        for name, path in files.items()
+    }
+    wheel = make_wheel(folder, tag=TAG, files={"p/__init__.py": b"from . import _core\n"} | members)
+    home = folder / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    return wheel, home
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_commands_say_what_the_loader_does(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build, word = CASES[name]
+    wheel, home = made(tmp_path, build(tmp_path / "made"))
+    real = subprocess.run(
+        [home / "bin/python", "-c", "import p"], env=ENVIRON, capture_output=True, check=False
+    )
+    fails = real.returncode != 0
+    assert fails is bool(word), real.stderr
+
+    def says(*command: str | Path) -> str:
+        code = run([*map(str, command)])
+        out = capsys.readouterr().out
+        assert (code == 1) is fails, f"{command}: {code}\n{out}"
+        assert word in out, command
+        return out
+
+    for subject in (("--site", home), (wheel,)):
+        found = json.loads(says("explain", *subject, "p._core", "--output-format", "json"))
+        assert [one["ok"] for one in found["explanations"]] == [not fails]
+    says("doctor", home)
+    says("check", wheel, *(() if fails else ("--ignore", "WF804")))
+    if name != "versions lost":  # a crash names no symbol
+        says("verify", wheel)
+
+
+def test_glibc_2_41_takes_a_symbol_from_a_library_that_lost_its_versions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel, _ = made(tmp_path, _versions_lost(tmp_path / "made"))
+    for target, code in (("debian:12", 1), ("fedora:42", 0), ("glibc:2.40", 1), ("glibc:2.41", 0)):
+        assert run(["explain", str(wheel), "p._core", "--target", target]) == code, target
+        words = " ".join(capsys.readouterr().out.split())
+        assert ("glibc before 2.41 ends the process" in words) is (code == 1)
+
+
+def test_an_executable_stack_is_refused_where_glibc_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = extension(tmp_path / "core.so", "_core", flags=["-Wl,-z,execstack"])
+    wheel, _ = made(tmp_path, {"_core": core})
+    for target, code in (("debian:12", 0), ("fedora:42", 1)):
+        assert run(["explain", str(wheel), "p._core", "--target", target]) == code, target
+        assert ("executable stack" in capsys.readouterr().out) is (code == 1)
+        assert run(["check", str(wheel), "--target", target, "--select", "WF815"]) == code
+        capsys.readouterr()
+
+
+def test_a_problem_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel, _ = made(tmp_path, _undefined(tmp_path / "made"))
+    assert run(["explain", str(wheel), "p._core"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no library defines it: its authors must link the one that does" in out
