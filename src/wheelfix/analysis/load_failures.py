@@ -36,7 +36,7 @@ from wheelfix.loader.symbol_versions import (
     refused_versions,
     versions_too_new,
 )
-from wheelfix.text import FEW, join_some
+from wheelfix.text import FEW, count, join_some
 
 
 class Failure(StrEnum):
@@ -212,7 +212,7 @@ class LoadJudge:
             sizes = {path: required_bytes(elf) for path, elf in self._opened(load)}
             if not fits(sum(sizes.values())):
                 largest = max(sizes, key=sizes.__getitem__)
-                yield Lack(Failure.STATIC_TLS, largest, there=f"{sum(sizes.values()):,}")
+                yield Lack(Failure.STATIC_TLS, largest, there=count(sum(sizes.values()), "byte"))
 
     @property
     def _libc(self) -> Libc:
@@ -338,7 +338,7 @@ def lack_text(world: World, lack: Lack) -> str:
         case Failure.STACK:
             return f"{who} needs an executable stack, which glibc {REFUSING_GLIBC} refuses"
         case Failure.STATIC_TLS:
-            return f"{lack.there} bytes of static TLS, most of {who}, where glibc has {SURPLUS:,}"
+            return f"{lack.there} of static TLS, most of {who}, where glibc has {SURPLUS:,}"
         case Failure.INIT:
             return f"{who} does not define `{lack.symbols[0]}`: Python cannot import it"
         case _:
@@ -356,8 +356,8 @@ def _expected(world: World, lack: Lack) -> str:
         )
     if lack.failure is Failure.UNVERSIONED:
         return (
-            f" with a version, and {file} has none: glibc before {ACCEPTS_UNVERSIONED} ends the "
-            "process"
+            f" with a version, and {file} has none: this ends a process of glibc before "
+            f"{ACCEPTS_UNVERSIONED}"
         )
     if lack.definers:
         only = join_some([world.label(path) for path in lack.definers], 2)

@@ -406,8 +406,8 @@ def missing_version(context: Context) -> Iterator[Hit]:
         if lack.failure is Failure.UNVERSIONED:
             yield Hit(
                 message=f"needs {join_some(lack.symbols, FEW)} with a version of "
-                f"`{lack.library}`, and the bundled library has no versions: glibc before "
-                f"{ACCEPTS_UNVERSIONED} ends the process",
+                f"`{lack.library}`, and the bundled library has no versions: this ends a process "
+                f"of glibc before {ACCEPTS_UNVERSIONED}",
                 member=member,
                 entry=lack.library,
                 hint="build against the bundled library",
