@@ -73,13 +73,13 @@ def _rule(rule: AnyRule) -> str:
     family = rule.code[:3]
     title = f"{family}xx: {FAMILIES[family]}"
     anchor = re.sub(r"[^a-z0-9]+", "-", title.lower())
-    texts = dict(sections(rule))
+    texts = dict(sections(rule.explanation))
     summary = texts.pop("")
     fixed = {
         "safe": "`wheelfix repair` fixes it.",
         "unsafe": "`wheelfix repair --unsafe-fixes` fixes it.",
         "": "`wheelfix repair` does not fix it.",
-    }[fix_safety(rule)]
+    }[fix_safety(rule.explanation)]
     lines = [f"# {rule.name} ({rule.code})", ""]
     lines += [f"[Rules](index.md) / [{title}](index.md#{anchor})", ""]
     lines += [f"**{rule.severity.label.capitalize()}.** {summary} {fixed}", ""]

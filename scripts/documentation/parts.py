@@ -66,7 +66,7 @@ def rules() -> str:
                 f"[{rule.name}](../{rule_path(rule.name)}.md)",
                 rule.severity.label,
                 prose(rule.summary),
-                fix_safety(rule),
+                fix_safety(rule.explanation),
             )
             for rule in EVERY_RULE
             if rule.code.startswith(beginning)

@@ -38,8 +38,8 @@ from wheelfix.settings import (
     Show,
     Size,
     StripLevel,
+    ZipCodec,
 )
-from wheelfix.wheel.deflate_members import ZipCodec
 from wheelfix.wheel.model import Wheel, WheelName
 
 REJECTING = """

@@ -17,9 +17,10 @@ from wheelfix.elf.constants import DF_1_NODEFLIB
 from wheelfix.elf.model import Elf, Filtee, Libc, Machine
 from wheelfix.loader import loading
 from wheelfix.loader.file_system import FileSystem, SearchList
-from wheelfix.loader.glibc_search import expand, hwcaps, legacy_subdirectories
+from wheelfix.loader.glibc_search import expand, hwcaps
 from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.loading import independent_of, search_directories
+from wheelfix.loader.machine_names import legacy_subdirectories
 from wheelfix.loader.process import LinkMap
 
 pytestmark = pytest.mark.skipif(

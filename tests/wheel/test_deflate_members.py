@@ -12,7 +12,9 @@ from packaging.requirements import Requirement
 
 from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, SettingsError
-from wheelfix.wheel.deflate_members import ZLIB, Codec, ZipCodec, codec_of, deflate_ahead
+from wheelfix.pipelines.zip_codec import codec_of
+from wheelfix.settings import ZipCodec
+from wheelfix.wheel.deflate_members import ZLIB, Codec, deflate_ahead
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.writer import write_wheel
 

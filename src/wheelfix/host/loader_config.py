@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
-from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, hwcaps, legacy_subdirectories
+from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machine_names import (
     GLIBC_DIRECTORIES,
+    LEGACY_SUBDIRECTORIES_END,
     MACHINES,
     MUSL_DIRECTORIES,
+    legacy_subdirectories,
     lib_value,
     usual_loader,
 )

@@ -1,6 +1,5 @@
 """Library search of glibc's dynamic loader, ld.so: elf/dl-load.c and elf/dl-deps.c."""
 
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,24 +22,6 @@ _ABI_VERSIONS = {0: range(1), 3: range(4)}
 def hwcaps(level: int) -> tuple[str, ...]:
     """Return the subdirectories that glibc 2.33 tries on x86-64 CPUs of `level` (1 to 4)."""
     return tuple(f"glibc-hwcaps/{name}" for name in X86_64_LEVELS[: level - 1][::-1])
-
-
-LEGACY_SUBDIRECTORIES_END = (2, 37)
-"""The release of glibc from which `legacy_subdirectories` are not searched."""
-
-
-def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
-    """Return the subdirectories that glibc tries before 2.37 (`_dl_important_hwcaps`).
-
-    `hardware` are the platform and the hwcap names of the processor, as `haswell` and `x86_64`:
-    a directory for each selection of `tls` and these, the longest first. A name may be repeated.
-    """
-    names = ("tls", *hardware)
-    found: list[str] = []
-    for selection in range(2 ** len(names) - 1, 0, -1):
-        bits = format(selection, f"0{len(names)}b")
-        found.append("/".join(itertools.compress(names, map(int, bits))))
-    return tuple(found)
 
 
 def tokens(entry: str) -> frozenset[str]:

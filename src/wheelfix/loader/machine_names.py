@@ -1,6 +1,7 @@
 """What the C libraries call each machine: multiarch triplets, loaders, SONAMEs, directories."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Libc
@@ -68,3 +69,21 @@ def lib_value(bits: int, triplet: str | None = None) -> str:
     if triplet is not None:
         return f"lib/{triplet}"
     return LIB64 if bits == 64 else "lib"
+
+
+LEGACY_SUBDIRECTORIES_END = (2, 37)
+"""The release of glibc from which `legacy_subdirectories` are not searched."""
+
+
+def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
+    """Return the subdirectories that glibc tries before 2.37 (`_dl_important_hwcaps`).
+
+    `hardware` are the platform and the hwcap names of the processor, as `haswell` and `x86_64`:
+    a directory for each selection of `tls` and these, the longest first. A name may be repeated.
+    """
+    names = ("tls", *hardware)
+    found: list[str] = []
+    for selection in range(2 ** len(names) - 1, 0, -1):
+        bits = format(selection, f"0{len(names)}b")
+        found.append("/".join(itertools.compress(names, map(int, bits))))
+    return tuple(found)

@@ -24,12 +24,13 @@ from wheelfix.elf.model import (
     shared_object,
 )
 from wheelfix.errors import SettingsError
-from wheelfix.loader.glibc_search import LEGACY_SUBDIRECTORIES_END, legacy_subdirectories
 from wheelfix.loader.install_schemes import Scheme, python_version
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machine_names import (
+    LEGACY_SUBDIRECTORIES_END,
     MACHINES,
     MUSL_DIRECTORIES,
+    legacy_subdirectories,
     lib_value,
     musl_soname,
 )

@@ -64,6 +64,7 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_refusals import refuse_other_platform
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
+from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context
@@ -75,7 +76,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
-from wheelfix.wheel.deflate_members import Codec, codec_of
+from wheelfix.wheel.deflate_members import Codec
 from wheelfix.wheel.edits import NormalizeMembers
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_wheel

@@ -29,7 +29,8 @@ from wheelfix.reports.printable import (
 from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
-from wheelfix.rules.rule import EVERY, AnyRule, names_rule
+from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.settings import FailOn, Settings, Show
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
 

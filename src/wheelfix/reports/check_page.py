@@ -34,7 +34,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     Wheels with errors come first; of many wheels, each is folded.
     """
     hit = {finding.code for _, finding in set_report.all_findings}
-    reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
+    reasons = {rule.code: why(rule.explanation) for rule in options.rules if rule.code in hit}
     sections: list[str] = []
     if set_report.findings:
         beside = causes_of_set(set_report, options)

@@ -38,7 +38,9 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     """
     shown = visible_report(set_report, options)
     hit = {finding.code for _, finding in shown.all_findings}
-    reasons = {rule.code: why_briefly(rule) for rule in options.rules if rule.code in hit}
+    reasons = {
+        rule.code: why_briefly(rule.explanation) for rule in options.rules if rule.code in hit
+    }
     blocks: list[str] = []
     if shown.findings:
         title = f"{count(len(set_report.reports), 'wheel')} side by side"

@@ -150,7 +150,7 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
         first = group[0].finding
         if address := rule_address(code, first.name, options.style.documentation):
             title = f"[{title}]({address})"
-        reason = f": {prose(why(rule))}" if rule is not None else ""
+        reason = f": {prose(why(rule.explanation))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
         for text, found in grouped(group, _remedy).items():
             members = [located.finding.member for located in found]

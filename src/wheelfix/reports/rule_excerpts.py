@@ -5,18 +5,17 @@ from collections.abc import Mapping
 from inspect import cleandoc
 
 from wheelfix.rules.findings import Safety
-from wheelfix.rules.rule import AnyRule
 
 _HEADING = "## "
 _OWN = "WF"
 """What the codes of wheelfix's own rules begin with; those of plug-ins must not."""
 
 
-def sections(rule: AnyRule) -> Mapping[str, str]:
+def sections(explanation: str) -> Mapping[str, str]:
     """Return the sections by heading; the summary has an empty heading."""
     found: dict[str, list[str]] = {"": []}
     heading = ""
-    for line in cleandoc(rule.explanation).splitlines():
+    for line in cleandoc(explanation).splitlines():
         if line.startswith(_HEADING):
             heading = line.removeprefix(_HEADING)
             found[heading] = []
@@ -25,20 +24,20 @@ def sections(rule: AnyRule) -> Mapping[str, str]:
     return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
 
 
-def why(rule: AnyRule) -> str:
+def why(explanation: str) -> str:
     """Return the first paragraph of "Why is this bad?" as one line."""
-    paragraph = sections(rule).get("Why is this bad?", "").partition("\n\n")[0]
+    paragraph = sections(explanation).get("Why is this bad?", "").partition("\n\n")[0]
     return " ".join(paragraph.split())
 
 
-def why_briefly(rule: AnyRule) -> str:
+def why_briefly(explanation: str) -> str:
     """Return the first sentence of "Why is this bad?"."""
-    return re.split(r"(?<=[.!?]) ", why(rule), maxsplit=1)[0]
+    return re.split(r"(?<=[.!?]) ", why(explanation), maxsplit=1)[0]
 
 
-def fix_safety(rule: AnyRule) -> str:
+def fix_safety(explanation: str) -> str:
     """Return `safe` or `unsafe`, the first word of "Fix safety"; empty for a rule without a fix."""
-    words = sections(rule).get("Fix safety", "").split(maxsplit=1)
+    words = sections(explanation).get("Fix safety", "").split(maxsplit=1)
     word = words[0].strip(":.,").lower() if words else ""
     return word if word in set(Safety) else ""
 

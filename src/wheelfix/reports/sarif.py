@@ -73,7 +73,7 @@ def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.summary or rule.name},
-        "fullDescription": {"text": why(rule) or rule.summary or rule.name},
+        "fullDescription": {"text": why(rule.explanation) or rule.summary or rule.name},
         "help": {"text": text or rule.name, "markdown": text or rule.name},
         **({"helpUri": address} if address else {}),
         "defaultConfiguration": {"level": _LEVEL[rule.severity]},

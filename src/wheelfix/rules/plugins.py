@@ -14,8 +14,8 @@ from typing import cast
 from wheelfix.errors import RuleError
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
+from wheelfix.rules.stated_rules import PLUGINS
 
-GROUP = "wheelfix.rules"
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -27,7 +27,7 @@ def load_rules() -> tuple[Rule, ...]:
     Plug-ins are loaded once per process, like any module.
     Raises `RuleError` for a plug-in that cannot be used.
     """
-    points = entry_points(group=GROUP)
+    points = entry_points(group=PLUGINS)
     return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
 

@@ -6,10 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import Hit, Severity
-
-EVERY = "ALL"
-"""The selector of all rules, including those of plug-ins."""
-
+from wheelfix.rules.stated_rules import names_rule
 
 Subject = TypeVar("Subject")
 
@@ -36,11 +33,6 @@ class _AnyRule(Generic[Subject]):
     def matches(self, selector: str) -> bool:
         """Return whether `selector` (a code, a prefix of one, a name, or ALL) matches this rule."""
         return names_rule(selector, self.code, self.name)
-
-
-def names_rule(selector: str, code: str, name: str) -> bool:
-    """Return whether `selector` (a code, a prefix of one, a name, or ALL) matches the rule."""
-    return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

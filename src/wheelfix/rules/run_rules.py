@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import Finding, Hit, Problem, Severity, Suppressed, SuppressionReason
-from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
+from wheelfix.rules.rule import AnyRule, Rule, SetRule
+from wheelfix.rules.stated_rules import names_rule
 from wheelfix.settings import Settings
 
 

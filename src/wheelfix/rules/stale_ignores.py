@@ -5,7 +5,8 @@ from fnmatch import fnmatchcase
 
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Finding, Hit, Severity
-from wheelfix.rules.rule import names_rule, set_rule
+from wheelfix.rules.rule import set_rule
+from wheelfix.rules.stated_rules import names_rule
 from wheelfix.settings import Settings
 
 

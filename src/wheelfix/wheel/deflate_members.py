@@ -4,13 +4,11 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from wheelfix.errors import SettingsError
 from wheelfix.wheel.zip_reader import LIBRARY, LIBRARY_NAME
 
 _PIECE = 2**20
@@ -27,17 +25,6 @@ NewContent = bytes | Path
 """The content of a new or changed member."""
 
 
-class ZipCodec(StrEnum):
-    """The library that compresses new and changed members."""
-
-    AUTO = "auto"
-    """libdeflate if the package `deflate` is installed, otherwise zlib."""
-    ZLIB = "zlib"
-    """The zlib of the running Python."""
-    LIBDEFLATE = "libdeflate"
-    """Three times as fast as zlib, and compresses slightly better."""
-
-
 class Codec(NamedTuple):
     """A deflate library. Two codecs of one name make the same bytes."""
 
@@ -52,7 +39,7 @@ class Codec(NamedTuple):
 ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
 
 
-def _libdeflate() -> Codec | None:
+def libdeflate() -> Codec | None:
     """Return the codec of the package `deflate`, None where that is not installed."""
     try:
         package: Any = import_module("deflate")  # has no types
@@ -66,22 +53,6 @@ def _libdeflate() -> Codec | None:
 
     name = f"libdeflate (deflate {package.__version__}, {LIBRARY_NAME})"
     return Codec(name, compress, LIBRARY)
-
-
-def codec_of(choice: ZipCodec) -> Codec:
-    """Return the codec for a setting; for `auto`, libdeflate where it is installed.
-
-    Raises `SettingsError` for `libdeflate` where that is not installed.
-    """
-    if choice is ZipCodec.ZLIB:
-        return ZLIB
-    codec = _libdeflate()
-    if codec is None and choice is ZipCodec.LIBDEFLATE:
-        raise SettingsError(
-            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
-            hint='pip install deflate; where it has no wheels, use `zip-codec = "zlib"`',
-        )
-    return codec or ZLIB
 
 
 class Piece(NamedTuple):

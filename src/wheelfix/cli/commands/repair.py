@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.output_files import Kind, write_file
@@ -30,6 +29,7 @@ from wheelfix.reports.repair_text import (
     summary,
 )
 from wheelfix.reports.run_totals import run_totals
+from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import Group, Option
 from wheelfix.system.wheelfix_metadata import documentation_site
 
@@ -54,7 +54,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
     --output-format json everything about them.
     """
     refuse_tmpdir_of_others()
-    configuration, terminal = call.read_configuration().check(all_rules()), call.terminal
+    configuration, terminal = call.read_configuration().check(stated_rules()), call.terminal
 
     shown: list[Outcome] = []
 

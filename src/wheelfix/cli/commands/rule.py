@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 from wheelfix.cli import option_completion, options
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.reports.rule_excerpts import fix_safety
-from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.stated_rules import StatedRule, stated_rules
 from wheelfix.settings import Group, Option
 
 
@@ -36,12 +34,12 @@ def rule(
     ] = None,
 ) -> None:
     """Explain a rule, or list all rules."""
-    rules = all_rules()
+    rules = stated_rules()
     named = None if name is None or request.all else _find_rule(name, rules)
     typer.echo(_list_rules(rules) if named is None else _explain(named))
 
 
-def _find_rule(name: str, rules: Sequence[AnyRule]) -> AnyRule:
+def _find_rule(name: str, rules: Sequence[StatedRule]) -> StatedRule:
     for rule in rules:
         if name.upper() == rule.code or name.lower() == rule.name:
             return rule
@@ -51,20 +49,15 @@ def _find_rule(name: str, rules: Sequence[AnyRule]) -> AnyRule:
     )
 
 
-def _list_rules(rules: Sequence[AnyRule]) -> str:
+def _list_rules(rules: Sequence[StatedRule]) -> str:
     """Return a line for each rule."""
     width = max(len(rule.name) for rule in rules)
     return "\n".join(
-        f"{rule.code}  {rule.name:{width}}  {rule.severity.label:7}"
-        f"  {fix_safety(rule):6}  {rule.summary}".rstrip()
-        for rule in sorted(rules, key=lambda rule: rule.code)
+        f"{rule.code}  {rule.name:{width}}  {rule.severity:7}"
+        f"  {fix_safety(rule.explanation):6}  {rule.summary}".rstrip()
+        for rule in rules
     )
 
 
-def _explain(rule: AnyRule) -> str:
-    explanation = (
-        cleandoc(rule.explanation)
-        if rule.explanation
-        else "There is no text: Python was started with -OO, which strips docstrings."
-    )
-    return f"# {rule.name} ({rule.code}, {rule.severity.label})\n\n{explanation}"
+def _explain(rule: StatedRule) -> str:
+    return f"# {rule.name} ({rule.code}, {rule.severity})\n\n{rule.explanation}"

@@ -23,7 +23,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
-from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.stated_rules import StatedRule
 from wheelfix.settings import Settings
 from wheelfix.system.toml_parsing import parse_toml
 
@@ -72,7 +72,7 @@ class Layer(NamedTuple):
             return base
         return below(self.folder, base, [FIELDS[key] for key in self.table])
 
-    def check(self, rules: Sequence[AnyRule]) -> None:
+    def check(self, rules: Sequence[StatedRule]) -> None:
         """Raise `SettingsError` for a key, a value, a selector or a target that does not exist."""
 
         def check(table: Mapping[str, object]) -> None:
@@ -166,7 +166,7 @@ class Configuration:
             for key, field in FIELDS.items()
         }
 
-    def check(self, rules: Sequence[AnyRule]) -> "Configuration":
+    def check(self, rules: Sequence[StatedRule]) -> "Configuration":
         """Return the configuration, once each layer is known to be valid by itself.
 
         Raises `SettingsError` for a key, a value or a selector that does not exist.
@@ -194,7 +194,7 @@ def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, 
     return False
 
 
-def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -> None:
+def check_selectors(settings: Settings, rules: Sequence[StatedRule], source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
     of_files = (*settings.per_file_ignores.values(), *settings.unfixable.values())
     per_file = (name for names in of_files for name in names)

@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 
 from wheelfix.elf.model import ORIGIN
 from wheelfix.errors import SettingsError
-from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.stated_rules import StatedRule
 from wheelfix.settings import (
     SCHEMES,
     SETTING_FIELDS,
@@ -83,7 +83,7 @@ _PART = 4
 """The characters of a part of a name, at least: fewer are in too many names."""
 
 
-def rule_suggestion(selector: str, rules: Iterable[AnyRule]) -> str:
+def rule_suggestion(selector: str, rules: Iterable[StatedRule]) -> str:
     """Return a hint on the rules that `selector` may mean, which is not the code or name of one."""
     known = {rule.code: rule.name for rule in rules}
     if re.fullmatch(r"WF\d+", selector, re.IGNORECASE):
