@@ -2,21 +2,16 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from wheelfix.cli.console import Terminal
-from wheelfix.cli.wheel_time_limit import time_limit
-from wheelfix.errors import SettingsError, WheelfixError
+from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import folders_below
-from wheelfix.reports.printable import printable
 from wheelfix.text import join_some, operand
 from wheelfix.wheel.required_file import no_wheel_error
-
-_Answer = TypeVar("_Answer")
 
 WHEELS = typer.Argument(
     metavar="WHEEL|DIR...",
@@ -73,27 +68,6 @@ def one_wheel(wheels: Sequence[Path], taker: str, command: Sequence[str]) -> Pat
             hint=f"choose one, for example: `{example}`",
         )
     return wheels[0]
-
-
-def ask_each(
-    wheels: Sequence[Path], ask: Callable[[Path], _Answer], terminal: Terminal, seconds: float
-) -> tuple[list[_Answer], bool]:
-    """Return the answer for each wheel, and whether there is one for all of them.
-
-    `seconds` is the `time_limit` of each. A wheel that cannot be read does not stop the others.
-    Raises `WheelfixError` for the only one.
-    """
-    answers: list[_Answer] = []
-    for wheel in wheels:
-        terminal.show_progress(printable(wheel.name))
-        try:
-            with time_limit(seconds, wheel.name):
-                answers.append(ask(wheel))
-        except WheelfixError as error:
-            if len(wheels) == 1:
-                raise
-            terminal.fail(error)
-    return answers, len(answers) == len(wheels)
 
 
 def _wheels_below(top: Path) -> Iterator[Path]:

@@ -1,15 +1,40 @@
 """The time that a command may take for one wheel."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Timer
+from typing import TypeVar
 
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.signals import end_now
 from wheelfix.cli.supervisor import tell
-from wheelfix.errors import ExitCode, time_limit_error
+from wheelfix.errors import ExitCode, WheelfixError, time_limit_error
 from wheelfix.reports.printable import printable
 from wheelfix.system.signal_mask import start_without_signals
+
+_Answer = TypeVar("_Answer")
+
+
+def ask_each(
+    wheels: Sequence[Path], ask: Callable[[Path], _Answer], terminal: Terminal, seconds: float
+) -> tuple[list[_Answer], bool]:
+    """Return the answer for each wheel, and whether there is one for all of them.
+
+    `seconds` is the `time_limit` of each. A wheel that cannot be read does not stop the others.
+    Raises `WheelfixError` for the only one.
+    """
+    answers: list[_Answer] = []
+    for wheel in wheels:
+        terminal.show_progress(printable(wheel.name))
+        try:
+            with time_limit(seconds, wheel.name):
+                answers.append(ask(wheel))
+        except WheelfixError as error:
+            if len(wheels) == 1:
+                raise
+            terminal.fail(error)
+    return answers, len(answers) == len(wheels)
 
 
 @contextmanager

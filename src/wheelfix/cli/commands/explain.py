@@ -33,8 +33,8 @@ from wheelfix.cli.installation_options import (
     world_of,
 )
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
-from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.cli.wheel_paths import expand, names_wheels
+from wheelfix.cli.wheel_time_limit import ask_each, time_limit
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.environments.read_environment import (
     libraries_of,

@@ -12,7 +12,8 @@ from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.config.settings_text import tables
 from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson
-from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
+from wheelfix.cli.wheel_paths import Wheels, expand
+from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import providers_of

@@ -21,8 +21,8 @@ from wheelfix.cli.installation_options import (
 )
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, write_file
-from wheelfix.cli.wheel_paths import ask_each, expand, names_wheels
-from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.cli.wheel_paths import expand, names_wheels
+from wheelfix.cli.wheel_time_limit import ask_each, time_limit
 from wheelfix.environments.read_environment import of_distribution, read_site, sizes_of
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.neighbors import providers_of

@@ -19,7 +19,8 @@ from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import Call, TextOrJson, current_folder
-from wheelfix.cli.wheel_paths import Wheels, ask_each, expand
+from wheelfix.cli.wheel_paths import Wheels, expand
+from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
