@@ -135,7 +135,9 @@ def test_nothing_is_left_to_requirements_that_cannot_bring_it(
     [
         (["pre.fix/include/demo.h"], True),
         (["pre.fix/share/doc"], True),
-        (["pre.fix/lib/cmake/demo.cmake"], False),
+        (["pre.fix/lib/cmake/demo.cmake"], True),
+        ([], True),
+        (["pre.fix/demo.py"], False),
         (["pre.fix/include/demo.h", "pre.fix/__init__.py"], False),
         (["demo-1.0.data/data/include/demo.h", "pre.fix/py.typed"], False),
     ],

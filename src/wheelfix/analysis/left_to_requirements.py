@@ -29,8 +29,8 @@ from wheelfix.wheel.model import Wheel
 _WORD = re.compile(r"[a-z0-9]+")
 _MOST = 100
 """Requirements that are tried for each library: a wheel that uses others has a few."""
-_OF_PREFIX = ("bin", "include", "share")
-"""Folders beside the `lib` of a prefix (GNU Coding Standards, "Directory Variables")."""
+_LIBRARY_FOLDERS = ("lib", "lib64")
+"""The folders of a prefix with libraries (GNU Coding Standards, "Directory Variables")."""
 _NO_NAMES = frozenset({"lib", "libs", "py", "python"})
 
 
@@ -150,21 +150,25 @@ def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
     """Return the folders that no other wheel fills: those with files, and those above.
 
     The `lib` of a prefix is not one of them: libraries of several wheels are in that of the
-    environment, and in `cmeel.prefix/lib`. A prefix is a folder that is not a Python package and
-    has `lib` beside `bin`, `include` or `share`.
+    environment, and in `cmeel.prefix/lib`. A prefix is a folder in site-packages with `lib`, in
+    which there is nothing of Python, nor in a folder above it: a package has its folder for itself.
     """
     scheme = layout.scheme
+    sites = (scheme.platlib, scheme.purelib)
     filled = {path.rpartition("/")[0] for path in layout.paths.values()}
     above = {folder for folder in layout.directories if scheme.platlib.startswith(folder)}
-    inits = (member for member in wheel.sources if member.endswith("/__init__.py"))
-    packages = {posixpath.dirname(site_path(member, wheel) or "") for member in inits}
-    shared = {f"{scheme.root}/lib"}
+    modules = (member for member, elf in wheel.elfs.items() if elf.is_module)
+    typed = (member.name for member in wheel.members if member.name.endswith("/py.typed"))
+    python = (*wheel.sources, *modules, *typed)
+    packages = {posixpath.dirname(site_path(member, wheel) or "") for member in python}
+    shared = {f"{scheme.root}/{name}" for name in _LIBRARY_FOLDERS}
     for folder in filled:
         prefix, _, name = folder.rpartition("/")
-        site = next((b for b in (scheme.platlib, scheme.purelib) if prefix.startswith(f"{b}/")), "")
-        is_prefix = not layout.directories.isdisjoint(f"{prefix}/{part}" for part in _OF_PREFIX)
-        if site and name == "lib" and is_prefix and prefix.removeprefix(f"{site}/") not in packages:
-            shared.add(folder)
+        site = next((site for site in sites if prefix.startswith(f"{site}/")), None)
+        if site and name in _LIBRARY_FOLDERS:
+            parts = prefix.removeprefix(f"{site}/").split("/")
+            if packages.isdisjoint("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
+                shared.add(folder)
     return frozenset(filled | above) - shared
 
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping
 
-from wheelfix.python_sources.parsing import import_origin, parse_source
+from wheelfix.python_sources.parsing import always_raises, import_origin, parse_source
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
@@ -56,7 +56,8 @@ def loads_libraries_of(source: bytes) -> frozenset[str]:
 def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     """Return for the last name of each imported module whether all imports of it may fail.
 
-    They may in the body of a `try` that catches ImportError. None if the source is not parsed.
+    They may in the body of a `try` that catches ImportError, and does not raise again. None if the
+    source is not parsed.
     """
     tree = parse_source(source)
     if tree is None:
@@ -72,16 +73,20 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                     last = dotted.rpartition(".")[2]
                     found[last] = found.get(last, True) and may_fail
             case ast.Try(body=body, handlers=handlers):
-                catches = may_fail or any(map(_catches_import_error, handlers))
+                catches = may_fail or any(map(_goes_on_after_import_error, handlers))
                 waiting += ((tried, catches) for tried in body)
                 others = (*handlers, *node.orelse, *node.finalbody)
                 waiting += ((other, may_fail) for other in others)
+            case ast.With(items=items, body=body):
+                suppresses = any("suppress" in ast.unparse(item.context_expr) for item in items)
+                waiting += ((inner, may_fail or suppresses) for inner in body)
             case ast.AST():
                 inside = ast.iter_child_nodes(node)
                 waiting += ((child, may_fail) for child in inside if isinstance(child, _BLOCKS))
     return found
 
 
-def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+def _goes_on_after_import_error(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)
+    catches = any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)
+    return catches and not always_raises(handler.body)

@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 STEPS_PER_EXPRESSION = 5
@@ -13,6 +13,7 @@ STEPS_PER_SOURCE = 100_000 * STEPS_PER_EXPRESSION
 STEPS_PER_WHEEL = 1_000_000 * STEPS_PER_EXPRESSION
 """Of the budget, for all sources of one wheel: 20 times what SciPy's take."""
 _MEMBER = "<a member of the wheel>"
+_EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _MAX_TOKENS = 100_000
 """More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""
 
@@ -41,6 +42,28 @@ def parse_source(source: bytes) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if isinstance(tree, ast.Module) else None
+
+
+def always_raises(body: Sequence[ast.stmt]) -> bool:
+    """Return whether every way through the body of a handler ends in an exception, or the program.
+
+    A `return`, `break` or `continue` anywhere in it counts as a way on.
+    """
+    nodes = (node for statement in body for node in ast.walk(statement))
+    if any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in nodes):
+        return False
+    blocks = [body]
+    while blocks:
+        match blocks.pop()[-1]:
+            case ast.Raise():
+                pass
+            case ast.If(body=then, orelse=[_, *_] as otherwise):
+                blocks += [then, otherwise]
+            case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _EXITS:
+                pass
+            case _:
+                return False
+    return True
 
 
 def is_too_large(source: bytes) -> bool:

@@ -19,6 +19,7 @@ from wheelfix.budget import Budget
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.python_sources.parsing import (
+    always_raises,
     STEPS_PER_EXPRESSION,
     Sources,
     import_origin,
@@ -254,7 +255,7 @@ class Visitor:
     def _try(self, node: ast.Try | ast.TryStar, names: _Names) -> bool:
         body = [*node.body, *node.orelse]
         handlers = [handler.body for handler in node.handlers]
-        if all(isinstance(handler[-1], ast.Raise) for handler in handlers):
+        if all(map(always_raises, handlers)):
             ends = self._block(body, names)
             self._branches([*handlers, []], names)
         else:
