@@ -70,6 +70,25 @@ def test_python_cannot_import_a_module_without_its_hook(tmp_path: Path) -> None:
     assert "PyInit_foo" in run(installed(path, tmp_path / "site"), "import foo").stderr
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("u.spec_from_file_location('bar', f)", []),
+        ("spec_from_file_location('pkg.bar', f)", []),
+        ("ExtensionFileLoader(name='bar', path=f)", []),
+        ("load_dynamic('other', f)", [Severity.ERROR]),
+        ("u.spec_from_file_location(name, f)", [Severity.NOTE]),
+        ("print('spec_from_file_location')", [Severity.ERROR]),
+    ],
+)
+def test_a_module_is_imported_from_its_file_under_the_name_of_its_function(
+    call: str, expected: list[Severity]
+) -> None:
+    file = "pkg/foo.cpython-311-x86_64-linux-gnu.so"
+    subject = wheel({file: module("PyInit_bar")}, sources={"pkg/__init__.py": call.encode()})
+    assert severities(names.module_hook, subject) == expected
+
+
 @pytest.mark.parametrize(("built_as", "works"), [("pkg", True), ("__init__", False)])
 def test_python_imports_init_by_the_name_of_its_folder(
     tmp_path: Path, built_as: str, *, works: bool

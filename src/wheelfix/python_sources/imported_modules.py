@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from wheelfix.python_sources.parsing import always_raises, import_origin, parse_source
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
+_FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
+"""Functions of importlib, and of imp before Python 3.12."""
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 """What statements consist of, but for expressions, which import nothing."""
 
@@ -51,6 +53,35 @@ def loads_libraries_of(source: bytes) -> frozenset[str]:
         and node.func.attr == "load_library"
         and isinstance(node.func.value, ast.Name)
     )
+
+
+def names_of_file_imports(source: bytes) -> frozenset[str]:
+    """Return the names under which a source imports modules from files; empty for one not known.
+
+    These are the first arguments of `spec_from_file_location`, `ExtensionFileLoader` and
+    `load_dynamic`: the import asks the file for the PyInit function of that name.
+    """
+    tree = parse_source(source) if any(word in source for word in _FILE_IMPORTS) else None
+    found: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and _called(node).encode() in _FILE_IMPORTS:
+            named = (word.value for word in node.keywords if word.arg in {"name", "fullname"})
+            argument = node.args[0] if node.args else next(named, None)
+            match argument:
+                case ast.Constant(value=str(name)):
+                    found.add(name.rpartition(".")[2])
+                case _:
+                    found.add("")
+    return frozenset(found)
+
+
+def _called(call: ast.Call) -> str:
+    """Return the last name of what is called; empty for what has no name."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
 
 
 def failing_imports(source: bytes) -> Mapping[str, bool] | None:

@@ -19,9 +19,9 @@ from wheelfix.budget import Budget
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.python_sources.parsing import (
-    always_raises,
     STEPS_PER_EXPRESSION,
     Sources,
+    always_raises,
     import_origin,
     parse_source,
 )

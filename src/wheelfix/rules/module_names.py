@@ -17,6 +17,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.machine_names import MACHINES
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_python_name
+from wheelfix.python_sources.imported_modules import names_of_file_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -135,6 +136,18 @@ def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[
     return in_sources | {name for name, some in mentions.items() if not elfs.isdisjoint(some)}
 
 
+_UNDER_ANY_NAME = "a source imports modules from files, under names that are not known"
+
+
+def _severity_of_hook(
+    module: ExtensionModule, names: Collection[str], hooks: Collection[str]
+) -> Severity | None:
+    """Return the severity for a module whose file has another name; None for that of the rule."""
+    if hooks and "" in names:
+        return Severity.NOTE
+    return None if module.tagged else Severity.WARNING
+
+
 @rule("WF311", "module-hook", Severity.ERROR)
 def module_hook(context: Context) -> Iterator[Hit]:
     """Extension module lacks its PyInit function.
@@ -144,7 +157,9 @@ def module_hook(context: Context) -> Iterator[Hit]:
     non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
     A plain library that is only named like a module (without such a function, and without use of
     the Python C API) is not reported, nor is one with a private name, such as `_inject`, that no
-    Python source names: something else opens it.
+    Python source names: something else opens it. Nor is a module that a source imports from its
+    file under the name of its function (`spec_from_file_location`); where that name is not known,
+    it is for information.
 
     ## Why is this bad?
     The import fails: `dynamic module does not define module export function (PyInit_…)`.
@@ -164,18 +179,21 @@ def module_hook(context: Context) -> Iterator[Hit]:
     found = [module for module in extension_modules(context.wheel) if _lacks_hook(context, module)]
     private = [one for one in found if not _python_hooks(one) and one.name.startswith("_")]
     unused = {one.name for one in private} - _named(context, private)
+    sources = context.wheel.sources.values() if found else ()
+    names = frozenset[str]().union(*map(names_of_file_imports, sources))
+    by_file = frozenset(hook for name in names if name for hook in init_functions(name))
     for module in found:
         hooks, wanted = _python_hooks(module), init_functions(module.name)
-        if not hooks and module.name in unused:
+        if not by_file.isdisjoint(hooks) or (not hooks and module.name in unused):
             continue
         has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
             message=f"cannot be imported as `{module.name}`: `{wanted[0]}` is not defined",
             member=module.member,
             entry=wanted[0],
-            notes=(has,),
+            notes=(has, *([_UNDER_ANY_NAME] if hooks and "" in names else [])),
             hint="use the same name for the file and the module, and export the function",
-            severity=None if module.tagged else Severity.WARNING,
+            severity=_severity_of_hook(module, names, hooks),
         )
 
 
