@@ -4,11 +4,14 @@ import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, cast
 
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.install_schemes import split
+from wheelfix.loader.install_schemes import site_path, split
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.openings import LookupPlace, PythonOpening
+from wheelfix.python_sources.sure_imports import Imported, read_imports, sure_imports
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Wheel
 
@@ -35,6 +38,62 @@ def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, st
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(origin[1]), opening.name))
     return None if path.startswith("..") else (origin[0], path)
+
+
+def opened_first(wheel: Wheel, library: str, before: Collection[str]) -> bool:
+    """Return whether Python opens all of `before` by their paths whenever it opens `library`.
+
+    In one source, in a statement or line before; or in `__init__.py` of a package above it, when
+    that is imported. A library whose path no source is seen to open has none before it.
+    """
+    users = [
+        (source, opening)
+        for source, opening in openings(wheel)
+        if opening.where is LookupPlace.SOURCE
+    ]
+    places = values_by_key((place_of(wheel, *user), user) for user in users)
+    opens = places.get(split(library, wheel), ())
+    return bool(opens) and all(
+        any(_precedes(earlier, later) for earlier in places.get(split(other, wheel), ()))
+        for later in opens
+        for other in before
+    )
+
+
+def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) -> bool:
+    """Return whether each import of an extension module surely opens `libraries` by path first."""
+    path = site_path(module, wheel)
+    if path is None:
+        return False
+    sources = {module_name(site_path(one, wheel) or ""): one for one in wheel.sources}
+
+    def imports_of(name: str) -> Iterator[Imported]:
+        source = sources.get(name)
+        if source is None:
+            return iter(())
+        is_package = source.endswith("/__init__.py")
+        imported = read_imports(name, wheel.sources[source], is_package=is_package)
+        opened = (
+            Imported(f"/{place}", one.statement or one.line)
+            for one in wheel.openings.get(source, ())
+            if one.runs and one.where is LookupPlace.SOURCE
+            if (place := place_of(wheel, source, one)) is not None
+        )
+        return iter(sorted((*imported, *opened), key=lambda one: one.line))
+
+    name = module_name(path)
+    before = frozenset(takewhile(name.__ne__, sure_imports(name, imports_of)))
+    return all(f"/{split(library, wheel)}" in before for library in libraries)
+
+
+def _precedes(earlier: tuple[str, PythonOpening], later: tuple[str, PythonOpening]) -> bool:
+    (source, first), (user, second) = earlier, later
+    if source != user:
+        folder, _, name = source.rpartition("/")
+        return name == "__init__.py" and user.startswith(f"{folder}/") and first.on_import
+    if first.on_import is not second.on_import:
+        return first.on_import
+    return (first.statement, first.line) < (second.statement, second.line)
 
 
 def names_in_note(note: str) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
+from wheelfix.analysis.opened_libraries import opened_before_import, opened_first
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
@@ -479,8 +480,9 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     """Return whether the libraries are surely loaded before the object that misses them.
 
     The loader finds a loaded library by its SONAME. They are loaded if they open the object, whose
-    name they contain, or if they are extension modules, and the object is none. A program starts a
-    process of its own; a plug-in of one is nothing that Python or another object opens.
+    name they contain, if Python opens them before it, or if they are extension modules, and the
+    object is none. A program starts a process of its own; a plug-in of one is nothing that Python
+    or another object opens.
     """
     elfs = context.wheel.elfs
     if elfs[gap.dependent].is_executable:
@@ -489,6 +491,9 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
         return False
     is_module = bool(elfs[gap.dependent].module_hooks)
     if not is_module and all(elfs[library].module_hooks for library in gap.libraries.values()):
+        return True
+    is_opened = opened_before_import if is_module else opened_first
+    if is_opened(context.wheel, gap.dependent, gap.libraries.values()):
         return True
     if context.definitions is None:
         return False
