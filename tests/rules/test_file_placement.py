@@ -62,6 +62,21 @@ def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
     assert repair(outcome.output, again, os.environ).status is Status.UNCHANGED
 
 
+def test_pip_drops_the_run_bit_of_a_mode_without_a_file_type(tmp_path: Path) -> None:
+    member = "demo-1.0.data/scripts/run"
+    files = {"demo/__init__.py": "", member: "#!/bin/sh\n"}
+    whole = make_wheel(tmp_path / "whole", tag=PURE, files=files)
+    path = tmp_path / whole.name
+    with ZipFile(whole) as old, ZipFile(path, "w") as new:
+        for entry in old.infolist():
+            content = old.read(entry)
+            entry.external_attr = 0o755 << 16
+            new.writestr(entry, content)
+    assert install(path, tmp_path / "target").returncode == 0
+    assert not (tmp_path / "target" / "bin" / "run").stat().st_mode & 0o111
+    assert "S_IFREG" in found(path)["WF513"].message
+
+
 def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
     fixed = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
     assert fixed is not None

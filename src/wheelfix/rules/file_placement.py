@@ -3,6 +3,7 @@
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from stat import S_ISREG
 
 from wheelfix.elf.library_names import stem_of
 from wheelfix.grouping import grouped
@@ -88,11 +89,11 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     """Program is not executable once installed.
 
     ## What it does
-    Reports ELF programs without the executable bit in the zip, and all such files in
-    `*.data/scripts`; the latter is an error.
+    Reports ELF programs without the executable bit in the zip, or whose mode there has the bit but
+    not the file type S_IFREG, and all such files in `*.data/scripts`; the latter is an error.
 
     ## Why is this bad?
-    pip keeps the mode of a file, and does not add the bit, not even to scripts (uv does):
+    pip keeps the mode of a regular file, and does not add the bit, not even to scripts (uv does):
     "Permission denied" when a user or the package starts the program.
 
     ## Example
@@ -111,10 +112,17 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     for member in wheel.members:
         is_script = member.name.startswith(scripts)
         may_run = is_script or member.name in wheel.elfs
-        if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
+        runs_once_installed = S_ISREG(member.mode) and member.mode & 0o111
+        if may_run and not runs_once_installed and (is_script or _is_program(wheel, member.name)):
             edit = SetMode(member=member.name, old=member.mode, new=member.mode | PROGRAM_MODE)
+            has_bit = bool(member.mode & 0o111)
+            lacks = (
+                "the file type S_IFREG, without which pip drops the bit"
+                if has_bit
+                else "the executable bit"
+            )
             yield Hit(
-                message=f"lacks the executable bit (mode {member.mode & 0o7777:04o})",
+                message=f"lacks {lacks} (mode {member.mode & 0o7777:04o})",
                 member=member.name,
                 hint="`chmod +x` it in the build",
                 severity=Severity.ERROR if is_script else None,
