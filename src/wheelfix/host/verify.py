@@ -245,11 +245,14 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
 
 
 def programs(wheel: Wheel) -> Iterator[str]:
-    """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
+    """Yield the members that are programs: the wheel's scripts, and executable ELF files.
+
+    A library among the scripts is none.
+    """
     scripts = wheel.dist_info.scripts
     for member in wheel.members:
         elf = wheel.elfs.get(member.name)
-        if member.name.startswith(scripts) or (elf is not None and elf.is_executable):
+        if elf.is_executable if elf is not None else member.name.startswith(scripts):
             yield member.name
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.verify_values import (
@@ -123,13 +124,23 @@ def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
 
 
 def _without_untried(found: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
-    """Yield the checks; what lacks a requirement that is not installed was not tried."""
+    """Yield the checks; what lacks a requirement that is not installed was not tried.
+
+    Nor was what lacks a library that no wheel can bring: it belongs to the user's machine.
+    """
     lacking = {c.member: c.message for c in found if c.status is CheckStatus.NEEDS}
     fails = any(check.status in _LACKING for check in found)
     left = LeftToRequirements()
     if fails and subject.left_out:
         left = left_to_requirements(subject.wheel, Settings(), ())
     for check in found:
+        library = _first_group(_MISSING, check.message) or ""
+        is_missing = check.status is CheckStatus.MISSING
+        if is_missing and (reason := reason_not_to_bundle(library)):
+            message = f"{library} of the user's machine: {reason}"
+            untried = replace(check, status=CheckStatus.MACHINE, message=message)
+            yield replace(untried, explanation=(), tail="")
+            continue
         needs = lacking.get(check.member) or _requirement(check, left, subject.left_out)
         if check.status in _LACKING and needs:
             yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=(), tail="")

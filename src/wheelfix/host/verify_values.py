@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
@@ -19,6 +20,8 @@ class CheckStatus(StrEnum):
     OK = "ok"
     NEEDS = "not tried"
     """It needs a module or a library that another distribution brings, which is not installed."""
+    MACHINE = "not tried here"
+    """It needs a library of the user's machine, such as a driver, which this machine lacks."""
     RAISED = "raised an exception"
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
@@ -45,9 +48,11 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
+UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE})
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = _FINE | {
     CheckStatus.NEEDS,
+    CheckStatus.MACHINE,
     CheckStatus.RAISED,
     CheckStatus.EXITED,
     CheckStatus.GIL_OF_OTHERS,
@@ -59,7 +64,7 @@ class VerifyResult(StrEnum):
 
     OK = "ok"
     NOT_TRIED = "not tried"
-    """Nothing failed, but nothing was imported either, or there was nothing to attempt."""
+    """Nothing failed, but no object was loaded, or no module imported, or nothing was there."""
     FAILED = "failed"
 
 
@@ -177,7 +182,6 @@ class Verified:
         """Return the result; `strict` also fails for what may not be the wheel's fault."""
         if self.failed or (strict and any(check.status not in _FINE for check in self.checks)):
             return VerifyResult.FAILED
-        imports = [check for check in self.checks if check.kind is AttemptKind.IMPORT]
-        has_imported = any(check.status is not CheckStatus.NEEDS for check in imports)
-        is_complete = has_imported or (self.checks and not imports)
-        return VerifyResult.OK if is_complete else VerifyResult.NOT_TRIED
+        attempts = values_by_key((check.kind, check.status) for check in self.checks)
+        is_tried = all(not UNTRIED.issuperset(some) for some in attempts.values())
+        return VerifyResult.OK if attempts and is_tried else VerifyResult.NOT_TRIED

@@ -6,7 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.grouping import grouped
-from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Verified, VerifyResult
+from wheelfix.host.verify_values import (
+    UNTRIED,
+    AttemptKind,
+    Check,
+    CheckStatus,
+    Verified,
+    VerifyResult,
+)
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.reports.run_totals import WheelResult
 from wheelfix.text import FEW, count, first_of, join_some
@@ -71,15 +78,17 @@ def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
 
 def _not_tried(result: Verified) -> Iterator[str]:
     """Yield what could not be tried, a line for each distribution or module that is needed."""
-    untried = [check for check in result.checks if check.status is CheckStatus.NEEDS]
+    untried = [check for check in result.checks if check.status in UNTRIED]
     for name, some in grouped(untried, lambda check: check.message).items():
         members = {check.member for check in some}
         verb = "needs" if len(members) == 1 else "need"
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
-    if untried and result.left_out:
+    if all(check.status is CheckStatus.MACHINE for check in untried):
+        return
+    if result.left_out:
         names = join_some(map(printable, result.left_out))
         yield f"  required by METADATA, and not installed: {names}: try --deps, or --with FILE"
-    elif untried:
+    else:
         yield "  METADATA does not require it: try --with FILE"
 
 
