@@ -50,6 +50,10 @@ from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
 
+class OtherPythonError(SettingsError):
+    """The tags of a wheel allow none of the Pythons."""
+
+
 def verify(
     path: Path, options: Options, environ: Mapping[str, str], *, name: WheelName | None = None
 ) -> Iterator[Verified]:
@@ -174,7 +178,7 @@ def _chosen(
 def usable_pythons(
     name: WheelName, options: Options, environ: Mapping[str, str]
 ) -> tuple[Interpreter, ...]:
-    """Return the Pythons to use; raises `SettingsError` if the tags of `name` allow none."""
+    """Return the Pythons to use; raises `OtherPythonError` if the tags of `name` allow none."""
     allowed = interpreters(name)
     wanted, image = options.pythons, options.image
     default = "python3" if image else sys.executable
@@ -184,7 +188,7 @@ def usable_pythons(
         others = (interpreter(python, environ) for python in all_pythons(environ))
         usable = tuple(python for python in others if python.name in allowed)[-1:]
     if not usable:
-        raise SettingsError(
+        raise OtherPythonError(
             f"`{name}` cannot be installed for {', '.join(python.name for python in found)}: "
             f"its tags allow {', '.join(allowed)}",
             hint="install one of these Pythons, and name it with --python",

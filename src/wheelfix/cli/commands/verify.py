@@ -1,11 +1,12 @@
 """`wheelfix verify`: wheels installed into fresh environments, and everything in them loaded."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import typer
+from packaging.utils import canonicalize_name
 
 from wheelfix.cli import options
 from wheelfix.cli.config.configuration import Configuration
@@ -21,13 +22,15 @@ from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.neighbors import providers_of
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Verified, VerifyResult
-from wheelfix.loader.install_schemes import scheme_names
+from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.use import wheels_of
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.requirements import name_of
 
 _DEFAULTS = Options()
 
@@ -101,44 +104,99 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
     if request.image is not None:
         has_network = configuration.settings.deps
         wanted = replace(wanted, image=find_image(request.image, wheels, has_network=has_network))
-    fine = {VerifyResult.OK, *([VerifyResult.NOT_TRIED] if request.allow_untried else [])}
-    results: list[Verified] = []
-    ended: list[WheelResult] = []
-    is_complete = True
+    run = _Run(call, request, wheels, wanted, configuration)
     for wheel in wheels:
-        before = len(results)
         terminal.show_progress(f"verifying {printable(wheel.name)}")
         try:
-            for result in _verify(wheel, wanted, configuration):
-                results.append(result)
-                is_bad = result.result(strict=strict) not in fine
-                if request.output_format is TextOrJson.TEXT and (is_bad or not call.quiet):
-                    style = terminal.result_style
-                    terminal.report(reports.text(result, strict=strict, style=style))
-            if of_wheel := results[before:]:
-                ended.append(reports.run_result(of_wheel, strict=strict))
+            run.add(wheel)
+        except verifying.OtherPythonError as error:
+            if len(wheels) == 1:
+                raise
+            terminal.say(f"passed over: {error.message}")
         except WheelfixError as error:
             terminal.fail(error)
-            ended.append(WheelResult(wheel.name, VerifyResult.FAILED, error.message))
-            is_complete = False
+            run.ended.append(WheelResult(wheel.name, VerifyResult.FAILED, error.message))
+            run.is_complete = False
     if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.as_json(results, strict=strict), indent=1))
-    terminal.say(run_totals(ended, list(VerifyResult)))
-    if not is_complete:
-        raise typer.Exit(ExitCode.ERROR)
-    is_bad = any(result.result(strict=strict) not in fine for result in results)
-    raise typer.Exit(ExitCode.FINDINGS if is_bad else ExitCode.OK)
+        terminal.result(json_text(reports.as_json(run.results, strict=strict), indent=1))
+    terminal.say(run_totals(run.ended, list(VerifyResult)))
+    raise typer.Exit(run.exit_code)
 
 
-def _verify(wheel: Path, wanted: Options, configuration: Configuration) -> Iterator[Verified]:
-    """Yield the results of `wheel` in each environment, with its providers beside it."""
+@dataclass(slots=True)
+class _Run:
+    """The verification of all wheels. Mutable."""
+
+    call: Call
+    request: _Options
+    wheels: Sequence[Path]
+    wanted: Options
+    configuration: Configuration
+    results: list[Verified] = field(default_factory=list[Verified])
+    ended: list[WheelResult] = field(default_factory=list[WheelResult])
+    is_complete: bool = True
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Where no wheel was verified, that is no success either."""
+        if not self.is_complete or not self.ended:
+            return ExitCode.ERROR
+        return ExitCode.FINDINGS if any(map(self._is_bad, self.results)) else ExitCode.OK
+
+    def add(self, wheel: Path) -> None:
+        """Verify a wheel, and report it. Raises `WheelfixError`."""
+        strict, terminal = self.request.strict, self.call.terminal
+        before = len(self.results)
+        for result in _verify(wheel, self.wheels, self.wanted, self.configuration):
+            self.results.append(result)
+            is_shown = self._is_bad(result) or not self.call.quiet
+            if self.request.output_format is TextOrJson.TEXT and is_shown:
+                style = terminal.result_style
+                terminal.report(reports.text(result, strict=strict, style=style))
+        if of_wheel := self.results[before:]:
+            self.ended.append(reports.run_result(of_wheel, strict=strict))
+
+    def _is_bad(self, result: Verified) -> bool:
+        outcome = result.result(strict=self.request.strict)
+        allowed = self.request.allow_untried and outcome is VerifyResult.NOT_TRIED
+        return outcome is not VerifyResult.OK and not allowed
+
+
+def _verify(
+    wheel: Path, wheels: Sequence[Path], wanted: Options, configuration: Configuration
+) -> Iterator[Verified]:
+    """Yield the results of `wheel` in each environment.
+
+    Its providers are beside it, and those of `wheels` that it requires.
+    """
     settings = configuration.settings_for(wheel.name)
     # The installer resolves what is required anew, for each Python; the site is linked as a whole.
     without = replace(settings, deps=False, site=None)
     with time_limit(settings.timeout, wheel.name):  # of what is read: attempts have their own
         subject = read_wheel(wheel)
         refuse_other_system(subject)
-        beside = map(Path, wheels_of(providers_of(without, subject, os.environ)))
+        beside = [*map(Path, wheels_of(providers_of(without, subject, os.environ)))]
+        beside += _required(subject, wheels, wanted)
     site = None if settings.site is None else Path(settings.site)
-    asked = replace(wanted, beside=tuple(beside), site=site, dependencies=settings.deps)
+    asked = replace(
+        wanted, beside=tuple(dict.fromkeys(beside)), site=site, dependencies=settings.deps
+    )
     yield from verifying.verify(options.current_folder() / wheel, asked, os.environ)
+
+
+def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterator[Path]:
+    """Yield those of `wheels` that a wheel requires, directly or through them, for its Pythons."""
+    by_name: dict[str, list[Path]] = {}
+    for path in wheels:
+        by_name.setdefault(canonicalize_name(path.name.partition("-")[0]), []).append(path)
+    pythons = {one.name for one in verifying.usable_pythons(subject.name, wanted, os.environ)}
+    waiting = [subject]
+    seen: set[str] = {canonicalize_name(subject.name.distribution)}
+    while waiting:
+        for name in map(name_of, waiting.pop().metadata.requires_dist):
+            for path in by_name.get(name, ()) if name not in seen else ():
+                other = read_wheel(path)
+                if pythons <= {*interpreters(other.name)}:
+                    yield options.current_folder() / path
+                    waiting.append(other)
+            seen.add(name)

@@ -1,0 +1,87 @@
+"""`wheelfix verify`: what was not tried is no success, and what is tried together."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.naming import SUFFIX, TAG
+from wheelfix.cli.app import run
+
+ANY = "py3-none-linux_x86_64"
+FAR = "int far_(void) { return 1; }"
+USER = "int far_(void); int use(void) { return far_(); }"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = run(["verify", *map(str, arguments)])
+    return code, capsys.readouterr().out
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """A wheel whose only library needs that of another one, and the other one."""
+    far = shared_object(tmp_path / "libfar.so.1", FAR, soname="libfar.so.1")
+    user = shared_object(tmp_path / "liba.so", USER, needed=[far], runpath="$ORIGIN/../far")
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", "q/liba.so": user}
+    metadata = "Requires-Dist: far\n"
+    wheel = make_wheel(tmp_path / "dist", name="q", tag=ANY, files=files, metadata=metadata)
+    others: dict[str, bytes | str | Path] = {"far/__init__.py": "", "far/libfar.so.1": far}
+    return wheel, make_wheel(tmp_path / "dist", name="far", tag=ANY, files=others)
+
+
+def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tried(
+    two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = said(capsys, two[0])
+    assert (code, "not tried: 1 file needs far" in out) == (1, True)
+    assert said(capsys, "--allow-untried", two[0])[0] == 0
+
+
+def test_wheels_of_one_run_that_require_each_other_are_installed_together(
+    two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = said(capsys, two[0].parent)
+    assert (code, out.count(": ok")) == (0, 2)
+
+
+def test_wheels_of_a_folder_for_other_pythons_are_passed_over(
+    two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_wheel(two[0].parent, name="z", tag="cp30-cp30m-linux_x86_64", files={"z.py": ""})
+    code = run(["verify", str(two[0].parent)])
+    shown = capsys.readouterr()
+    assert (code, shown.out.count(": ok")) == (0, 2)
+    assert f"passed over: `{other.name}` cannot be installed for" in shown.err
+    assert run(["verify", str(other)]) == 2
+
+
+def test_a_library_of_the_driver_is_not_tried_where_there_is_no_driver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = shared_object(tmp_path / "libcuda.so.1", FAR, soname="libcuda.so.1")
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        f"q/_m{SUFFIX}": extension(tmp_path / "m.so", "_m", needed=[driver], calls=["far_"]),
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
+    assert (code, "not tried: 1 file needs libcuda.so.1" in out) == (1, True)
+    assert "part of the NVIDIA driver" in out
+    assert "METADATA" not in out
+    files[f"q/_n{SUFFIX}"] = extension(tmp_path / "n.so", "_n")
+    assert said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))[0] == 0
+
+
+def test_a_library_among_the_scripts_is_loaded_and_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libtool.so.1", FAR, soname="libtool.so.1")
+    main = "int far_(void); int main(void) { return far_() - 1; }"
+    program = executable(tmp_path / "tool", main, needed=[library], runpath="$ORIGIN")
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.data/scripts/tool": program,
+        "q-1.0.data/scripts/libtool.so.1": library,
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "run    1 program: 1 ok" in out) == (0, True)
