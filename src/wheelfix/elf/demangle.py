@@ -68,6 +68,8 @@ class _Names:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._at = 0
+        """Where the rest begins: to cut it off at each part would copy it as often."""
         self._seen: list[str] = []
         self._arguments: list[str] = []
         self._last = ""
@@ -76,19 +78,19 @@ class _Names:
 
     def name(self) -> str:
         """Return a name, plain or nested, with its template arguments; what follows is ignored."""
-        if self._text.startswith("N"):
+        if self._is("N"):
             return self._nested_name()
-        if self._text.startswith("S"):
+        if self._is("S"):
             name, is_known = self._substitution()
             if name == "std" and not is_known:
                 name = f"std::{self._part()}"
-            if self._text.startswith("I"):
+            if self._is("I"):
                 if not is_known:
                     self._remember(name)
                 return self._remember(name + self._template())
             return name if is_known else self._remember(name)
         name = self._part()
-        if self._text.startswith("I"):
+        if self._is("I"):
             self._remember(name)
             return name + self._template()
         return name
@@ -105,13 +107,13 @@ class _Names:
     def _type(self) -> tuple[str, bool]:
         """Return a type, and whether a substitution may refer to it."""
         for size in (2, 1):
-            if self._text[:size] in _TYPES:
+            if self._ahead(size) in _TYPES:
                 return _TYPES[self._take(size)], False
-        first = self._text[0]
-        if bounds := re.match(r"A(\d+)_", self._text):
-            self._take(bounds.end())
+        first = self._text[self._at]
+        if bounds := self._match(r"A(\d+)_"):
+            self._take(len(bounds[0]))
             text = f"{self.type()} [{bounds[1]}]"
-        elif self._text.startswith("Dp"):
+        elif self._is("Dp"):
             self._take(2)
             text = f"{self.type()}..."
         elif first == "F":
@@ -135,37 +137,37 @@ class _Names:
         return f"{head} ({mark}){opening.lstrip() if inner.endswith(')') else opening}{tail}"
 
     def _parameter(self) -> str:
-        match = re.match(r"T(\d{0,9})_", self._text)
+        match = self._match(r"T(\d{0,9})_")
         number = -1 if match is None else int(match[1] or -1) + 1
         if match is None or number >= len(self._arguments):
             raise _UnknownError
-        self._take(match.end())
+        self._take(len(match[0]))
         return self._arguments[number]
 
     def _types(self) -> list[str]:
         types: list[str] = []
-        while not self._text.startswith("E"):
+        while not self._is("E"):
             types.append(self.type())
         self._take(1)
         return [] if types == ["void"] else types
 
     def _nested_name(self) -> str:
-        match = re.match(r"N[rVK]*[RO]?", self._text)
-        self._take(match.end() if match else 1)
+        match = self._match(r"N[rVK]*[RO]?")
+        self._take(len(match[0]) if match else 1)
         name = ""
-        while not self._text.startswith("E"):
-            if self._text.startswith("S"):
+        while not self._is("E"):
+            if self._is("S"):
                 name, _ = self._substitution()
                 continue
-            if self._text.startswith("T"):
+            if self._is("T"):
                 name = self._remember(self._parameter())
                 continue
-            if self._text.startswith("I"):
+            if self._is("I"):
                 name += self._template()
             else:
                 part = self._part()
                 name = f"{name}::{part}" if name else part
-            if not self._text.startswith("E"):
+            if not self._is("E"):
                 self._remember(name)
         self._take(1)
         if not name:
@@ -174,25 +176,25 @@ class _Names:
 
     def _part(self) -> str:
         """Return one part of a name: an identifier, a constructor, an operator."""
-        if match := re.match(r"L?(\d{1,4})", self._text):
-            self._take(match.end())
+        if match := self._match(r"L?(\d{1,4})"):
+            self._take(len(match[0]))
             name = self._take(int(match[1]))
             if not name.isidentifier() and "." not in name:
                 raise _UnknownError
             name = "(anonymous namespace)" if name.startswith("_GLOBAL__N") else name
-        elif match := re.match(r"C[123]|D[0-2]", self._text):
+        elif match := self._match(r"C[123]|D[0-2]"):
             if not self._last:
                 raise _UnknownError
             name = self._last if self._take(2)[0] == "C" else f"~{self._last}"
-        elif self._text[:2] in _OPERATORS:
+        elif self._ahead(2) in _OPERATORS:
             return f"operator{_OPERATORS[self._take(2)]}"
-        elif self._text.startswith("cv"):
+        elif self._is("cv"):
             self._take(2)
             return f"operator {self.type()}"
         else:
             raise _UnknownError
-        while match := re.match(r"B(\d{1,3})", self._text):
-            self._take(match.end())
+        while match := self._match(r"B(\d{1,3})"):
+            self._take(len(match[0]))
             name += f"[abi:{self._take(int(match[1]))}]"
         self._last = name.partition("[")[0].removeprefix("~")
         return name
@@ -207,12 +209,12 @@ class _Names:
 
     def _template_arguments(self) -> list[str]:
         arguments: list[str] = []
-        while not self._text.startswith("E"):
-            if self._text.startswith("J"):
+        while not self._is("E"):
+            if self._is("J"):
                 self._take(1)
                 arguments += self._template_arguments()
-            elif match := re.match(r"L([a-z])(n?)(\d+)E", self._text):
-                self._take(match.end())
+            elif match := self._match(r"L([a-z])(n?)(\d+)E"):
+                self._take(len(match[0]))
                 arguments.append(_literal(match[1], match[2], match[3]))
             else:
                 arguments.append(self.type())
@@ -221,8 +223,8 @@ class _Names:
 
     def _substitution(self) -> tuple[str, bool]:
         """Return what a substitution stands for, and whether it was spelled in this symbol."""
-        if match := re.match(r"S([0-9A-Z]{0,9})_", self._text):
-            self._take(match.end())
+        if match := self._match(r"S([0-9A-Z]{0,9})_"):
+            self._take(len(match[0]))
             number = int(match[1], 36) + 1 if match[1] else 0
             if number >= len(self._seen):
                 raise _UnknownError
@@ -245,10 +247,20 @@ class _Names:
             raise _UnknownError
         return name
 
+    def _ahead(self, size: int) -> str:
+        return self._text[self._at : self._at + size]
+
+    def _is(self, start: str) -> bool:
+        return self._text.startswith(start, self._at)
+
+    def _match(self, pattern: str) -> re.Match[str] | None:
+        return re.compile(pattern).match(self._text, self._at)
+
     def _take(self, size: int) -> str:
-        if size > len(self._text):
+        taken = self._ahead(size)
+        if size > len(taken):
             raise _UnknownError
-        taken, self._text = self._text[:size], self._text[size:]
+        self._at += size
         return taken
 
 

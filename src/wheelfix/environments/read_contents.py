@@ -68,6 +68,8 @@ class InstalledContents:
         self._sure_imports = cache(self._read_sure_imports)
         self._opened = cache(self._read_opened)
         self._may_import = cache(self._read_may_import)
+        self._importers_in = cache(self._sources.importers)
+        self._imported_by = cache(self._read_imported_by)
 
     def save(self) -> None:
         """Keep what was read for later runs."""
@@ -225,34 +227,25 @@ class InstalledContents:
     def _that_import(self, module: str, folder: str) -> Iterator[str]:
         """Yield the modules of a package that surely import another one; they are no packages."""
         top, dot, _ = module.partition(".")
-        name = re.escape(os.fsencode(module.rpartition(".")[2]))
-        word = re.compile(
-            rb"^from .*\b%b +import\b|^(from .*)?\bimport .*\b%b\b" % (name, name), re.MULTILINE
-        )
-        told = self._sources.that(
-            lambda data: name in data and bool(word.search(data)), word.pattern, folder, top
-        )
-        for path, _ in told if dot else ():
-            importer = module_name(path)
-            if not path.endswith(_PACKAGES):
-                found = self._sources.imports(importer, f"{folder}{path}", is_package=False)
-                if any(one.name == module for one in found):
-                    yield importer
+        name = os.fsencode(module.rpartition(".")[2])
+        importers = self._importers_in(folder, top) if dot else {}
+        for path in {*importers.get(name, ()), *importers.get(b"." + name, ())}:
+            if not path.endswith(_PACKAGES) and module in self._imported_by(folder, path):
+                yield module_name(path)
+
+    def _read_imported_by(self, folder: str, path: str) -> Collection[str]:
+        with suppress(OSError):
+            found = self._sources.imports(module_name(path), f"{folder}{path}", is_package=False)
+            return frozenset(one.name for one in found)
+        return ()
 
     def may_import(self, top: str, other: str) -> bool:
         """Return whether a source of the package `top` imports another one, at any time."""
         return self._may_import(top, other)
 
     def _read_may_import(self, top: str, other: str) -> bool:
-        name = re.escape(os.fsencode(other))
-        statement = re.compile(rb"\bimport[^\n]*\b%b\b|\bfrom\s+%b\b" % (name, name))
-        return any(
-            True
-            for folder in self._sources.site_folders
-            for _ in self._sources.that(
-                lambda data: statement.search(data) is not None, statement.pattern, folder, top
-            )
-        )
+        name = os.fsencode(other)
+        return any(name in self._importers_in(one, top) for one in self._sources.site_folders)
 
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""

@@ -5,10 +5,11 @@ import os
 import posixpath
 import re
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -27,6 +28,8 @@ from wheelfix.python_sources.searched_folders import MAX_SOURCE
 from wheelfix.python_sources.sure_imports import Imported, read_imports
 from wheelfix.python_sources.values import names_directories
 
+_IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport([^\n]*)")
+_WORD = re.compile(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")
 _SETS = re.compile(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
 _IN_SHELL = re.compile(
     rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
@@ -82,10 +85,8 @@ class SiteSources:
 
         The answers are kept by the question.
         """
-        top = f"{folder}{below}".rstrip("/")
-        for place, (names, facts) in self._places.items():
-            if place != top and not place.startswith(f"{top}/"):
-                continue
+        for place in self._below(f"{folder}{below}".rstrip("/")):
+            names, facts = self._places[place]
             known = cast("tuple[str, ...] | None", facts.get(question))
             asked = {question: tells}
             if known is None and question in _ASKED_OF_ALL:
@@ -100,6 +101,23 @@ class SiteSources:
                     if name in told[question]:
                         yield f"{place}/{name}".removeprefix(folder), data
             facts |= {one: tuple(some) for one, some in told.items()}
+
+    def importers(self, folder: str, below: str) -> Mapping[bytes, Sequence[str]]:
+        """Return the words of statements that import, and the sources below `below` that have them.
+
+        A word behind a dot has the dot. The sources are paths in `folder`.
+        """
+        found: dict[bytes, list[str]] = {}
+        for place in self._below(f"{folder}{below}".rstrip("/")):
+            names, facts = self._places[place]
+            if b"importers" not in facts:
+                facts[b"importers"] = tuple(_imported_words(f"{place}/{name}") for name in names)
+            for name, words in zip(
+                names, cast("tuple[bytes, ...]", facts[b"importers"]), strict=True
+            ):
+                for word in words.split():
+                    found.setdefault(word, []).append(f"{place}/{name}".removeprefix(folder))
+        return found
 
     def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
         """Return what the source at `path` in `folder` does, for the steps that it took once."""
@@ -154,6 +172,18 @@ class SiteSources:
             facts[question] = tuple((one.name, one.line) for one in found)
         return [Imported(*one) for one in cast("tuple[tuple[str, int], ...]", facts[question])]
 
+    def _below(self, top: str) -> Iterator[str]:
+        """Yield the folders with sources that are `top`, or in it."""
+        places, start = self._sorted_places, f"{top}/"
+        if top in self._places:
+            yield top
+        at = bisect_left(places, start)
+        yield from takewhile(lambda one: one.startswith(start), islice(places, at, None))
+
+    @cached_property
+    def _sorted_places(self) -> Sequence[str]:
+        return sorted(self._places)
+
     @cached_property
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
@@ -182,6 +212,16 @@ def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
         return b""
 
     return Sources(path_of, read, extensions.__contains__)
+
+
+def _imported_words(path: str) -> bytes:
+    """Return the words of the statements of a source that import, each once."""
+    with suppress(OSError):
+        statements = _IMPORTS.findall(read_regular(path, MAX_SOURCE))
+        return b" ".join(
+            {word for one in statements for part in one for word in _WORD.findall(part)}
+        )
+    return b""
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
@@ -263,8 +303,9 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
     for path in (prefix / "bin/activate", *sorted(prefix.glob("etc/conda/activate.d/*.sh"))):
         with suppress(OSError):
             data = read_regular(path, MAX_TEXT)
+            line, before = 1, 0
             for found in _IN_SHELL.finditer(data):
-                line = data.count(b"\n", 0, found.start(1)) + 1
+                line, before = line + data.count(b"\n", before, found.start(1)), found.start(1)
                 yield from _in_shell(prefix, path, line, os.fsdecode(found[1]))
     path = prefix / "conda-meta/state"
     with suppress(OSError, ValueError, AttributeError):

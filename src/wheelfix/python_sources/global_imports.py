@@ -7,7 +7,7 @@ package; what is not known to run is left out. No code is executed.
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
@@ -65,19 +65,35 @@ def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
 
 def global_imports(modules: Iterable[str], sources: Sources, budget: Budget) -> list[GlobalImport]:
     """Return what the import of each of `modules`, by dotted name, imports with RTLD_GLOBAL."""
-
-    @cache
-    def parse(path: str) -> ast.Module | None:
-        return parse_source(sources.read(path))
-
+    trees = _Trees(sources, budget)
     found: dict[GlobalImport, None] = {}
     for module in modules:
-        process = _Process(sources, parse, budget)
+        process = _Process(sources, trees, budget)
         # What was found until then is true, also if the import fails.
         with suppress(BudgetError, RecursionError, _NotFoundError):
             process.run(module)
         found.update(dict.fromkeys(process.found))
     return list(found)
+
+
+class _Trees:
+    """What is known of the sources, for all processes. Mutable: each is read once."""
+
+    def __init__(self, sources: Sources, budget: Budget) -> None:
+        self._sources = sources
+        self._budget = budget
+        self.tree = cache(self._parse)
+        self.sets_flags = cache(lambda path: sets_flags(sources.read(path)))
+        self.is_generator = cache(self._yields)
+
+    def _parse(self, path: str) -> ast.Module | None:
+        source = self._sources.read(path)
+        self._budget.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
+        return parse_source(source)
+
+    @staticmethod
+    def _yields(function: ast.FunctionDef) -> bool:
+        return any(isinstance(node, ast.Yield) for node in ast.walk(function))
 
 
 class _Dotted(str):
@@ -105,11 +121,9 @@ class _NotFoundError(Exception):
 class _Process:
     """One process that imports a module. Mutable."""
 
-    def __init__(
-        self, sources: Sources, parse: Callable[[str], ast.Module | None], budget: Budget
-    ) -> None:
+    def __init__(self, sources: Sources, trees: _Trees, budget: Budget) -> None:
         self._sources = sources
-        self._parse = parse
+        self._trees = trees
         self._budget = budget
         self._modules: dict[str, _Module | None] = {}
         self._is_global = False
@@ -125,7 +139,7 @@ class _Process:
         if name in self._modules or self._depth == _MAX_DEPTH:
             return self._modules.get(name)
         path = self._sources.paths(name)
-        tree = None if path is None else self._parse(path)
+        tree = None if path is None else self._trees.tree(path)
         if path is None or tree is None:
             return None
         module = self._modules[name] = _Module(name, path)
@@ -170,8 +184,10 @@ class _Process:
                 holds = self._value(test, module, names)
                 if holds is not _UNKNOWN:
                     return self._block(body if holds else orelse, module, names)
-                for name in _assigned(node):
-                    names[name] = _UNKNOWN
+                for inner in ast.walk(node):
+                    self._budget.spend(1, "a Python source", module.path)
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        names[inner.id] = _UNKNOWN
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=last):
                 try:
                     ends = self._block([*body, *orelse], module, names)
@@ -197,7 +213,7 @@ class _Process:
         called = (
             self._function(manager.func, module, names) if isinstance(manager, ast.Call) else None
         )
-        if called is None or not any(isinstance(n, ast.Yield) for n in ast.walk(called[1])):
+        if called is None or not self._trees.is_generator(called[1]):
             return self._block(body, module, names)
         self._bodies.append((module, body))
         depth = len(self._bodies)
@@ -236,7 +252,9 @@ class _Process:
             return
         full = f"{origin}.{name}"
         is_there = self._sources.is_extension(full) or self._sources.paths(full) is not None
-        if not is_there and name.encode() not in self._sources.read(path):
+        source = self._sources.read(path)
+        self._budget.spend(1 + (len(source) >> 8), "a Python source", path)
+        if not is_there and name.encode() not in source:
             raise _NotFoundError
 
     # --- Expressions ---
@@ -310,7 +328,7 @@ class _Process:
             return module, module.functions[node.id]
         origin, _, name = _dotted(node, module, names).rpartition(".")
         path = self._sources.paths(origin) if origin else None
-        if path is None or not sets_flags(self._sources.read(path)):
+        if path is None or not self._trees.sets_flags(path):
             return None
         there = self.run(origin)
         function = there.functions.get(name) if there else None
@@ -332,10 +350,3 @@ def _dotted(node: ast.expr, module: _Module, names: dict[str, object]) -> str:
         return f"{base}.{node.attr}" if base else ""
     found = names.get(node.id, module.names.get(node.id)) if isinstance(node, ast.Name) else None
     return found if isinstance(found, _Dotted) else ""
-
-
-def _assigned(node: ast.AST) -> Iterator[str]:
-    """Yield the names that statements in `node` assign."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            yield inner.id
