@@ -9,7 +9,15 @@ FEW = 3
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
     """List the first `most` different names: "`a`, `b` and 3 more"."""
-    return join_plain((f"`{name}`" for name in names), most)
+    return join_plain((f"`{_one_line(name)}`" for name in names), most)
+
+
+def _one_line(name: object) -> str:
+    """Return a name without line breaks: a message is read line by line."""
+    return "".join(
+        c.encode("unicode_escape").decode("ascii") if c.splitlines() == [""] else c
+        for c in str(name)
+    )
 
 
 def join_plain(names: Iterable[str], most: int) -> str:

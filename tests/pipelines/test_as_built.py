@@ -6,12 +6,12 @@ The names of the libraries that Python opens are put together when it runs: no s
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.build import Files, executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.naming import SUFFIX, TAG
 from tests.support.repairing import repair
@@ -21,24 +21,22 @@ from wheelfix.settings import DataLibraries, Settings
 
 ANY = "py3-none-linux_x86_64"
 OPENS = "import ctypes, os, sys\ndef call(path, name):\n    return ctypes.CDLL(path)[name]()\n"
-Files = Mapping[str, bytes | str | Path]
 
 
-def repaired(folder: Path, files: Files, tag: str = ANY, **settings: object) -> Path:
+def repaired(folder: Path, files: Files, tag: str = ANY, settings: Settings | None = None) -> Path:
     """Repair a wheel of `files` without its build tree; the second repair changes nothing."""
     wheel = make_wheel(folder / "dist", tag=tag, files={"demo/__init__.py": OPENS, **files})
-    outcome = repaired_once(wheel, folder / "out", **settings)
+    outcome = repaired_once(wheel, folder / "out", settings or Settings())
     assert outcome.output is not None, (outcome.error, outcome.remaining)
-    again = repaired_once(outcome.output, folder / "again", **settings)
+    again = repaired_once(outcome.output, folder / "again", settings or Settings())
     assert again.output is not None
     assert again.output.read_bytes() == outcome.output.read_bytes()
     assert not again.edits
     return outcome.output
 
 
-def repaired_once(wheel: Path, to: Path, **settings: object) -> Outcome:
-    asked = Settings(wheel_dir=to, **settings)  # pyright: ignore[reportArgumentType]
-    return repair(wheel, asked, ENVIRON)
+def repaired_once(wheel: Path, to: Path, settings: Settings) -> Outcome:
+    return repair(wheel, replace(settings, wheel_dir=to), ENVIRON)
 
 
 def opened(wheel: Path, member: str, function: str, folder: Path) -> str:
@@ -243,7 +241,8 @@ def test_a_file_moves_only_if_that_is_asked_for(tmp_path: Path) -> None:
     for policy in DataLibraries:
         folder = tmp_path / policy
         folder.mkdir()
-        with zipfile.ZipFile(repaired(folder, files, data_libraries=policy)) as archive:
+        settings = Settings(data_libraries=policy)
+        with zipfile.ZipFile(repaired(folder, files, settings=settings)) as archive:
             names = set(archive.namelist())
         assert "demo/libw.so" in names
         assert ("demo-1.0.data/data/demo/libu.so" in names) is (policy is not DataLibraries.MOVE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.build import Files, executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.naming import SUFFIX, TAG
 from tests.support.repairing import repair
@@ -81,7 +81,7 @@ def test_it_is_never_grafted_and_modules_do_not_need_it(name: str, tmp_path: Pat
         rpath=f"$ORIGIN:{sdk}",
     )
     member = f"demo/_m{SUFFIX}"
-    files = {"demo/__init__.py": "", member: module, "demo/libinner.so": inner}
+    files: Files = {"demo/__init__.py": "", member: module, "demo/libinner.so": inner}
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
     planned = {finding.member for finding in about_python(wheel)}
     assert planned == {member, "demo/libinner.so"}
@@ -132,7 +132,7 @@ def test_a_program_that_embeds_python_keeps_it_with_a_finding(
         "data": "demo-1.0.data/data/bin/tool",
         "package": "demo/tool",
     }[place]
-    files = {"demo/__init__.py": "", tool: program, "demo/libthrough.so": through}
+    files: Files = {"demo/__init__.py": "", tool: program, "demo/libthrough.so": through}
     wheel = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), ENVIRON)
     assert outcome.output is not None, (outcome.error, outcome.remaining)
@@ -157,7 +157,7 @@ def test_a_program_that_finds_it_in_the_wheel_is_not_reported(tmp_path: Path) ->
         tmp_path / "tool", "int p(void); int main(void) { return p(); }", needed=[python],
         rpath="$ORIGIN",
     )  # fmt: skip
-    files = {"demo/__init__.py": "", "demo/tool": program, f"demo/{NAMES[5]}": python}
+    files: Files = {"demo/__init__.py": "", "demo/tool": program, f"demo/{NAMES[5]}": python}
     wheel = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), ENVIRON)
     assert outcome.status is Status.REPAIRED, (outcome.error, outcome.remaining)

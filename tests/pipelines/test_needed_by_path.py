@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel, shared_object
+from tests.support.build import Files, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.repairing import repair
 from wheelfix import check
@@ -28,7 +28,7 @@ def test_an_object_that_needs_a_graft_keeps_its_way_into_the_wheel(
         needed=[linked, other],
         rpath=str(tmp_path),
     )
-    files = {"demo/__init__.py": "", "demo/a.so": user, "demo/libs/libx.so.1": own}
+    files: Files = {"demo/__init__.py": "", "demo/a.so": user, "demo/libs/libx.so.1": own}
     wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
     found = check(wheel, Settings()).findings
     said = [note for finding in found for note in (finding.message, *finding.notes)]
@@ -47,7 +47,7 @@ def test_an_entry_that_leads_nowhere_is_still_missing(tmp_path: Path) -> None:
     user = shared_object(
         tmp_path / "a.so", "int f(void); int a(void){return f();}", needed=[linked]
     )
-    files = {"demo/__init__.py": "", "demo/a.so": user}
+    files: Files = {"demo/__init__.py": "", "demo/a.so": user}
     wheel = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), ENVIRON)
     assert outcome.error is not None

@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.support.compiled import compile_c
 
 GCC = "gcc"
+Files = Mapping[str, bytes | str | Path]
+"""Of a wheel: member -> its content, or the file that has it."""
 ONE_FUNCTION = "int f(void) { return 1; }"
 
 
@@ -134,7 +136,7 @@ def make_wheel(
     name: str = "demo",
     version: str = "1.0",
     tag: str = "cp311-cp311-linux_x86_64",
-    files: Mapping[str, bytes | str | Path] | None = None,
+    files: Files | None = None,
     *,
     root_is_purelib: bool = False,
     modes: Mapping[str, int] | None = None,
