@@ -82,6 +82,16 @@ CASES = {
         python="import ctypes\nfrom demo import _m\nlibrary = ctypes.PyDLL(_m.__file__)\n",
         says="demo.library.e()",
     ),
+    "a module that is found by glob and opened as a library": Case(
+        python="import ctypes, glob, os\nfolder = os.path.dirname(__file__)\n"
+        "library = ctypes.CDLL(glob.glob(os.path.join(folder, '*.so'))[0])\n",
+        says="demo.library.e()",
+    ),
+    "a module whose name is built when Python opens it": Case(
+        python="import ctypes, os\nfolder, ends = os.path.dirname(__file__), ('_', 'm.so')\n"
+        "library = ctypes.CDLL(os.path.join(folder, ''.join(ends)))\n",
+        says="demo.library.e()",
+    ),
 }
 
 

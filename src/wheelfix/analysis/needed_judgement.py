@@ -11,7 +11,6 @@ the linker decides. One that is or goes into the wheel costs some bytes: its ent
 extension module, and only if nothing can tell.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -398,10 +397,8 @@ class _Trial:
             return f"by dlsym {_quote(looking)} may ask it for symbols"
         if any(map(may_set_flags if drop.outside else opens_for_all, self._sources)):
             return "Python code opens objects for all others (RTLD_GLOBAL)"
-        if drop.library in self._loaded.members and self._opens_by_name:
-            return "code of the wheel opens libraries, and may build its name when it runs"
-        if not drop.outside and self._is_opened_by_python(drop.member):
-            return "Python code opens libraries and names the module: it may ask it for symbols"
+        if not drop.outside and self._opens_by_name:
+            return "code of the wheel opens libraries, and may ask the module for symbols"
         return None
 
     def _asking(self, member: str) -> str | None:
@@ -415,17 +412,6 @@ class _Trial:
             if elf and _calls(elf, _LOOKS_UP) and not _calls(elf, _OPENS):
                 return path
         return None
-
-    def _is_opened_by_python(self, member: str) -> bool:
-        """Return whether a source that opens libraries has the name of a module as a word."""
-        stem = member.rpartition("/")[2].partition(".")[0]
-        word = re.compile(rb"\b%s(?!\w)" % re.escape(stem.encode("utf-8", "surrogateescape")))
-        return any(word.search(source) for source in self._opening)
-
-    @cached_property
-    def _opening(self) -> Sequence[bytes]:
-        """The sources that open libraries."""
-        return [source for source in self._sources if may_open(source)]
 
     @cached_property
     def _opens_by_name(self) -> bool:
