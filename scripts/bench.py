@@ -64,7 +64,6 @@ def explaining(programs: Programs, options: argparse.Namespace) -> str:
         largest = max(objects, key=lambda path: path.stat().st_size)
         commands = {
             "wheelfix explain WHEEL": [*wheelfix, "explain", str(wheel)],
-            "wheelfix tree WHEEL": [*wheelfix, "tree", str(wheel)],
             "wheelfix explain --site DIR OBJECT": [
                 *wheelfix, "explain", "--site", str(site), str(largest.relative_to(site)),
             ],

@@ -324,7 +324,7 @@ class Setting(Option):
 
 
 _LIB_SDIR = ".libs"
-_OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "tree", "verify", "diff")
+_OF_NEIGHBORS = ("repair", "check", "show", "why", "explain", "verify", "diff")
 _repair_setting = partial(Setting, commands=("repair",))
 _check_setting = partial(Setting, commands=("check",))
 _rule_setting = partial(Setting, group=Group.RULES)
@@ -543,7 +543,7 @@ class Settings:
         group=Group.PROVIDERS,
         metavar="WHEEL|NAME|DIR|auto",
         is_added=True,
-        commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
+        commands=("repair", "check", "show", "why", "explain", "verify"),
         paths=Paths.EXISTING,
     ).default(())
     site: str | None = Setting(
@@ -673,7 +673,7 @@ class Settings:
     timeout: int = Setting(
         "Maximum seconds for one wheel; 0 for no limit.",
         group=Group.RUN,
-        commands=("repair", "check", "diff", "show", "why", "explain", "tree", "doctor"),
+        commands=("repair", "check", "diff", "show", "why", "explain", "doctor"),
         metavar="SECONDS",
         least=0,
         most=10_000_000,

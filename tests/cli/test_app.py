@@ -713,7 +713,7 @@ def test_a_flag_that_excludes_the_format_of_a_flag_is_refused(warned: str, flags
     assert run(["check", *flags.split(), warned]) == 2
 
 
-@pytest.mark.parametrize("command", ["explain", "tree"])
+@pytest.mark.parametrize("command", ["explain"])
 def test_a_provider_of_the_environment_is_not_for_an_installed_environment(
     here: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -93,13 +93,13 @@ def test_elements_of_a_list() -> None:
     assert completed("wheelfix", "check", "--target", "musl,con") == ["musl,conda"]
 
 
-@pytest.mark.parametrize("command", ["check", "explain", "tree", "show", "why"])
+@pytest.mark.parametrize("command", ["check", "explain", "show", "why"])
 def test_targets(command: str) -> None:
     known = set(completed("wheelfix", command, "--target", ""))
     assert known == set(targets.names())
 
 
-@pytest.mark.parametrize("command", ["explain", "tree", "verify"])
+@pytest.mark.parametrize("command", ["explain", "verify"])
 def test_schemes(command: str) -> None:
     assert completed("wheelfix", command, "--scheme", "") == list(scheme_names())
 

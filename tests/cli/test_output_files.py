@@ -40,7 +40,7 @@ def outputs(file: str) -> list[list[str]]:
         ["check", "--statistics", "-o", file],
         ["check", "--write-baseline", "--baseline", file],
         *(
-            ["tree", "--output-format", form, "-o", file]
+            ["explain", "--output-format", form, "-o", file]
             for form in ("text", "html", "json", "dot")
         ),
         *(["diff", "--output-format", form, "-o", file] for form in ("text", "json", "markdown")),

@@ -32,8 +32,7 @@ COMMANDS = (
     ("check", "--output-format", "json", "{wheel}"),
     ("check", "--output-format", "jsonl", "{wheel}"),
     ("check", "--output-format", "jsonl", "-j2", "{wheel}", "{other}"),
-    ("tree", "{wheel}"),
-    ("tree", "--output-format", "html", "{wheel}"),
+    ("explain", "--output-format", "html", "{wheel}"),
     ("explain", "{wheel}"),
     ("repair", "-q", "-w", "{out}", "{wheel}"),
 )

@@ -37,7 +37,6 @@ COMMANDS = {
     "show": ["show", "--timeout", "1"],
     "why": ["why", "--timeout", "1"],
     "explain": ["explain", "--timeout", "1"],
-    "tree": ["tree", "--timeout", "1"],
     "verify": ["verify", "--config", "wheelfix.toml"],
 }
 

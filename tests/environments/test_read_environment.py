@@ -15,12 +15,13 @@ import pytest
 from tests.support.build import executable, extension, shared_object
 from tests.support.tools import needs
 from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.load_tree import describe_search
 from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli.app import run
 from wheelfix.environments.import_orders import imported_as
-from wheelfix.environments.read_environment import read_modules, read_site
+from wheelfix.environments.read_environment import read_modules, read_site, sizes_of
 from wheelfix.errors import SettingsError
 from wheelfix.host.reachable_files import read_planted, read_process
 from wheelfix.loader.load_values import How
@@ -98,7 +99,7 @@ def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
 def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
     """Explain `module`, and compare each file and its rule with the real loader."""
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
-    world = read_site(site, library_path=path)
+    world = read_site(site, library_path=":".join(path))
     (root,) = find_subject(world, module)
     found = explain(LoadJudge(world=world), root)
     python = site.parents[2] / "bin/python"
@@ -359,7 +360,7 @@ def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     beside = str(prefix / "p/libother.so")
     for directories, taken in (((), beside), ((str(fake),), str(fake / "libother.so"))):
-        world = read_site(prefix, library_path=directories)
+        world = read_site(prefix, library_path=":".join(directories))
         found = explain(LoadJudge(world=world), str(user))
         assert found.steps[1].request.result == taken
         env = {"LD_LIBRARY_PATH": ":".join(directories)} if directories else {}
@@ -405,60 +406,43 @@ def install_two(site: Path) -> None:
         (folder / "RECORD").write_text("".join(f"{member},,\n" for member in members))
 
 
-def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = run(["tree", *map(str, arguments)])
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = run(["explain", *map(str, arguments)])
     said = capsys.readouterr()
     return code, said.out + said.err
 
 
-def test_the_graph_of_an_environment_has_all_its_objects(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_graph_of_an_environment_has_all_its_objects(site: Path) -> None:
     install_two(site)
-    code, out = tree(capsys, "--site", site.parents[2], "--output-format", "json")
-    assert code == 0
-    graph = json.loads(out)["graphs"][0]
-    own = {node["id"]: node for node in graph["nodes"] if node["given_by"] == "wheel"}
+    world = read_site(site.parents[2])
+    graph = graph_of(world, "env", sizes_of(world))
+    own = {node.id: node for node in graph.nodes_from(Provenance.WHEEL)}
     assert set(own) == {
         "demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1", "other/_two.so",
     }  # fmt: skip
-    assert own["other/_two.so"]["size"] == (site / "other" / "_two.so").stat().st_size
-    edges = {(edge["source"], edge["target"]) for edge in graph["edges"]}
-    assert ("other/_two.so", "demo.libs/libinner.so.1") in edges
+    assert own["other/_two.so"].size == (site / "other" / "_two.so").stat().st_size
+    assert ("other/_two.so", "demo.libs/libinner.so.1") in {
+        (edge.source, edge.target) for edge in graph.edges
+    }
 
 
-def test_the_graph_of_one_distribution_shows_its_providers(
+def test_a_distribution_is_explained_with_what_others_bring(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)
-    code, out = tree(capsys, "--site", site, "other", "--output-format", "json")
+    code, out = explained(capsys, "--site", site, "other", "--output-format", "json")
     assert code == 0
-    given = {node["id"]: node["given_by"] for node in json.loads(out)["graphs"][0]["nodes"]}
+    (found,) = json.loads(out)["explanations"]
+    given = {request["file"]: request["given_by"] for request in found["requests"]}
     assert given["other/_two.so"] == "wheel"
     assert given["demo.libs/libinner.so.1"] == "other wheel"
     assert "demo/_core.so" not in given
-    assert tree(capsys, "--site", site, "demo-pack")[0] == 0
+    code, out = explained(capsys, "--site", site, "other", "--output-format", "dot")
+    assert (code, "libinner.so.1" in out, "demo/_core.so" in out) == (0, True, False)
+    assert explained(capsys, "--site", site, "demo-pack")[0] == 0
     (site / "demo.libs" / "libinner.so.1").unlink()
-    assert tree(capsys, "--site", site, "other")[0] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--target", "debian:12"), "name a wheel, or an environment"),
-        (("--site", ".", "--scheme", "venv"), "is for wheels"),
-        (("--site", "SITE", "none"), "no distribution `none` is installed"),
-    ],
-)
-def test_a_graph_of_nothing_is_refused(
-    site: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install_two(site)
-    code, out = tree(
-        capsys, *(str(site) if argument == "SITE" else argument for argument in arguments)
-    )
-    assert code == 2
-    assert message in out
+    assert explained(capsys, "--site", site, "other")[0] == 1
+    assert explained(capsys, "--site", site, "none", "--output-format", "dot")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`explain`, `tree`, `verify` and `trace` know the libraries of other wheels."""
+"""`explain`, `verify` and `trace` know the libraries of other wheels."""
 
 import json
 import os
@@ -102,14 +102,13 @@ def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     assert (code, expected in out) == (0, True)
     code, out = ran(capsys, "explain", user, "--provider", pro)
     assert (code, "1 from other wheels" in out) == (0, True)
-    code, out = ran(capsys, "tree", user, "--provider", pro)
-    assert (code, f"from other wheels\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
-    assert ran(capsys, "tree", user)[0] == 1
+    code, out = ran(capsys, "explain", user, "--provider", pro, "--output-format", "dot")
+    assert (code, f"{pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
+    assert ran(capsys, "explain", user, "--output-format", "dot")[0] == 1
     assert ran(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
-    assert ran(capsys, "tree", "--site", ".", "--provider", pro)[0] == 2
 
 
-def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
+def test_explain_knows_the_providers_of_the_file_by_name_alone(
     user: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = 'requirement = "pro>=2"\nlibraries = ["libpro.so.*"]\ndirectory = '
@@ -119,11 +118,8 @@ def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
     assert (code, errors("explain", report)) == (0, [])
     (asked,) = (r for r in report["explanations"][0]["requests"] if r["name"] == "libpro.so.3")
     assert (asked["given_by"], asked["file"]) == ("other wheel", "pro!pro/lib/libpro.so.3")
-    code, out = ran(capsys, "tree", user, "--output-format", "json")
-    assert (code, errors("tree", json.loads(out))) == (0, [])
-    assert "pro!pro/lib/libpro.so.3" in [
-        node["id"] for node in json.loads(out)["graphs"][0]["nodes"]
-    ]
+    code, out = ran(capsys, "explain", user, "--output-format", "mermaid")
+    assert (code, "pro!pro/lib/libpro.so.3" in out) == (0, True)
     (nowhere / "other.toml").write_text(f'[[provider]]\n{table}"pro/no"\n', encoding="utf-8")
     assert ran(capsys, "explain", user, "--config", nowhere / "other.toml")[0] == 1
 
@@ -142,8 +138,6 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     for asked in ("demo._core", "libcufft.so.11"):
         code, out = ran(capsys, "explain", path, asked)
         assert (code, f"[not found]  {words}" in out) == (1, True)
-    code, out = ran(capsys, "tree", path)
-    assert (code, f"libcufft.so.11  needed by _core{SUFFIX}  {words}" in out) == (1, True)
     code, out = ran(capsys, "explain", path, "demo._core", "--output-format=json")
     report = json.loads(out)
     assert errors("explain", report) == []

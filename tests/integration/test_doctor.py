@@ -798,7 +798,7 @@ def test_an_environment_without_objects_has_no_findings(
     assert run(["doctor", str(site.root)]) == 0
     assert "no findings; 1 distribution, 0 objects, 0 extension" in capsys.readouterr().out
     assert run(["explain", "--site", str(site.root)]) == 0
-    assert run(["tree", "--site", str(site.root)]) == 0
+    assert run(["explain", "--site", str(site.root)]) == 0
 
 
 def test_packages_in_each_other_more_deeply_than_python_calls(

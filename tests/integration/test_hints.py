@@ -530,11 +530,8 @@ CALLS: dict[Message, Call] = {
     ),
     ("cli/installation_options.py", "--env LD_LIBRARY_PATH=/opt/lib"): Call(
         make=plain,
-        first="tree --env nothing WHEEL",
-        then="tree WHEEL --env LD_LIBRARY_PATH=/opt/lib",
-    ),
-    ("cli/commands/tree.py", "name a wheel, or an environment with --site"): Call(
-        make=plain, first="tree", then="tree WHEEL", words="name a wheel"
+        first="explain --env nothing WHEEL",
+        then="explain WHEEL --env LD_LIBRARY_PATH=/opt/lib",
     ),
     ("cli/wheel_paths.py", "name wheels, directories, or --from-file"): Call(
         make=plain, first="check", then="check --exit-zero --from-file list", words="--from-file"

@@ -268,7 +268,6 @@ def test_no_code_of_the_wheel_or_of_a_grafted_library_is_executed(tmp_path: Path
         ["check", wheel],
         ["explain", wheel],
         ["explain", wheel, "demo/libuser.so"],
-        ["tree", wheel],
         ["repair", "--dry-run", wheel],
         ["repair", "-w", tmp_path / "out", wheel],
     ):

@@ -278,10 +278,9 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path) -> None:
         ("repair", "-v", "-w", "out"),
         ("repair", "--dry-run", "-v", "-w", "out"),
         ("repair", "-w", "out", "--provider", "{wheel}"),
-        ("tree",),
-        ("tree", "--with", "{wheel}"),
-        ("tree", "--output-format", "mermaid"),
-        ("tree", "--output-format", "dot"),
+        ("explain",),
+        ("explain", "--output-format", "mermaid"),
+        ("explain", "--output-format", "dot"),
         ("explain", "-v"),
         ("explain", "--output-format=json"),
         ("explain", "--with", "{wheel}"),
@@ -312,7 +311,7 @@ class Shape(HTMLParser):
         self.found.add((tag, tuple(sorted(name for name, _ in attrs))))
 
 
-@pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--output-format")])
+@pytest.mark.parametrize("words", [("check", "--output-format"), ("explain", "--output-format")])
 def test_names_add_no_html_elements_or_attributes(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
@@ -394,7 +393,8 @@ def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
     (odd / "METADATA").write_text("Name: \x1b[2J\nVersion: ::error::\n")
     venv = tmp_path / "venv"
     for form in ("text", "mermaid", "dot", "json", "html"):
-        assert said("tree", "--output-format", form, "--site", venv, cwd=tmp_path)[0]
+        words = "explain", "--output-format", form, "--site", venv
+        assert said(*words, cwd=tmp_path, code=(0, 1))[0]
     for name in names:
         for more in ((), ("--output-format=json",), ("-v",)):
             said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
@@ -448,8 +448,8 @@ def test_diff(wheel: Path, tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])
-def test_tree(wheel: Path, tmp_path: Path, form: str) -> None:
-    text, _ = said("tree", "--output-format", form, wheel, cwd=tmp_path)
+def test_explain_in_each_format(wheel: Path, tmp_path: Path, form: str) -> None:
+    text, _ = said("explain", "--output-format", form, wheel, cwd=tmp_path, code=(0, 1))
     for each in ESCAPED:
         assert each in text
     if form == "json":
@@ -496,7 +496,7 @@ def assert_refused(written: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("repair", "-v", "-w", "out"), ("explain", "-v"), ("tree",), ("verify", "-v")],
+    [("repair", "-v", "-w", "out"), ("explain", "-v"), ("verify", "-v")],
     ids=" ".join,
 )
 def test_a_member_name_with_unseen_characters_is_refused_and_escaped(
@@ -528,7 +528,7 @@ FILE_NAMES = (
 
 @pytest.mark.each_run("check-*", "*::add-mask*")
 @pytest.mark.parametrize("name", FILE_NAMES)
-@pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
+@pytest.mark.parametrize("command", ["check", "repair", "explain", "verify"])
 def test_a_hostile_file_name(tmp_path: Path, command: str, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK")
     said(command, name, cwd=tmp_path, code=(2,))

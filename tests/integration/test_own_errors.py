@@ -96,7 +96,7 @@ def test_random_tables(
         chosen = {dice.choice(keys): value(dice) for _ in range(dice.choice((1, 1, 2)))}
         table = "".join(f"{key} = {toml(item)}\n" for key, item in chosen.items())
         (here / "wheelfix.toml").write_text(table, encoding="utf-8", errors="replace")
-        for command in ("settings", dice.choice(("check", "explain", "tree"))):
+        for command in ("settings", dice.choice(("check", "explain"))):
             wheels = [] if command == "settings" else [str(wheel)]
             is_ours(capsys, command, *wheels)
 
@@ -116,7 +116,7 @@ def test_random_options(
             if (name, given) == ("site", "/"):
                 continue  # takes as long as this machine has files
             options += [f"--{name}={given}".encode("utf-8", "replace").decode()]
-        command = dice.choice(("check", "check", "explain", "tree"))
+        command = dice.choice(("check", "check", "explain"))
         is_ours(capsys, command, *options, str(wheel))
     assert here.exists()
 
@@ -167,7 +167,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("gone")
 @pytest.mark.parametrize(
-    "command", ["check", "repair", "explain", "tree", "settings", "init", "verify", "rule"]
+    "command", ["check", "repair", "explain", "settings", "init", "verify", "rule"]
 )
 def test_a_current_directory_that_was_removed(
     command: str, wheel: Path, capsys: pytest.CaptureFixture[str]

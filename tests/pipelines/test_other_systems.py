@@ -70,7 +70,7 @@ def test_repair_names_the_right_tool(
     assert (f"hint: repair it with {tool}" in err) == bool(tool)
 
 
-@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "tree", "verify"])
+@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "verify"])
 @pytest.mark.parametrize("name", ["demo-1.0.tar.gz", "demo-1.0.zip"])
 def test_an_sdist_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str
@@ -83,7 +83,7 @@ def test_an_sdist_is_named_as_such(
     assert f"hint: build the wheel first: pip wheel --no-deps {name}" in err
 
 
-@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "tree", "verify"])
+@pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "verify"])
 def test_a_directory_without_wheels_is_named_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

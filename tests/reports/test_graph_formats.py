@@ -1,4 +1,4 @@
-"""`wheelfix explain` and `wheelfix tree`: graphs, formats, the page in a browser, the commands."""
+"""`wheelfix explain`: graphs, formats, the page in a browser, the command."""
 
 import json
 import re
@@ -17,7 +17,6 @@ from wheelfix.analysis.world import Provenance
 from wheelfix.cli.app import run
 from wheelfix.reports.graph_formats import (
     dot,
-    graph_text,
     graph_value,
     mermaid,
 )
@@ -108,34 +107,9 @@ def test_an_edge_lists_the_changes_in_other_install_schemes() -> None:
     found = graph(wheel(objects))
     (edge,) = [edge for edge in found.edges if edge.name == "libr.so"]
     assert any("not found if installed by" in text and "target-pip" in text for text in edge.varies)
-    assert "but not found if installed by" in graph_text(found)
 
 
 # --- Formats --------------------------------------------------------------------------------------
-
-
-def test_the_text_has_a_section_for_each_provenance() -> None:
-    text = graph_text(graph(after()))
-    assert text.splitlines() == [
-        "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-        "on glibc:2.28, in venv (python3.11)",
-        "3 objects, 3 B; 1 vendored library among them, 1 B",
-        "",
-        "loaded first",
-        "  p/a.so  1 B",
-        "    libx-0a1b2c3d.so.1 => demo.libs/libx-0a1b2c3d.so.1  [rpath $ORIGIN/../demo.libs]",
-        "    libc.so.6  [platform]",
-        "  p/b.so  1 B",
-        "    libc.so.6  [platform]",
-        "",
-        "vendored libraries",
-        "  demo.libs/libx-0a1b2c3d.so.1  1 B  needed by a.so",
-        "    libz.so.1, libc.so.6  [platform]",
-        "",
-        "from the platform (glibc:2.28)",
-        "  libc.so.6  needed by a.so, libx-0a1b2c3d.so.1, b.so",
-        "  libz.so.1  needed by libx-0a1b2c3d.so.1",
-    ]
 
 
 def test_mermaid_escapes_names() -> None:
@@ -330,19 +304,17 @@ def test_contradictory_arguments_are_refused(
     assert "internal error" not in err
 
 
-def test_tree_writes_every_format(
+def test_explain_writes_every_format(
     wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = wheels
-    assert ran(capsys, "tree", bad)[0] == 1
-    code, out, _ = ran(capsys, "tree", good)
-    assert (code, "vendored libraries" in out) == (0, True)
+    assert ran(capsys, "explain", bad, "--output-format", "dot")[0] == 1
     starts = {"mmd": "flowchart LR", "dot": "digraph", "html": "<!DOCTYPE html>", "json": "{"}
     for suffix, start in starts.items():
         output = tmp_path / f"graph.{suffix}"
-        assert ran(capsys, "tree", good, "-o", output) == (0, "", "")
+        assert ran(capsys, "explain", good, "-o", output) == (0, "", "")
         assert output.read_text().startswith(start)
-    code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "graph.svg")
+    code, _, err = ran(capsys, "explain", good, "-o", tmp_path / "graph.svg")
     assert (code, "there is no format for `.svg`" in err) == (2, True)
-    code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
+    code, _, err = ran(capsys, "explain", good, "-o", tmp_path / "none/x.html")
     assert (code, "cannot write" in err) == (2, True)

@@ -1,4 +1,4 @@
-"""The HTML page of `wheelfix tree` in a browser: its layout, folds, marks and colors."""
+"""The HTML page of `wheelfix explain` in a browser: its layout, folds, marks and colors."""
 
 import json
 import random

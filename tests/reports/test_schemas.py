@@ -18,7 +18,7 @@ from wheelfix.trace import report as trace_report
 from wheelfix.trace.run import trace
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
-REPORTS = ("repair", "show", "why", "explain", "tree", "trace", "verify")
+REPORTS = ("repair", "show", "why", "explain", "trace", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,6 @@ def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) 
 def test_every_outcome_of_a_candidate_is_in_the_schema() -> None:
     said = schema_of("explain")["$defs"]["candidate"]["properties"]["outcome"]["enum"]
     assert set(said) == {outcome.value for outcome in SearchOutcome}
-
-
-def test_tree(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    bad, good = wheels
-    one = said(capsys, "tree", "--output-format", "json", bad)
-    both = said(capsys, "tree", "--output-format", "json", bad, good)
-    assert [graph["wheel"] for graph in both["graphs"]] == [bad.name, good.name]
-    assert errors("tree", one) == errors("tree", both) == []
 
 
 def test_trace(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Explanation(NamedTuple):
     name: str
     target: str
     where: str
-    """The install schemes."""
+    """The install schemes, and LD_LIBRARY_PATH."""
     steps: tuple[Step, ...]
     """The tree in depth-first order; each object's requests are listed once."""
     objects: tuple[str, ...]
@@ -84,13 +84,15 @@ def explain(
     loads = world.process(root, after)
     world.budget.spend(_STEPS_A_REQUEST * len(loads[-1].requests), "the explanations", root)
     steps = tuple(tree_of(world, loads))
+    elements = world.environment.library_path
+    library_path = f"with LD_LIBRARY_PATH={':'.join(elements)}" if elements else ""
     missing = tuple(step for step in steps if step.request.failed)
     lacks = [one for one in judge.lacks(loads[-1]) if one.failure is not Failure.FILE]
     return Explanation(
         root=root,
         name=world.label(root),
         target=world.name,
-        where=world.where,
+        where=", ".join(filter(None, (world.where, library_path))),
         steps=steps,
         objects=loads[-1].objects,
         alternatives=alternatives(world, root, after, loads[-1], steps),

@@ -1,7 +1,7 @@
 """The library graph of a whole wheel: which object needs which library, and how it is found."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step, describe_search, flat_steps, found_elsewhere
@@ -98,15 +98,24 @@ class Graph(NamedTuple):
         return grouped(self.edges, lambda edge: edge.source)
 
 
-def graph_of(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
-    """Return the graph of `world`; its edges list the differences in other arrangements.
+def graph_of(
+    world: World,
+    title: str,
+    sizes: Mapping[str, int],
+    roots: Sequence[str] = (),
+    after: Sequence[str] = (),
+) -> Graph:
+    """Return the graph of what `roots` load, by default of all that is loaded first.
 
-    `sizes` are bytes by member.
+    Its edges list the differences in other arrangements. `sizes` are bytes by member; the files
+    `after` are loaded before.
     """
-    edges = _edges(world)
+    edges = _edges(world, roots, after)
     varies: dict[tuple[str, str], dict[str, None]] = {}
     for elsewhere in world.elsewhere:
-        there = {_key(edge): edge for edge in _edges(elsewhere)}
+        members = (world.members.get(path, "") for path in roots)
+        others = [elsewhere.paths[member] for member in members if member in elsewhere.paths]
+        there = {_key(edge): edge for edge in _edges(elsewhere, others, ())}
         for edge in edges:
             other = there.get(_key(edge))
             if other is not None and _result(other) != _result(edge):
@@ -122,7 +131,7 @@ def graph_of(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
         wheel=title,
         target=world.name,
         where=world.where,
-        nodes=_nodes(world, edges, sizes),
+        nodes=_nodes(world, edges, sizes, roots),
         edges=edges,
     )
 
@@ -148,12 +157,12 @@ def _targets(world: World, edges: Iterable[Edge]) -> Iterator[str]:
         yield edge.target if is_own else f"{edge.given_by}/{edge.target}"
 
 
-def _edges(world: World) -> tuple[Edge, ...]:
+def _edges(world: World, roots: Sequence[str], after: Sequence[str]) -> tuple[Edge, ...]:
     """Return each different result of each DT_NEEDED entry, over the loads of all load roots."""
     found: dict[tuple[str, str, tuple[Provenance, str]], Edge] = {}
     searched: set[tuple[str, str, tuple[Provenance, str]]] = set()
-    for root in world.first_loads:
-        *before, load = world.process(root)
+    for root in roots or world.first_loads:
+        *before, load = world.process(root, after)
         for step in flat_steps(world, load, before):
             edge = _edge(world, step)
             if edge is None:
@@ -186,10 +195,17 @@ def _edge(world: World, step: Step) -> Edge | None:
     )
 
 
-def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> tuple[Node, ...]:
-    """Return the wheel's objects, and all else that `edges` lead to."""
+def _nodes(
+    world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int], roots: Sequence[str]
+) -> tuple[Node, ...]:
+    """Return the wheel's objects, and all else that `edges` lead to.
+
+    Of `roots`, only what they load.
+    """
     files = world.environment.files
-    nodes = {node.id: node for node in _wheel_nodes(world, sizes)}
+    shown = {*map(world.label, roots), *(edge.target for edge in edges)}
+    own = (node for node in _wheel_nodes(world, sizes) if not roots or node.id in shown)
+    nodes = {node.id: node for node in own}
     paths = {world.label(path): path for path in files}
     others = grouped(world.others, posixpath.basename)
     for edge in edges:

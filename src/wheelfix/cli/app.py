@@ -60,7 +60,6 @@ COMMANDS: Mapping[str, _Entry] = {
     "show": _Entry("Show what wheels are and contain.", _EXPLAIN),
     "why": _Entry("Say what needs a library, and why it is or would be grafted.", _EXPLAIN),
     "explain": _Entry("Explain which libraries an object loads, and why.", _EXPLAIN),
-    "tree": _Entry("Show the dependency graph of a wheel's libraries.", _EXPLAIN),
     "trace": _Entry("Run a command, and report the files it loads.", _EXPLAIN, wraps=True),
     "doctor": _Entry("Say what goes wrong where installed distributions meet.", _EXPLAIN),
     "rule": _Entry("Explain a rule, or list all rules.", _CONFIGURE),

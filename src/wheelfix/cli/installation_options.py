@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.options import Call
@@ -10,6 +11,7 @@ from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
+from wheelfix.loader.loading import split_library_path
 from wheelfix.loader.targets import Target
 from wheelfix.providers.model import Provided
 from wheelfix.settings import Group, Option, Settings
@@ -17,6 +19,7 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
 
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 SCHEME = Option(
     f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",
     group=Group.MACHINES,
@@ -31,19 +34,31 @@ TARGET = Option(
 )
 
 
-def parse_library_path(assignments: Sequence[str]) -> tuple[str, ...]:
-    """Return the elements of LD_LIBRARY_PATH in the values of `--env`.
+def library_path_of(assignments: Sequence[str]) -> str | None:
+    """Return LD_LIBRARY_PATH in the values of `--env`; None if it is not there.
 
-    Raises `SettingsError` for another variable: only the loader's are part of the graph.
+    Raises `SettingsError` for another variable: only the loader's are part of the question.
     """
     variables = parse_variables(assignments)
-    other = next((name for name in variables if name != "LD_LIBRARY_PATH"), None)
+    other = next((name for name in variables if name != LIBRARY_PATH), None)
     if other is not None:
         raise SettingsError(
             f"`--env {other}=…`: only LD_LIBRARY_PATH=… is supported here",
             hint="`wheelfix explain` follows variables that Python code reads",
         )
-    return library_path(variables)
+    return variables.get(LIBRARY_PATH)
+
+
+def in_shell(
+    variables: Mapping[str, str], environ: Mapping[str, str], target: str | None
+) -> dict[str, str]:
+    """Return the variables of a process in an environment: those of `--env`.
+
+    On this machine also LD_LIBRARY_PATH of the shell, which starts the process; of a machine that
+    `target` describes it is not known.
+    """
+    value = environ.get(LIBRARY_PATH) if target is None else None
+    return {**({LIBRARY_PATH: value} if value else {}), **variables}
 
 
 def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
@@ -64,12 +79,6 @@ def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
                 hint="`wheelfix trace` shows the effect of the others",
             )
     return {name: value for name, _, value in pairs}
-
-
-def library_path(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the elements of LD_LIBRARY_PATH, separated by `:` or `;`."""
-    value = variables.get("LD_LIBRARY_PATH", "")
-    return tuple(value.replace(";", ":").split(":")) if value else ()
 
 
 def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -123,17 +132,17 @@ def world_of(
     target: str | None,
     scheme: str | None = None,
     others: Sequence[Wheel] = (),
-    library_path: tuple[str, ...] = (),
-    directories: tuple[str, ...] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
     providers: tuple[Provided, ...],
 ) -> World:
     """Return the installed `wheel` that the options describe, beside `others`.
 
-    `directories` are read on this machine.
+    The directories of `variables` are read on this machine.
     """
     neighbors = (*neighbors_of(wheel, providers), *map(neighbor, others))
     machine = target_of(target, wheel, [each.platforms for each in neighbors])
-    read = (*library_path, *directories)
+    library_path = split_library_path(variables.get(LIBRARY_PATH, ""), machine.libc)
+    read = (*library_path, *absolute_directories(variables))
     planted = read_planted(read) if read else PlantedLibraries()
     installed = Installed(wheel=wheel, neighbors=neighbors, planted=planted)
     return installed.on(machine, scheme, library_path)

@@ -34,7 +34,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.loading import library_path_directories
+from wheelfix.loader.loading import library_path_directories, split_library_path
 from wheelfix.loader.targets import Target
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.opens import visit_source
@@ -52,7 +52,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     *,
     folders: tuple[str, ...] = (),
     target: Target | None = None,
-    library_path: tuple[str, ...] = (),
+    library_path: str = "",
     directories: tuple[str, ...] = (),
     cache: CachedFacts | None = None,
 ) -> World:
@@ -60,7 +60,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
 
     Objects in `folders` are read, by default in all of it.
     The platform and the interpreter are those of this machine, unless `target` describes others.
-    `library_path` are the directories of LD_LIBRARY_PATH. `directories` are searched by Python
+    `library_path` is the value of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
     What `cache` knows is not read again.
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
@@ -101,7 +101,7 @@ def _read_folders(environment: Path) -> tuple[str, ...]:
 
 def read_modules(
     directory: Path,
-    library_path: tuple[str, ...] = (),
+    library_path: str = "",
     cache: Path | None = None,
     target: Target | None = None,
 ) -> InstalledModules:
@@ -161,10 +161,10 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
                 yield from ((name, found.line) for found in openings if found.name == library)
 
 
-def of_distribution(world: World, name: str) -> World:
+def of_distribution(world: World, name: str) -> World | None:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
-    Raises `SettingsError` if no distribution of that name is installed there.
+    None if no distribution of that name is installed there.
     """
     wanted = canonicalize_name(name)
     found = [
@@ -173,10 +173,7 @@ def of_distribution(world: World, name: str) -> World:
         if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
     ]
     if not found:
-        raise SettingsError(
-            f"no distribution `{name}` is installed below `{world.where}`",
-            hint="without a name, all of them are shown",
-        )
+        return None
     own: set[str] = set()
     for path in (path for folder in found for path in recorded_files(folder)):
         directory, _, base = path.rpartition("/")
@@ -234,16 +231,15 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
     )
 
 
-def _on_this_machine(
-    root: str, disk: Disk, members: dict[str, str], library_path: tuple[str, ...]
-) -> World:
+def _on_this_machine(root: str, disk: Disk, members: dict[str, str], library_path: str) -> World:
     program = python_around(Path(root))
     main = disk.add(os.path.realpath(program)) if program else None
     if main not in disk.files:
         main = None
     sample = disk.files[main or next(path for path in members if path in disk.files)]
     before = set(disk.files)
-    environment = disk.process(sample, main, library_path)
+    elements = split_library_path(library_path, sample.libc)
+    environment = disk.process(sample, main, elements)
     pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
     directories = filter(None, library_path_directories(environment))
     prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in directories)
@@ -268,14 +264,15 @@ def _on_target(
     disk: Disk,
     members: dict[str, str],
     target: Target,
-    library_path: tuple[str, ...],
+    library_path: str,
 ) -> World:
-    base = Environment(libc=target.libc, files={}, library_path=library_path)
+    elements = split_library_path(library_path, target.libc)
+    base = Environment(libc=target.libc, files={}, library_path=elements)
     before = set(disk.files)
     disk.add_reachable(base)
     world = _world(root, members, disk.environment(base, None))
     found = replace(world, of_variables=frozenset(disk.files.keys() - before))
-    return found.on(target, library_path)
+    return found.on(target, elements)
 
 
 def _versions(elfs: Iterable[Elf]) -> dict[str, str]:

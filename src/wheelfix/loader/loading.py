@@ -198,6 +198,16 @@ def needed_name(name: str, origin: str | None, environment: Environment) -> str:
     return glibc_search.expand_name(name, origin, environment)
 
 
+def split_library_path(value: str, libc: Libc | None) -> tuple[str, ...]:
+    """Return the elements of LD_LIBRARY_PATH.
+
+    glibc splits it at `:` and `;` (`_dl_init_paths` in elf/dl-load.c), musl at `:` and newlines
+    (`path_open` in ldso/dynlink.c).
+    """
+    separator = "\n" if libc is Libc.MUSL else ";"
+    return tuple(value.replace(separator, ":").split(":")) if value else ()
+
+
 def library_path_directories(environment: Environment) -> tuple[str, ...]:
     """Return the directories of LD_LIBRARY_PATH; the `$ORIGIN` of glibc is the program's."""
     process = _process(FileSystem(environment, Budget.of_files()), environment.main)

@@ -135,6 +135,7 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
             findings=counting,
             suppressed=suppressed,
             wheel=wheel,
+            neighbors=context.beside if context.provider_uses else (),
             verdict=context.verdict if system is None else None,
             skipped="" if system is None else _skip_note(system),
             size=archive.size,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.world import Neighbor
 from wheelfix.errors import WheelfixError
 from wheelfix.rules.findings import Finding, Severity, Suppressed
 from wheelfix.wheel.model import Wheel
@@ -21,6 +22,8 @@ class Report:
     suppressed: tuple[Suppressed, ...] = ()
     wheel: Wheel | None = None
     """None if the file could not be read, for which `error` is the reason."""
+    neighbors: tuple[Neighbor, ...] = ()
+    """What providers install beside it, where an object needs a library of one."""
     verdict: Verdict | None = None
     """Which platform tag the objects allow; None for pure Python wheels."""
     error: WheelfixError | None = None

@@ -1,4 +1,4 @@
-"""The output of `wheelfix tree`: library graphs as a self-contained HTML page."""
+"""The page of `wheelfix explain`: library graphs as a self-contained HTML page."""
 
 import json
 import posixpath

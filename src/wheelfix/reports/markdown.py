@@ -27,7 +27,6 @@ from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable, shorten
 from wheelfix.reports.rule_excerpts import rule_address, why
 from wheelfix.rules.findings import Severity
-from wheelfix.wheel.model import Wheel
 
 SUMMARY_LIMIT = 960 * 1024
 """Bytes; GitHub drops a step's summary above 1 MiB, and other tools write to it too."""
@@ -82,7 +81,7 @@ def _document(set_report: SetReport, options: RenderOptions, detail: _Detail) ->
         blocks += _findings(of_set(set_report, options), options, detail)
     graphs = detail.graphs
     for report in set_report.reports:
-        graph = _graph(report.wheel) if report.wheel and report.findings and graphs else ""
+        graph = _graph(report) if report.findings and graphs else ""
         graphs -= bool(graph)
         blocks += _section(report, graph, options, detail)
     return "\n\n".join(block for block in blocks if block)
@@ -164,12 +163,14 @@ def _remedy(located: LocatedFinding) -> str:
     return "<br>".join(prose(line) for text in texts for line in text.splitlines())
 
 
-def _graph(wheel: Wheel) -> str:
-    """Return the dependency graph; empty for one that is too large to read."""
-    if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
+def _graph(report: Report) -> str:
+    """Return the graph that `explain` draws; empty for one that is too large to read."""
+    wheel, neighbors = report.wheel, report.neighbors
+    if wheel is None or not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
     try:
-        world = Installed(wheel=wheel).on(find(default_name(wheel), wheel))
+        machine = find(default_name(wheel, [one.platforms for one in neighbors]), wheel)
+        world = Installed(wheel=wheel, neighbors=neighbors).on(machine)
         graph = graph_of_wheel(wheel, world)
     except BudgetError:
         return ""

@@ -349,11 +349,15 @@ class Context:
         return values_by_key((package, there[name]) for package, name in opened)
 
     @cached_property
+    def beside(self) -> tuple[Neighbor, ...]:
+        """The neighbors whose libraries objects need, and those that sources import."""
+        packages = {member.partition("/")[0] for member in self.wheel.elfs}
+        return self.neighbors(frozenset[str]().union(*map(self._imported_by, packages)))
+
+    @cached_property
     def _beside(self) -> tuple[World, ...]:
         """As `worlds`, beside the neighbors."""
-        packages = {member.partition("/")[0] for member in self.wheel.elfs}
-        imported = frozenset[str]().union(*map(self._imported_by, packages))
-        installed = replace(self._alone, neighbors=self.neighbors(imported))
+        installed = replace(self._alone, neighbors=self.beside)
         return tuple(map(installed.world_in, self.layouts))
 
     @cached_property

@@ -247,7 +247,7 @@ def differences(mechanism: str, seed: int, folder: Path) -> Iterator[str]:
     dice = Random(f"{mechanism} {seed}")  # noqa: S311 - random cases, repeatable by their seeds
     site = Site(folder, dice)
     wanted = MECHANISMS[mechanism](site)
-    modules = read_modules(site.root, wanted.library_path)
+    modules = read_modules(site.root, ":".join(wanted.library_path))
     every = find_in_environment(modules, Settings())
     findings = [one for one in every if one.severity > Severity.NOTE]
     named = [one for one in findings if one.code == wanted.code]

@@ -858,7 +858,6 @@ COMMANDS = {
     "dry-run": "repair --dry-run WHEEL",
     "why": "why WHEEL libc.so.6",
     "show": "show WHEEL",
-    "tree": "tree WHEEL",
     "explain": "explain WHEEL",
     "diff": "diff WHEEL WHEEL",
     "diff-lost": "diff WHEEL PLAIN",

@@ -74,7 +74,7 @@ def _commands() -> dict[str, Callable[..., Any]]:
     for module in (repair_many, import_module("wheelfix.cli.commands.why")):
         setattr(module, "Auditwheel", auditwheel)  # noqa: B010 - a class by type
     found: dict[str, Callable[..., Any]] = {}
-    for name in ("repair", "diff", "why", "show", "tree", "explain"):
+    for name in ("repair", "diff", "why", "show", "explain"):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(getattr(import_module(f"wheelfix.cli.commands.{name}"), name))
         found[name] = typer.main.get_command(alone)
@@ -101,7 +101,6 @@ def try_commands(data: bytes) -> None:
             ("diff", *both),
             ("why", str(wheel), library),
             ("show", str(wheel)),
-            ("tree", str(wheel)),
             ("explain", str(wheel), *dice.choice(((), ("demo/x.so",), (library,)))),
         ):
             chosen = ["--output-format", dice.choice(_FORMATS.get(name, ("text", "json")))]
@@ -115,7 +114,7 @@ def try_commands(data: bytes) -> None:
 
 _FORMATS = {
     "diff": ("text", "markdown", "json"),
-    "tree": ("text", "mermaid", "dot", "html", "json"),
+    "explain": ("text", "mermaid", "dot", "html", "json"),
 }
 _BAD = re.compile("internal error.*|Traceback.*|auditwheel failed.*")
 

@@ -11,7 +11,14 @@ from typing import Annotated, NamedTuple
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.installation_options import TARGET, for_wheels, parse_library_path, target_of
+from wheelfix.cli.installation_options import (
+    LIBRARY_PATH,
+    TARGET,
+    for_wheels,
+    in_shell,
+    library_path_of,
+    target_of,
+)
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.environments.comparison import Compared, LoadDifference, first_difference
@@ -98,8 +105,9 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     Exit code 1 for errors, and with `--against` for a difference.
     """
     # Of another environment the variable is not known, so that it is compared without.
-    env = request.env or ([] if request.against else _of_shell(os.environ))
-    library_path = parse_library_path(env)
+    shell = {} if request.against else in_shell({}, os.environ, request.target)
+    given = library_path_of(request.env)
+    library_path = shell.get(LIBRARY_PATH, "") if given is None else given
     settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
     if request.target is not None and (
@@ -143,7 +151,8 @@ class _Asked(NamedTuple):
     """An environment, or a wheel."""
     others: Sequence[str]
     """What is installed beside the wheel."""
-    library_path: tuple[str, ...]
+    library_path: str
+    """LD_LIBRARY_PATH of the process."""
     names: Sequence[str]
     """What is imported in turn; none for any order."""
 
@@ -172,9 +181,11 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
             findings = tuple(_without_place(found, str(folder)) for found in findings)
         predictions = [found.prediction for found in findings if found.prediction]
         predictions += [some for order in orders for some in order.predictions]
-        proofs = _prove(predictions, folder, asked.library_path) if request.prove else {}
+        elements = modules.world.environment.library_path
+        proofs = _prove(predictions, folder, elements) if request.prove else {}
+    beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
-        environment=" with ".join(filter(None, (str(asked.subject), ", ".join(asked.others)))),
+        environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
         distributions=len({o.distribution for some in modules.owners.values() for o in some}),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=len(modules.modules.keys() - modules.opened.keys()),
@@ -272,12 +283,6 @@ def _cache(environ: Mapping[str, str]) -> Path | None:
     with suppress(SettingsError):
         return cache_folder(environ) / "objects"
     return None
-
-
-def _of_shell(environ: Mapping[str, str]) -> list[str]:
-    """Return the variable of the shell as `--env` has it."""
-    name = "LD_LIBRARY_PATH"
-    return [f"{name}={environ[name]}"] if name in environ else []
 
 
 def _active(environ: Mapping[str, str]) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -15,6 +16,7 @@ import typer
 from wheelfix.analysis.explain import Explanation, explain_import
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Requirements, remedies
+from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
@@ -24,7 +26,7 @@ from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import (
     absolute_directories,
-    library_path,
+    in_shell,
     parse_variables,
     read_wheel,
     refuse_for_site,
@@ -32,15 +34,18 @@ from wheelfix.cli.installation_options import (
     wheels_beside,
     world_of,
 )
-from wheelfix.cli.options import Call, TextOrJson
+from wheelfix.cli.options import Call
+from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.environments.read_environment import (
     libraries_of,
+    of_distribution,
     read_openings,
     read_searches,
     read_site,
+    sizes_of,
 )
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.library_search import GivenLibraries
@@ -65,7 +70,9 @@ from wheelfix.reports.explain_formats import (
     why_not_text,
     why_not_value,
 )
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.graph_formats import dot, mermaid
+from wheelfix.reports.graph_page import page
+from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
@@ -80,6 +87,30 @@ _Arguments = Annotated[
         help="The wheels (not with --site), and what to explain; by default all load roots.",
     ),
 ]
+
+
+class ExplainFormat(StrEnum):
+    """How an explanation is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    HTML = "html"
+
+
+_GRAPHS: Mapping[ExplainFormat, Callable[[Sequence[Graph]], str]] = {
+    ExplainFormat.MERMAID: mermaid,
+    ExplainFormat.DOT: dot,
+    ExplainFormat.HTML: page,
+}
+_KINDS = {ExplainFormat.HTML: Kind.MARKUP, ExplainFormat.JSON: Kind.REPORT}
+"""What a file is that an answer in each format may replace; else text."""
+_SUFFIXES = {
+    ".html": ExplainFormat.HTML, ".htm": ExplainFormat.HTML, ".dot": ExplainFormat.DOT,
+    ".gv": ExplainFormat.DOT, ".mmd": ExplainFormat.MERMAID, ".mermaid": ExplainFormat.MERMAID,
+    ".json": ExplainFormat.JSON, ".txt": ExplainFormat.TEXT, "": ExplainFormat.TEXT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +133,12 @@ class _Options:
         group=Group.MACHINES,
         metavar="NAME=VALUE",
     ).default([])
-    output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
+    output_format: ExplainFormat | None = Option(
+        "text or json; as a graph mermaid, dot or html. By default chosen by the suffix of "
+        "--output.",
+        group=Group.OUTPUT,
+    ).default(None)
+    output: Path | None = options.OUTPUT.default(None)
 
 
 @options.with_options
@@ -111,8 +147,13 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
     Nothing is executed, so a wheel for another machine or C library can be explained too.
+
+    Exit code 1 if something that is explained does not load.
     """
     words, terminal = list(arguments or []), call.terminal
+    form = request.output_format or _by_suffix(request.output)
+    if request.why_not and form in _GRAPHS:
+        raise SettingsError("--why-not is answered as text or json", hint="leave one of them out")
     variables = parse_variables(request.env)
     answers: list[tuple[str | None, _Answer]] = []
     is_complete = True
@@ -120,12 +161,13 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
         if len(words) > 1:
-            raise SettingsError("with --site, name one module, file or SONAME")
+            raise SettingsError("with --site, name one module, file, SONAME or distribution")
         refuse_for_site(call, "scheme")
         subject = words[0] if words else None
+        variables = in_shell(variables, os.environ, request.target)
         with time_limit(configuration.settings.timeout, site):
             process = _in_site(Path(site), subject, request, variables)
-            answers.append((None, _answer(process, subject, request.why_not, terminal)))
+            answers.append((None, _answer(process, request.why_not, form, terminal)))
     else:
         wheels, subject = _wheels_and_subject(words)
         absent: list[_AbsentError] = []
@@ -134,7 +176,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
             settings = configuration.settings_for(path.name)
             try:
                 with _in_wheel(path, subject, request, variables, settings) as process:
-                    answer = _answer(process, subject, request.why_not, terminal)
+                    answer = _answer(process, request.why_not, form, terminal)
             except _AbsentError as error:
                 absent.append(error)
             else:
@@ -143,10 +185,8 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
         _, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
         if absent and not answers:
             raise absent[0]
-    if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(_value(answers)))
-    else:
-        terminal.report("\n\n".join(answer.text for _, answer in answers))
+    if answers:
+        _write(answers, form, request.output, terminal)
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
     is_found = all(answer.is_found for _, answer in answers)
@@ -157,6 +197,12 @@ class _Process(NamedTuple):
     """A process that has opened some files, and loads others."""
 
     world: World
+    subject: str | None
+    """What is asked about; None for all load roots."""
+    title: str
+    """The name of the wheel, or the folder of the environment."""
+    sizes: Callable[[], Mapping[str, int]]
+    """Return the bytes of the members."""
     libraries: Mapping[str, Library]
     """The files whose symbols can be read, by path."""
     opened: Sequence[str]
@@ -182,6 +228,8 @@ class _Answer(NamedTuple):
     value: Mapping[str, Sequence[Mapping[str, object]]]
     is_found: bool
     """Whether everything that it explains is found."""
+    graph: Graph | None = None
+    """What it explains, where that is to be drawn."""
 
     def of(self, wheel: str) -> "_Answer":
         """Return the answer as one of several, with the name of its wheel."""
@@ -189,12 +237,22 @@ class _Answer(NamedTuple):
 
 
 def _answer(
-    process: _Process, subject: str | None, path: str | None, terminal: Terminal
+    process: _Process, path: str | None, form: ExplainFormat, terminal: Terminal
 ) -> _Answer:
-    """Return why `path` is not loaded, or else what is known about `subject` or all load roots."""
+    """Return why `path` is not loaded, or else what is known about the subject or all roots."""
+    subject = process.subject
     if path is not None:
         return _why_not(process, subject, path, terminal)
-    return _roots(process, terminal) if subject is None else _subject(process, subject, terminal)
+    if form not in _GRAPHS:
+        return (
+            _roots(process, terminal) if subject is None else _subject(process, subject, terminal)
+        )
+    world, roots = process.world, find_subject(process.world, subject) if subject else ()
+    if subject and not roots:
+        raise _absent(process, subject)
+    explained = process.explain(roots or tuple(world.first_loads))
+    graph = graph_of(world, process.title, process.sizes(), roots, process.opened)
+    return _Answer("", {}, all(one.ok for one in explained), graph)
 
 
 def _value(answers: Iterable[tuple[str | None, _Answer]]) -> dict[str, object]:
@@ -206,7 +264,38 @@ def _value(answers: Iterable[tuple[str | None, _Answer]]) -> dict[str, object]:
     return {"version": 1, **found}
 
 
+def _write(
+    answers: Sequence[tuple[str | None, _Answer]],
+    form: ExplainFormat,
+    output: Path | None,
+    terminal: Terminal,
+) -> None:
+    """Print all answers, or write them to the file `output`."""
+    style = terminal.result_style
+    if form is ExplainFormat.JSON:
+        text = json_text(_value(answers))
+    elif form in _GRAPHS:
+        text = _GRAPHS[form]([answer.graph for _, answer in answers if answer.graph])
+    else:
+        text = fit("\n\n".join(answer.text for _, answer in answers), verbose=style.verbose)
+    if output is None:
+        terminal.result(text)
+    else:
+        write_file(output, text, _KINDS.get(form, Kind.TEXT))
+
+
 # --- Options --------------------------------------------------------------------------------------
+
+
+def _by_suffix(output: Path | None) -> ExplainFormat:
+    """Return the format that the suffix of the file `output` names; text without a file."""
+    suffix = output.suffix.lower() if output else ""
+    if suffix not in _SUFFIXES:
+        raise SettingsError(
+            f"`{output}`: there is no format for `{suffix}`",
+            hint=f"known are {', '.join(filter(None, _SUFFIXES))}; or name it: --output-format",
+        )
+    return _SUFFIXES[suffix]
 
 
 def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
@@ -252,8 +341,7 @@ def _in_wheel(
             scheme=request.scheme,
             others=others,
             providers=providers,
-            library_path=library_path(variables),
-            directories=absolute_directories(variables),
+            variables=variables,
         )
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
@@ -261,7 +349,15 @@ def _in_wheel(
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
         by_name = tuple(openings(archive.wheel))
-        yield _Process(world, read.of_world(world), opened, partial(_opening, by_name))
+        yield _Process(
+            world,
+            subject,
+            str(archive.wheel.name),
+            lambda: archive.wheel.sizes,
+            read.of_world(world),
+            opened,
+            partial(_opening, by_name),
+        )
 
 
 def _opening(
@@ -322,9 +418,13 @@ def _in_site(
     world = read_site(
         directory,
         target=None if request.target is None else target_of(request.target, None),
-        library_path=library_path(variables),
+        library_path=variables.get("LD_LIBRARY_PATH", ""),
         directories=absolute_directories(variables),
     )
+    title = str(directory)
+    if subject and not request.why_not and not find_subject(world, subject):
+        part = of_distribution(world, subject)
+        world, subject, title = (part, None, subject) if part else (world, subject, title)
     packages = {
         (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
         for path in (find_subject(world, subject) if subject else ())
@@ -336,7 +436,8 @@ def _in_site(
     lacking = LackingRequirements(directory, world.schemes[0].python).of
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
-    return _Process(world, libraries_of(world), opened, by_name, lacking)
+    sizes = partial(sizes_of, world)
+    return _Process(world, subject, title, sizes, libraries_of(world), opened, by_name, lacking)
 
 
 # --- Answers --------------------------------------------------------------------------------------
