@@ -548,7 +548,7 @@ class Settings:
     ).default(())
     site: str | None = Setting(
         "Installed environment with what the wheel requires: a venv, a prefix, a site-packages "
-        "folder. Without a wheel, the environment itself is the subject (explain, tree).",
+        "folder. Without a wheel, the environment itself is the subject (explain).",
         group=Group.PROVIDERS,
         metavar="DIR",
         commands=_OF_NEIGHBORS,

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracles.judged_loads import campaign
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
 from tests.support.environment import ENVIRON
 from wheelfix.cli.app import run
+from wheelfix.elf.model import Libc
+from wheelfix.loader.loading import split_library_path
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -185,3 +188,43 @@ def test_a_problem_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["explain", str(wheel), "p._core"]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "no library defines it: its authors must link the one that does" in out
+
+
+# --- Environment variables ------------------------------------------------------------------------
+
+
+def test_ld_library_path_of_the_shell_counts_in_an_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """explain and doctor take it, as the process does that a shell starts, and say so."""
+    wheel, home = made(tmp_path, _library_gone(tmp_path / "made"))
+    folder = str(tmp_path / "made")
+
+    def says(*words: str | Path) -> tuple[int, bool]:
+        code = run([*map(str, words)])
+        return code, f"LD_LIBRARY_PATH={folder}" in " ".join(capsys.readouterr().out.split())
+
+    asked = ["explain", "--site", home, "p._core"]
+    assert says(*asked) == (1, False)
+    assert says(*asked, "--env", f"LD_LIBRARY_PATH={folder}") == (0, True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", folder)
+    assert says(*asked) == says("doctor", home) == (0, True)
+    assert says(*asked, "--env", "LD_LIBRARY_PATH=/nowhere") == (1, False)
+    assert says("doctor", home, "--env", "LD_LIBRARY_PATH=/nowhere") == (1, False)
+    assert says(*asked, "--target", "debian:12") == (1, False)
+    assert says("explain", wheel, "p._core") == (1, False)
+    given = {**ENVIRON, "LD_LIBRARY_PATH": folder}
+    subprocess.run([home / "bin/python", "-c", "import p"], env=given, check=True)
+
+
+def test_each_loader_splits_ld_library_path_in_its_way() -> None:
+    assert split_library_path("a;b:c", Libc.GLIBC) == ("a", "b", "c")
+    assert split_library_path("a;b:c\nd", Libc.MUSL) == ("a;b", "c", "d")
+    assert split_library_path("", Libc.MUSL) == ()
+
+
+# --- Random wheels --------------------------------------------------------------------------------
+
+
+def test_random_libraries_are_judged_as_the_loader_does() -> None:
+    assert list(campaign(range(4))) == []

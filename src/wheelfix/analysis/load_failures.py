@@ -29,7 +29,7 @@ from wheelfix.loader.python_api import (
     is_python_name,
 )
 from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
-from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, binds, undefined_names
 from wheelfix.loader.symbol_versions import (
     ACCEPTS_UNVERSIONED,
     newer,
@@ -248,17 +248,25 @@ class LoadJudge:
         for definers, some in self.index.references(path).items():
             strong = () if scope.first(definers) else [one for one in some if not one.weak]
             skipped = idle(self.index.libraries[path].exports) if strong else ()
+            unbound = [one for one in strong if one.name not in skipped]
+            elsewhere = self._elsewhere(unbound) if unbound and not definers else {}
             answers = values_by_key(
-                ((self._defined_unread(load, one, unread), one.file), one.name)
-                for one in strong
-                if one.name not in skipped
+                (
+                    (
+                        self._defined_unread(load, one, unread),
+                        one.file or "",
+                        definers or elsewhere.get(one, ()),
+                    ),
+                    one.name,
+                )
+                for one in unbound
             )
-            for (answer, file), names in answers.items():
+            for (answer, file, defining), names in answers.items():
                 if not answer:
-                    there = results.get((path, file)) if file else None
-                    lack = Lack(Failure.SYMBOL, path, file or "", there, symbols=tuple(names))
-                    elsewhere = definers or self._defining(names) if answer is False else ()
-                    yield lack._replace(definers=elsewhere, is_known=answer is False)
+                    there, symbols = results.get((path, file)), tuple(names)
+                    lack = Lack(Failure.SYMBOL, path, file, there, symbols=symbols)
+                    known = answer is False
+                    yield lack._replace(definers=defining if known else (), is_known=known)
 
     def _defined_unread(
         self, load: Load, reference: Undefined, unread: Sequence[str]
@@ -284,14 +292,17 @@ class LoadJudge:
         own = python_version(self.world.schemes[0].python).partition(".")[2]
         return minor is None or not own or minor == own
 
-    def _defining(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the files that are not loaded and define all of some names."""
-        wanted = frozenset(names)
-        return tuple(
-            path
-            for path, library in self.unloaded.items()
-            if self._is_judged(path) and among(library.exports.definitions, wanted) == wanted
-        )
+    def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
+        """Return the files that are not loaded and define some references, for each of these."""
+        wanted = frozenset(one.name for one in references)
+        found: dict[Undefined, tuple[str, ...]] = {}
+        for path, library in self.unloaded.items():
+            definitions = library.exports.definitions
+            there = among(definitions, wanted) if self._is_judged(path) else ()
+            for one in references if there else ():
+                if one.name in there and binds(definitions[one.name], one.version, self._libc):
+                    found[one] = (*found.get(one, ()), path)
+        return found
 
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""

@@ -38,7 +38,8 @@ def _has(*keys: str) -> Callable[[bytes], bool]:
 
 def _is_report(data: bytes) -> bool:
     """Return whether it is what a command writes as JSON."""
-    return any(_has("version", key)(data) for key in ("summary", "graphs", "processes"))
+    keys = ("summary", "explanations", "why_not", "processes")
+    return any(_has("version", key)(data) for key in keys)
 
 
 def _is_list(data: bytes) -> bool:

@@ -84,7 +84,8 @@ _Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WHEEL|DIR...] [MEMBER|MODULE|LIBRARY]",
-        help="The wheels (not with --site), and what to explain; by default all load roots.",
+        help="The wheels (not with --site), and what to explain; by default all load roots. With "
+        "--site also a distribution.",
     ),
 ]
 
@@ -129,7 +130,8 @@ class _Options:
     target: str | None = installation_options.TARGET.default(None)
     env: list[str] = Option(
         "An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
-        "Python code that searches them for libraries. Their directories are read on this machine.",
+        "Python code that searches them for libraries. Their directories are read on this machine. "
+        "In an environment of this machine, LD_LIBRARY_PATH is by default that of the shell.",
         group=Group.MACHINES,
         metavar="NAME=VALUE",
     ).default([])
