@@ -66,7 +66,7 @@ def test_another_version_of_the_library_is_no_cure(
     found = remedy(site, capsys)
     assert "another version is installed, `pyarrow/libarrow.so.2600`" in found
     assert "pip install" not in found
-    run(["explain", "--site", str(site)])
+    run(["explain", "--site", str(site), "p/a.so"])
     assert "(`pyarrow/libarrow.so.2600` is of another version)" in capsys.readouterr().out
 
 

@@ -1333,6 +1333,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "report it to the authors of `{}`",
         "neither the wheel of `{}` nor this machine has it",
         "leave one of these rules out",
+        "--why-not is answered as text or json",
         "build the wheel first: pip wheel",
     ),
     "it chooses another way, which is not better for every wheel": (

@@ -204,7 +204,7 @@ def test_ld_library_path_of_the_shell_counts_in_an_environment(
         code = run([*map(str, words)])
         return code, f"LD_LIBRARY_PATH={folder}" in " ".join(capsys.readouterr().out.split())
 
-    asked = ["explain", "--site", home, "p._core"]
+    asked: list[str | Path] = ["explain", "--site", home, "p._core"]
     assert says(*asked) == (1, False)
     assert says(*asked, "--env", f"LD_LIBRARY_PATH={folder}") == (0, True)
     monkeypatch.setenv("LD_LIBRARY_PATH", folder)
