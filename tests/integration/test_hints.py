@@ -1324,6 +1324,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "name the platform, such as --plat",
         "leave out `--patcher`",
         "leave out --target, or --prove and --against",
+        "--why-not is answered as text or json",
         "it is in the lief-tools",
         "pass the libraries with `--library-path`",
         "`--with` takes the path of a wheel",
@@ -1333,7 +1334,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "report it to the authors of `{}`",
         "neither the wheel of `{}` nor this machine has it",
         "leave one of these rules out",
-        "--why-not is answered as text or json",
         "build the wheel first: pip wheel",
     ),
     "it chooses another way, which is not better for every wheel": (
