@@ -249,24 +249,20 @@ class LoadJudge:
             strong = () if scope.first(definers) else [one for one in some if not one.weak]
             skipped = idle(self.index.libraries[path].exports) if strong else ()
             unbound = [one for one in strong if one.name not in skipped]
-            elsewhere = self._elsewhere(unbound) if unbound and not definers else {}
+            elsewhere = self._elsewhere(() if definers else unbound)
             answers = values_by_key(
-                (
-                    (
-                        self._defined_unread(load, one, unread),
-                        one.file or "",
-                        definers or elsewhere.get(one, ()),
-                    ),
-                    one.name,
-                )
-                for one in unbound
+                ((self._defined_unread(load, one, unread), one.file or ""), one) for one in unbound
             )
-            for (answer, file, defining), names in answers.items():
-                if not answer:
-                    there, symbols = results.get((path, file)), tuple(names)
-                    lack = Lack(Failure.SYMBOL, path, file, there, symbols=symbols)
-                    known = answer is False
-                    yield lack._replace(definers=defining if known else (), is_known=known)
+            for (answer, file), references in answers.items():
+                lack = Lack(Failure.SYMBOL, path, file, results.get((path, file)))
+                if answer is None:
+                    symbols = tuple(one.name for one in references)
+                    yield lack._replace(symbols=symbols, is_known=False)
+                groups = values_by_key(
+                    (elsewhere.get(one, definers), one.name) for one in references
+                )
+                for defining, names in groups.items() if answer is False else ():
+                    yield lack._replace(symbols=tuple(names), definers=defining)
 
     def _defined_unread(
         self, load: Load, reference: Undefined, unread: Sequence[str]
