@@ -12,7 +12,7 @@ Both judge the wheel as it is installed.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policies import Policy, policy_of
 from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_reasons import (
     Judgement,
@@ -24,6 +24,7 @@ from wheelfix.analysis.policy_reasons import (
     target_tag,
 )
 from wheelfix.loader.glibc_moves import oldest_glibc
+from wheelfix.loader.symbol_versions import Release, release_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -47,6 +48,8 @@ class Verdict(NamedTuple):
     unlisted: tuple[str, ...] = ()
     """Tags of the wheel between two policies, such as `manylinux_2_25`, that the objects satisfy:
     those of the next newer policy, with no newer glibc than the tag's (PEP 600)."""
+    glibcxx: str = ""
+    """The number of the newest GLIBCXX that the tags of the wheel promise; empty for none."""
 
     @property
     def text(self) -> str:
@@ -83,7 +86,19 @@ def verdict_from(
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         unlisted=tuple(_tags_without_policy(wheel, judgement.overall, policies)),
+        glibcxx=_promised_glibcxx(wheel, policies),
     )
+
+
+def _promised_glibcxx(wheel: Wheel, policies: Sequence[Policy]) -> str:
+    """Return the number of the newest GLIBCXX that each platform tag of the wheel promises."""
+    promised: list[Release] = []
+    for tag in wheel.name.platforms:
+        policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
+        versions = policy.symbol_versions.get(arch, {}) if policy else {}
+        numbers = [release_of(f"GLIBCXX_{number}") for number in versions.get("GLIBCXX", ())]
+        promised += [max(numbers)] if numbers else []
+    return ".".join(map(str, min(promised, default=())))
 
 
 def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:

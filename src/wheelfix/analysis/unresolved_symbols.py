@@ -10,18 +10,24 @@ from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import SymbolDefinitions, among, announce, idle
-from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
+    LIBSTDCXX,
+    NEWEST_LISTED_GLIBC,
     PYTHON_LIBRARIES,
+    defines,
+    first_glibcxx,
     is_glibc_loader,
+    is_of_cxx_library,
     may_come_from_platform,
     symbols_of,
 )
 from wheelfix.loader.symbol_lookup import binds
+from wheelfix.loader.symbol_versions import release_of
 
 VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
@@ -48,6 +54,36 @@ def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unre
     return _Search(loaded, definitions).unresolved()
 
 
+def newer_cxx_symbols(loaded: LoadedWheel) -> Iterator[tuple[str, str, str]]:
+    """Yield the members that take a newer symbol of libstdc++ by a reference without a version.
+
+    Each with the symbol, and the number of the first GLIBCXX that has it. The loader compares no
+    version for it, and finds no symbol in an older libstdc++.
+    """
+    for member, load in loaded.loads.items():
+        if any(request.name == LIBSTDCXX for request in load.requests):
+            for name in _unversioned_cxx_names(loaded, member):
+                definer = loaded.scopes[member].lookup(name, None)
+                is_of_platform = definer is None or definer.rpartition("/")[2] == LIBSTDCXX
+                number = first_glibcxx().get(name)
+                if number and is_of_platform and definer not in loaded.members:
+                    yield member, name, number
+
+
+def _unversioned_cxx_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
+    """Yield what an object looks up of libstdc++ without a version."""
+    library = loaded.libraries.get(loaded.paths[member])
+    names = [
+        symbol.name
+        for symbol in loaded.elf(member).undefined
+        if symbol.version is None and not symbol.weak and is_of_cxx_library(symbol.name)
+    ]
+    if library is not None and names:
+        # Each source that includes <iostream> names `std::ios_base_library_init`, without a use.
+        skipped = idle(library.exports)
+        yield from (name for name in names if name not in skipped)
+
+
 def without_defined(
     unresolved: Iterable[Unresolved], opened: Mapping[str, Iterable[Library]]
 ) -> Iterator[Unresolved]:
@@ -65,6 +101,13 @@ def without_defined(
 
 _STEPS_A_LOOKUP = 5
 """For a symbol in all libraries of an interpreter."""
+
+
+def _is_nowhere(symbol: Undefined) -> bool:
+    """Return whether the library of the platform has a symbol in no release that is known."""
+    version = symbol.version or ""
+    is_listed = version.startswith("GLIBC_") and release_of(version) <= NEWEST_LISTED_GLIBC
+    return is_listed and defines(symbol.file or "", symbol.name, version) is False
 
 
 class _Search:
@@ -106,7 +149,7 @@ class _Search:
             (symbol.name, symbol.version)
             for symbol in self._loaded.unbound(member)
             if not symbol.weak
-            and (symbol.version is None or symbol.file not in promised)
+            and (symbol.version is None or symbol.file not in promised or _is_nowhere(symbol))
             and symbol.name not in api
         )
         skipped = idle(self._loaded.libraries[path].exports) if references else ()

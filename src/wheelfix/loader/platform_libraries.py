@@ -14,6 +14,9 @@ from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.system.packaged_text import read_lines
 
+LIBSTDCXX = "libstdc++.so.6"
+NEWEST_LISTED_GLIBC = (2, 43)
+"""The newest release whose symbols are in `platform-symbols.txt`."""
 RELR_VERSION = "GLIBC_ABI_DT_RELR"
 """The version of libc.so.6 that says that its loader knows DT_RELR."""
 RELR_SINCE: Mapping[Libc, str] = {Libc.GLIBC: "2.36", Libc.MUSL: "1.2.4"}
@@ -57,7 +60,7 @@ def symbols_of(library: str) -> Container[str] | None:
 
     None for a library that is not listed in `platform-symbols.txt`.
     """
-    if library == "libstdc++.so.6":
+    if library == LIBSTDCXX:
         return _Cxx()
     family = library
     if library.startswith(_GLIBC) or is_glibc_loader(library):
@@ -93,6 +96,16 @@ _STANDARD = re.compile(
 def is_of_cxx_library(symbol: str) -> bool:
     """Return whether the C++ standard library, of whatever version, defines a symbol."""
     return _CXX_LIBRARY.match(symbol) is not None
+
+
+@cache
+def first_glibcxx() -> Mapping[str, str]:
+    """Return the names of libstdc++ that came after GLIBCXX_3.4.19, with the number of the first.
+
+    A reference with a version names it itself; one without a version does not.
+    """
+    lines = (line.split() for line in read_lines("wheelfix.loader", "cxx-symbols.txt"))
+    return {words[0]: words[1] for words in lines}
 
 
 class _Cxx:

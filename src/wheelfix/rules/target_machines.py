@@ -7,9 +7,12 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator
 
 from wheelfix.analysis.load_failures import LoadJudge
+from wheelfix.analysis.unresolved_symbols import newer_cxx_symbols
 from wheelfix.analysis.world import World
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
+from wheelfix.loader.platform_libraries import LIBSTDCXX
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer
 from wheelfix.loader.targets import default_name, is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
@@ -74,7 +77,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Simulates loading each object on each machine in `target`, and compares the symbol versions that
-    it requires of the machine's libraries with the newest that these define. It is a warning for
+    it requires of the machine's libraries with the newest that these define; of libstdc++ also what
+    is referred to without a version, by the first GLIBCXX that has it. It is a warning for
     versions without a number that an update of the machine may have brought (GLIBC_ABI_GNU2_TLS).
 
     ## Why is this bad?
@@ -104,6 +108,10 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 dependents = wanted.setdefault((lack.library, lack.there, lack.is_known), {})
                 symbols = (_symbols(elf, lack.library, version) for version in lack.versions)
                 dependents.setdefault(member, []).extend(symbols)
+        for member, name, first_number in _newer_cxx_symbols(context, world):
+            there = f"GLIBCXX_{world.versions['GLIBCXX']}"
+            dependents = wanted.setdefault((LIBSTDCXX, there, True), {})
+            dependents.setdefault(member, []).append(f"{name}, which GLIBCXX_{first_number} has")
         for (file, there, missing), dependents in wanted.items():
             number = len(dependents)
             first = next(iter(dependents))
@@ -125,6 +133,15 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 if asked
                 else "build in an older image, or remove the machine from `target`",
             )
+
+
+def _newer_cxx_symbols(context: Context, world: World) -> Iterator[tuple[str, str, str]]:
+    """Yield the members with symbols of a newer libstdc++, referred to without a version."""
+    there = world.versions.get("GLIBCXX")
+    if there and context.loaded_wheel is not None:
+        for member, name, number in newer_cxx_symbols(context.loaded_wheel):
+            if newer(number, there):
+                yield member, demangle(name), number
 
 
 def _symbols(elf: Elf, file: str, version: str) -> str:

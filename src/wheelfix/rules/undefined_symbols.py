@@ -5,7 +5,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
-from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
+from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_cxx_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
@@ -19,7 +19,7 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.platform_libraries import symbols_of
-from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer, release_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
@@ -61,9 +61,10 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Simulates loading every object of the wheel as installed, and looks for a definition of each
     symbol that is not weak, in the right version: in the objects loaded with it, in the
     interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
-    promises. Libraries that are not imported themselves are treated like extension modules. Left
-    out are symbols to which no relocation refers, as the loader does not look them up. Names of the
-    Python C API are left to WF303, and versions that a bundled library lacks to WF304.
+    promises; of libstdc++ also for those without a version, by the first GLIBCXX that has them.
+    Libraries that are not imported themselves are treated like extension modules. Left out are
+    symbols to which no relocation refers, as the loader does not look them up. Names of the Python
+    C API are left to WF303, and versions that a bundled library lacks to WF304.
 
     It is a warning if another object of the wheel defines the symbol; if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
@@ -88,6 +89,11 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    yield from _undefined(context)
+    yield from _too_new_for_the_tags(context)
+
+
+def _undefined(context: Context) -> Iterator[Hit]:
     if not context.unresolved_symbols:
         return
     definers = _definers(context)
@@ -99,6 +105,28 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
             is_named = any((unresolved.member, part) in named for part in reference)
             if not is_named and not _may_be_newer(context, reference[0]):
                 yield _undefined_hit(context, unresolved, reference, definers)
+
+
+def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
+    """Yield the objects that take symbols of a newer libstdc++ than their tags promise."""
+    loaded, verdict = context.loaded_wheel, context.verdict
+    if loaded is None or verdict is None or not verdict.glibcxx:
+        return
+    found = newer_cxx_symbols(loaded)
+    newest = (one for one in found if newer(one[2], verdict.glibcxx))
+    for member, some in grouped(newest, lambda one: one[0]).items():
+        name, number = max(some, key=lambda one: release_of(f"_{one[2]}"))[1:]
+        yield Hit(
+            message=f"undefined symbol `{demangle(name)}` where libstdc++ is the oldest that the "
+            f"tags promise: it has GLIBCXX_{verdict.glibcxx}, and the symbol came with {number}",
+            member=member,
+            entry=name,
+            notes=(
+                "the reference has no version: neither the loader nor auditwheel compares it",
+                *([f"{count(len(some), 'symbol')} of this object newer"] if some[1:] else []),
+            ),
+            hint="link with `-lstdc++` of the image for the tag, or statically",
+        )
 
 
 def is_left(context: Context, unresolved: Unresolved) -> bool:

@@ -1,0 +1,98 @@
+"""Symbols that the libraries of a platform lack, told without a library of that platform."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.naming import PYTHON, SUFFIX
+from wheelfix.loader.platform_libraries import first_glibcxx
+from wheelfix import check
+from wheelfix.rules.findings import Finding
+from wheelfix.settings import Settings
+
+TAG = f"{PYTHON}-{PYTHON}-manylinux_2_28_x86_64"
+NEW = "_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev"
+OLD = "_ZNSt8ios_base4InitC1Ev"
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the tag is for x86-64")
+
+
+def wheel(tmp_path: Path, name: str, library: Path, tag: str = TAG) -> Path:
+    module = extension(tmp_path / "m.so", "_m", needed=[library], calls=[name])
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "from . import _m\n",
+        f"q/_m{SUFFIX}": module,
+    }
+    return make_wheel(tmp_path / "dist", name="q", tag=tag, files=files)
+
+
+def stub(tmp_path: Path, soname: str, name: str, version: str | None = None) -> Path:
+    flags: list[str] = []
+    if version is not None:
+        script = tmp_path / "versions"
+        script.write_text(f"{version} {{ *; }};\n")
+        flags = [f"-Wl,--version-script={script}"]
+    source = f"int {name}(void) {{ return 1; }}"
+    return shared_object(tmp_path / "x" / soname, source, soname=soname, flags=flags, libc=False)
+
+
+def errors(path: Path, *targets: str) -> list[Finding]:
+    report = check(path, Settings(target=targets))
+    return [f for f in report.findings if f.code in {"WF301", "WF812"}]
+
+
+def test_a_newer_symbol_of_libstdcxx_is_found_without_a_version(tmp_path: Path) -> None:
+    path = wheel(tmp_path, NEW, stub(tmp_path, "libstdc++.so.6", NEW))
+    found = errors(path, "rhel:8", "debian:12")
+    assert [(f.code, f.targets) for f in found] == [("WF301", ()), ("WF812", ("rhel:8",))]
+    assert "3.4.26" in found[0].message
+    assert NEW in (found[0].entry or "")
+
+
+@pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])
+def test_a_tag_that_promises_it_allows_it(tmp_path: Path, tag: str) -> None:
+    path = wheel(tmp_path, NEW, stub(tmp_path, "libstdc++.so.6", NEW), f"{PYTHON}-{PYTHON}-{tag}")
+    assert errors(path) == []
+
+
+def test_an_old_symbol_of_libstdcxx_is_everywhere(tmp_path: Path) -> None:
+    assert OLD not in first_glibcxx()
+    assert errors(wheel(tmp_path, OLD, stub(tmp_path, "libstdc++.so.6", OLD)), "rhel:8") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_there"),
+    [
+        ("nosuchfn", "GLIBC_2.2.5", False),
+        ("getpid", "GLIBC_2.2.5", True),
+        ("not_yet_known", "GLIBC_2.99", True),  # of a glibc that is newer than the list
+    ],
+)
+def test_a_version_does_not_make_a_symbol_of_glibc(
+    tmp_path: Path, name: str, version: str, *, is_there: bool
+) -> None:
+    path = wheel(tmp_path, name, stub(tmp_path, "libc.so.6", name, version))
+    assert [f.entry for f in errors(path) if f.code == "WF301"] == ([] if is_there else [name])
+
+
+def test_the_list_has_what_the_libstdcxx_of_this_machine_has() -> None:
+    command = ["gcc", "-print-file-name=libstdc++.so.6"]
+    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(library).exists():
+        pytest.skip("this machine has no libstdc++")
+    shown = subprocess.run(
+        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True
+    ).stdout
+    here = dict(
+        line.split()[-1].replace("@@", "@").split("@") for line in shown.splitlines() if "@" in line
+    )
+    newer = {
+        name: version.removeprefix("GLIBCXX_")
+        for name, version in here.items()
+        if version.startswith("GLIBCXX_3.4.2") and version >= "GLIBCXX_3.4.20"
+    }
+    assert len(newer) > 1000
+    assert {name for name, number in newer.items() if name not in first_glibcxx()} == set()
