@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import PYTHON, SUFFIX
-from wheelfix.loader.platform_libraries import first_glibcxx
 from wheelfix import check
+from wheelfix.loader.platform_libraries import first_glibcxx
 from wheelfix.rules.findings import Finding
 from wheelfix.settings import Settings
 
