@@ -87,12 +87,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Loads each extension module of an installed environment as the dynamic loader would, and each
     library that a Python source opens by its path (ctypes, cffi) when its package is imported.
     Reports those that need a library which is not found, and no other file of the environment has
-    the SONAME; those that need a symbol version which the library found does not define; those
-    that refer to a symbol which nothing in the environment defines, or only a file that neither the
-    module loads nor any code may open for all others (RTLD_GLOBAL); and, with glibc 2.41 or later,
-    those with an object that needs an executable stack (WF603). Where the package itself is not
+    the SONAME; those that need a symbol version which the library found does not define, or that
+    had versions and lost them (glibc before 2.41 ends the process); those that refer to a symbol,
+    with or without a version, which nothing in the environment or the interpreter defines, or only
+    a file that neither the module loads nor any code may open for all others (RTLD_GLOBAL); those
+    without their init function; and, with glibc 2.41 or later, those with an object that needs an
+    executable stack (WF603). Where the package itself, the outermost with an `__init__.py`, is not
     seen to import the module, a library that is not found is a note, as some packages try modules
-    and do without. What does not fit together is a warning then, or a note in a top-level folder
+    and do without. What does not fit together is a warning then, or a note in folders
     without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
