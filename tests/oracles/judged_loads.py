@@ -4,7 +4,7 @@
 
 Each wheel has a few libraries that need each other, whose symbols and versions are random, and a
 package for each that opens it. Compared are what `explain` asks of the wheel and of the
-environment, what `check` (WF304) and `doctor` (WF952) report, and what dlopen does in a process of
+environment, what `check` (WF301, WF304) and `doctor` (WF952) report, and what dlopen does in a process of
 its own.
 """
 
@@ -18,6 +18,7 @@ import venv
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from posixpath import basename
 from typing import NamedTuple
 
 from tests.oracles.binding import GLIBC_HERE
@@ -31,7 +32,7 @@ from wheelfix.host.library_search import GivenLibraries
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.targets import find
 from wheelfix.rules.context import Context
-from wheelfix.rules.undefined_symbols import missing_version
+from wheelfix.rules.undefined_symbols import missing_version, undefined_symbol
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
@@ -53,6 +54,8 @@ class Judged(NamedTuple):
     """The libraries whose opening fails by `doctor`."""
     refused: frozenset[str]
     """Those that need versions which another bundled library lacks, by `check`."""
+    undefined: frozenset[str]
+    """Those that refer to symbols which nothing loaded for them defines, by `check`."""
 
     def differences(self) -> Iterator[str]:
         """Yield what is not the same everywhere."""
@@ -67,6 +70,9 @@ class Judged(NamedTuple):
             versions = {one for one in own if one.failure in _OF_VERSIONS}
             if (name in self.refused) != bool(versions):
                 yield f"{name}: check says {name in self.refused}, explain {versions}"
+            symbols = {one for one in own if one.failure is Failure.SYMBOL}
+            if (name in self.undefined) != bool(symbols):
+                yield f"{name}: check says {name in self.undefined}, explain {symbols}"
 
 
 _OF_VERSIONS = {Failure.VERSION, Failure.UNVERSIONED}
@@ -92,14 +98,16 @@ def judged(seed: int, folder: Path, home: Path) -> Judged:
         definitions = GivenLibraries(archive=archive, library_path=())
         wheel = dict(_lacks(here, definitions.of_world(here), names))
         context = Context(wheel=archive.wheel, settings=Settings(), definitions=definitions)
-        members = {str(hit.member) for hit in missing_version.check(context)}
+        refused = {str(hit.member) for hit in missing_version.check(context)}
+        undefined = {str(hit.member) for hit in undefined_symbol.check(context)}
     failures = read_modules(home).failures
     return Judged(
         real={name: _opened(home, site / "p" / name) for name in names},
         wheel=wheel,
         site=dict(_lacks(installed, libraries_of(installed), names)),
-        reported=frozenset(path.rpartition("/")[2] for path, _ in failures),
-        refused=frozenset(member.rpartition("/")[2] for member in members),
+        reported=frozenset(basename(path) for path, _ in failures),
+        refused=frozenset(map(basename, refused)),
+        undefined=frozenset(map(basename, undefined)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import SymbolDefinitions, among, announce, idle
-from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined, names_of
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
@@ -45,13 +45,16 @@ class Unresolved(NamedTuple):
     """Libraries of this machine in the load; other machines may have other versions."""
 
 
-def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unresolved, ...]:
+def find_unresolved(
+    loaded: LoadedWheel, definitions: Definitions, opened: frozenset[str] = frozenset()
+) -> tuple[Unresolved, ...]:
     """Return the references that stay undefined in some load; each object once, in its worst load.
 
-    The worst load is the one with the fewest libraries that are not found. Names of Python's C API
-    are left out; the rules check these against the interpreter.
+    `opened` are the names by which Python sources open libraries: in a process that may not have
+    loaded what others load. The worst load is the one with the fewest libraries that are not found.
+    Names of Python's C API are left out; the rules check these against the interpreter.
     """
-    return _Search(loaded, definitions).unresolved()
+    return _Search(loaded, definitions, opened).unresolved()
 
 
 def newer_cxx_symbols(loaded: LoadedWheel) -> Iterator[tuple[str, str, str]]:
@@ -113,9 +116,12 @@ def _is_nowhere(symbol: Undefined) -> bool:
 class _Search:
     """The search of all objects of a wheel for undefined symbols."""
 
-    def __init__(self, loaded: LoadedWheel, definitions: Definitions) -> None:
+    def __init__(
+        self, loaded: LoadedWheel, definitions: Definitions, opened: frozenset[str]
+    ) -> None:
         self._loaded = loaded
         self._definitions = definitions
+        self._opened = opened
 
     def unresolved(self) -> tuple[Unresolved, ...]:
         alone = {
@@ -196,7 +202,9 @@ class _Search:
 
     def _is_root(self, member: str) -> bool:
         elf = self._loaded.elf(member)
-        return elf.is_module or elf.is_executable or member not in self._loaded_by_others
+        is_opened = not self._opened.isdisjoint(names_of(member, elf.soname))
+        is_first = is_opened or member not in self._loaded_by_others
+        return elf.is_module or elf.is_executable or is_first
 
     @cached_property
     def _loaded_by_others(self) -> frozenset[str]:

@@ -214,6 +214,12 @@ class Context:
         return found
 
     @cached_property
+    def _opened(self) -> frozenset[str]:
+        """The file names of the libraries that Python sources of the wheel open."""
+        opened = (one for some in self.wheel.openings.values() for one in some)
+        return frozenset(posixpath.basename(one.name) for one in opened)
+
+    @cached_property
     def only_needed(self) -> frozenset[str]:
         """The libraries that other objects need, and that nothing else is known to open."""
         if self.definitions is None:
@@ -227,11 +233,10 @@ class Context:
         mentions = self.definitions.code.mentions(
             {name for some in needed.values() for name in some}
         )
-        opened = {opening.name for some in self.wheel.openings.values() for opening in some}
         return frozenset(
             member
             for member, some in needed.items()
-            if not some & opened and not any(mentions.get(name) for name in some)
+            if not some & self._opened and not any(mentions.get(name) for name in some)
         )
 
     @cached_property
@@ -324,8 +329,9 @@ class Context:
         """The symbols that bind to no definition."""
         if self.loaded_wheel is None or self.definitions is None:
             return ()
-        search = partial(find_unresolved, self.loaded_wheel, self.definitions)
-        found = self.memory.recall("unresolved symbols", self.loaded_wheel, search)
+        search = partial(find_unresolved, self.loaded_wheel, self.definitions, self._opened)
+        key = self.loaded_wheel, self._opened
+        found = self.memory.recall("unresolved symbols", key, search)
         opened = {one.root: self._opened_before(one.root) for one in found}
         return tuple(without_defined(found, opened))
 
