@@ -4,8 +4,8 @@
 
 Each wheel has a few libraries that need each other, whose symbols and versions are random, and a
 package for each that opens it. Compared are what `explain` asks of the wheel and of the
-environment, what `check` (WF301, WF304) and `doctor` (WF952) report, and what dlopen does in a process of
-its own.
+environment, what `check` (WF301, WF304) and `doctor` (WF952) report, and what dlopen does in a
+process of its own.
 """
 
 import argparse
