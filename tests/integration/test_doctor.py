@@ -32,6 +32,7 @@ from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Machine, Segment
 from wheelfix.environments import read_contents as installed_contents
 from wheelfix.environments import read_sources as installed_sources
+from wheelfix.host.reachable_files import read_file
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -1461,3 +1462,107 @@ def test_symbols_are_read_once_until_an_object_changes(
     os.utime(site.site / "beta/libbeta.so", (1_000_000_001, 1_000_000_001))
     assert [one["code"] for one in site.says(capsys, 0)] in ([], ["WF958"])
     assert {Path(path).name for path in read} >= {"libbeta.so"}
+
+
+def test_a_library_that_an_earlier_import_loads_is_part_of_every_answer(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`alpha._core` finds `libhelp.so` since a module of another distribution has loaded it."""
+    helper = lib(tmp_path / "helper", "assist", name="libhelp.so")
+    site.install(tmp_path, "helper", **package(tmp_path, "helper", helper, "assist"))
+    old, new = lib(tmp_path / "old", "one"), lib(tmp_path / "new", "one", "foo_new")
+    flags = ["-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-all"]
+    core = extension(
+        tmp_path / "_core.so",
+        "_core",
+        needed=[old, helper],
+        calls=["one", "assist"],
+        runpath="$ORIGIN",
+        flags=flags,
+    )
+    source = "try:\n    import helper\nexcept ImportError:\n    pass\nfrom . import _core\n"
+    files: dict[str, Path | str] = {
+        "alpha____init__.py": source,
+        f"alpha___core{SUFFIX}": core,
+        "alpha__libfoo.so.1": old,
+    }
+    site.install(tmp_path, "alpha", **files)
+    assert site.imports("alpha") == ""
+    assert site.says(capsys, 0) == site.says(capsys, 0, "--order", "alpha") == []
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", new, "one", "foo_new"))
+    assert site.imports("alpha", "beta").endswith("undefined symbol: foo_new")
+    assert [one["code"] for one in site.says(capsys, 0)] == ["WF953"]
+    assert [one["code"] for one in site.says(capsys, 1, "--every-order")] == ["WF953"]
+    assert [order["fails"] for order in site.asked if order["imports"] == ["alpha", "beta"]] == [
+        ["beta._core"]
+    ]
+    assert site.says(capsys, 0, "--order", "beta,alpha") == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "owners"),
+    [
+        ("", ("alpha", "beta")),
+        ("alpha-1.0.egg-info/top_level.txt", ("alpha 1.0", "beta")),
+        ("alpha-1.0-py3.11.egg-info/PKG-INFO", ("alpha 1.0", "beta")),
+    ],
+)
+def test_distributions_without_record_are_told_apart(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    metadata: str,
+    owners: tuple[str, str],
+) -> None:
+    for name, functions in (("alpha", ["one"]), ("beta", ["one", "foo_new"])):
+        library = lib(tmp_path / name, *functions)
+        site.install(tmp_path, name, **package(tmp_path, name, library, *functions))
+        shutil.rmtree(site.site / f"{name}-1.0.dist-info")
+    if metadata:
+        path = site.site / metadata
+        path.parent.mkdir()
+        path.write_text("alpha\n" if path.name == "top_level.txt" else "Name: alpha\n")
+    (finding,) = site.says(capsys, 0)
+    assert finding["code"] == "WF953"
+    assert all(f" of {owner} " in finding["notes"][0] for owner in owners)
+
+
+def test_packages_of_one_namespace_without_record_are_two_distributions(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, functions in (("alpha", ["one"]), ("beta", ["one", "foo_new"])):
+        library = lib(tmp_path / name, *functions)
+        files = package(tmp_path, name, library, *functions)
+        for file, content in files.items():
+            path = site.site / "space" / file.replace("__", "/", 1)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(
+                content.read_bytes() if isinstance(content, Path) else content.encode()
+            )
+    (finding,) = site.says(capsys, 0)
+    assert "of space.alpha loads" in finding["notes"][0]
+    assert site.imports("space.alpha", "space.beta").endswith("undefined symbol: foo_new")
+
+
+def test_a_module_of_the_interpreter_that_loads_the_library_first(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `import ssl` does before a package with a newer OpenSSL."""
+    modules = sorted(Path(sysconfig.get_config_var("DESTSHARED")).glob("_*.so"))
+    elfs = ((path, read_file(path)) for path in modules)
+    found = ((path, name) for path, elf in elfs if elf for name in elf.needed)
+    usual = (pair for pair in found if pair[1].startswith(("libssl", "libsqlite3", "liblzma")))
+    module, soname = next(usual, (None, ""))
+    if module is None:
+        pytest.skip("this Python has no module that needs such a library")
+    library, name = lib(tmp_path, "only_here", name=soname), module.name.partition(".")[0]
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", library, "only_here"))
+    assert site.imports(name, "beta").endswith("undefined symbol: only_here")
+    fails_first = site.imports("beta", name) != ""
+    findings = site.says(capsys, 1 if fails_first else 0)
+    assert all(f"`import {one}`" in findings[0]["message"] for one in (name, "beta._core"))
+    site.says(capsys, 1, "--order", f"{name},beta")
+    site.says(capsys, 1 if fails_first else 0, "--order", f"beta,{name}")
+    (site.site / "beta/__init__.py").write_text(f"import {name}\nfrom . import _core\n")
+    assert site.imports("beta").endswith("undefined symbol: only_here")
+    assert site.says(capsys, 1)[0]["severity"] == "error"

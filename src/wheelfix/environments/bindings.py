@@ -71,7 +71,10 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     symbols, world, contents = modules.symbols, modules.world, modules.symbols.contents
     if world.environment.libc is Libc.MUSL or not symbols.start:
         return
-    loads = {one: world.process(one.path)[-1] for one in contents.promotions()}
+    loads = {
+        one: modules.load_after(modules.imported_until(one.source), one.path)
+        for one in contents.promotions()
+    }
     promoted = {one: load for one, load in loads.items() if not load.missing}
     of_promoted = {path for load in promoted.values() for path in load.objects}
     wanted = _differing_names(modules, of_promoted)
@@ -131,7 +134,7 @@ def _preempted(
     symbols, environment = modules.symbols, modules.world.environment
     loaded = dict.fromkeys(promoted.objects)
     defined = model.defined_by(path for path in loaded if path not in symbols.start)
-    earlier = map(modules.world.load, modules.imported_until(promotion.source))
+    earlier = map(modules.usual, modules.imported_until(promotion.source))
     known = {*loaded, *symbols.start, *chain.from_iterable(load.objects for load in earlier)}
     users = dict(_users(modules, promotion, known))
     affected = values_by_key(
@@ -141,9 +144,9 @@ def _preempted(
     )
     is_independent = independent_of(promoted, environment)
     for module in sorted(affected):
-        usual = modules.world.load(module)
+        usual = modules.usual(module)
         is_same = is_independent(usual)
-        after = usual if is_same else modules.world.process(module, [promotion.path])[-1]
+        after = usual if is_same else modules.load_after([promotion.path], module)
         if after.missing:
             continue
         own = frozenset(affected[module])
@@ -153,14 +156,14 @@ def _preempted(
             if one.provider in loaded  # others provide the same as without them
         }
         moved: dict[tuple[str, str, str], list[str]] = {}
-        for user, before, some in model.process().open(usual, users=own) if there else ():
-            provider = there.get((user, some[0]), before)
-            if provider != before:
-                moved.setdefault((user, before, provider), []).extend(one.name for one in some)
-        for (user, before, provider), names in sorted(moved.items()):
-            if modules.are_different(user, provider) and modules.are_different(before, provider):
-                data, code = model.differing(user, before, provider, sorted(names))
-                yield Preemption(promotion, module, user, before, provider, data, code)
+        for user, own_one, some in model.process().open(usual, users=own) if there else ():
+            provider = there.get((user, some[0]), own_one)
+            if provider != own_one:
+                moved.setdefault((user, own_one, provider), []).extend(one.name for one in some)
+        for (user, own_one, provider), names in sorted(moved.items()):
+            if modules.are_different(user, provider) and modules.are_different(own_one, provider):
+                data, code = model.differing(user, own_one, provider, sorted(names))
+                yield Preemption(promotion, module, user, own_one, provider, data, code)
 
 
 def _users(
@@ -169,7 +172,7 @@ def _users(
     """Yield the objects that modules of others load, but for the `known` ones, with a module."""
     promoter = modules.distribution(promotion.path)
     for module in modules.imported_after(promoter):
-        load = modules.world.load(module)
+        load = modules.usual(module)
         if module not in known and not load.missing and modules.distribution(module) != promoter:
             for path in load.objects:
                 if path in modules.world.members and path not in known:

@@ -1,7 +1,6 @@
 """Orders of imports in an installed environment: what each opens, and which copy serves whom."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice, permutations, product
 from typing import NamedTuple
@@ -80,7 +79,7 @@ def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModule
     seen: set[str] = set()
     for name in names:
         opened |= dict.fromkeys(_opened_by(modules, name, seen))
-    return replace(modules, order=tuple(opened))
+    return modules.in_order(opened)
 
 
 def _suggestion(modules: InstalledModules, name: str) -> str | None:
@@ -136,7 +135,7 @@ def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
     loaders: dict[str, dict[str, set[str]]] = {name: {} for name in sonames}
     for top, paths in modules.imports.items():
         for path in paths if modules.is_of_package(paths[0]) else ():
-            for request in modules.world.load(path).requests:
+            for request in modules.usual(path).requests:
                 if request.result and request.name in loaders:
                     loaders[request.name].setdefault(request.result, set()).add(top)
     pairs = (

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -55,8 +55,18 @@ class InstalledModules:
     symbols: InstalledSymbols
     owners: Mapping[str, tuple[Owner, ...]]
     """The distributions whose RECORDs list an object or another file, by its path."""
+    top_levels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Top-level name -> distribution, for those without RECORD."""
+    interpreter: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path -> name, for the interpreter's own modules whose libraries the environment has, too."""
     order: tuple[str, ...] = ()
     """The modules that are imported, by path, in turn; none if any may be, in any order."""
+    any_order: "InstalledModules | None" = field(default=None, compare=False, repr=False)
+    """The same without `order`; None if it has none."""
+
+    def in_order(self, order: Iterable[str]) -> "InstalledModules":
+        """Return the modules at the paths `order`, which are imported in turn."""
+        return replace(self, order=tuple(order), any_order=self.any_order or self)
 
     @property
     def world(self) -> World:
@@ -64,8 +74,34 @@ class InstalledModules:
         return self.symbols.world
 
     def distribution(self, path: str) -> str:
-        """Return the distribution of a file; empty for one of none."""
-        return next((owner.distribution for owner in self.owners.get(path, ())), "")
+        """Return the distribution of a file; empty for one that is not of the environment.
+
+        Without RECORD, as in packages of Debian and of RPM, it is the one with metadata for its
+        top-level name; without these, what stands for one is the package, or else the file.
+        """
+        if path in self.interpreter:
+            return "Python"
+        owners = self.owners.get(path)
+        return owners[0].distribution if owners else self._unrecorded.get(path, "")
+
+    @cached_property
+    def distributions(self) -> frozenset[str]:
+        """All distributions: those with RECORD or other metadata, and those of modules without."""
+        recorded = {owner.distribution for some in self.owners.values() for owner in some}
+        others = map(self.distribution, self.modules.keys() - self.interpreter.keys())
+        return frozenset({*recorded, *self.top_levels.values(), *others})
+
+    @cached_property
+    def _unrecorded(self) -> Mapping[str, str]:
+        """The distributions of the objects that no RECORD lists."""
+        members = self.world.members.items()
+        return {path: self._owner_of(name) for path, name in members if path not in self.owners}
+
+    def _owner_of(self, name: str) -> str:
+        """Return whose an object without RECORD is, by its name in site-packages."""
+        top = name.partition("/")[0].partition(".")[0]
+        packages = filter(self._has_source, _packages(module_name(name)))
+        return self.top_levels.get(top) or next(packages, name)
 
     def in_site(self, path: str) -> str:
         """Return the path of an installed file as in site-packages."""
@@ -73,10 +109,11 @@ class InstalledModules:
 
     def are_different(self, one: str, other: str) -> bool:
         """Return whether two files have other content, and are not of one distribution."""
-        mine, its = self.owners.get(one, ()), self.owners.get(other, ())
-        if {owner.distribution for owner in mine} & {owner.distribution for owner in its}:
-            return False
-        return self.content(one) != self.content(other)
+        mine, its = (
+            {owner.distribution for owner in self.owners.get(path, ())} or {self.distribution(path)}
+            for path in (one, other)
+        )
+        return mine.isdisjoint(its - {""}) and self.content(one) != self.content(other)
 
     def content(self, path: str) -> str:
         """Return what files of the same content have in common: the hash in RECORD, or the path."""
@@ -85,12 +122,16 @@ class InstalledModules:
     @cached_property
     def modules(self) -> Mapping[str, str]:
         """Path -> dotted name of the module that opens it, for all, or for those of `order`."""
-        files, members, opened = self.world.environment.files, self.world.members, self.opened
-        return {
-            path: opened[path].module if path in opened else module_name(members[path])
-            for path in self.order or sorted(members)
-            if self.order or path in opened or (path in files and files[path].is_module)
+        if self.any_order is not None:
+            return {path: self.any_order.modules[path] for path in self.order}
+        files, members = self.world.environment.files, self.world.members.items()
+        extensions = {
+            path: module_name(member)
+            for path, member in members
+            if path in files and files[path].is_module
         }
+        opened = {path: one.module for path, one in self.opened.items()}
+        return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:
@@ -98,6 +139,38 @@ class InstalledModules:
         files = self.world.environment.files
         found = {one.path: one for one in self.symbols.contents.openings()}
         return {path: one for path, one in found.items() if not files[path].is_module}
+
+    def usual(self, path: str) -> Load:
+        """Return the load of the module at `path` by itself, or else after `before`."""
+        load = self.world.load(path)
+        return self.before(path)[1] if load.missing else load
+
+    def load_after(self, others: Iterable[str], path: str) -> Load:
+        """Return the load of the module at `path` once those at `others` are opened."""
+        return self.world.process(path, (*others, *self.before(path)[0]))[-1]
+
+    def before(self, path: str) -> tuple[Sequence[str], Load]:
+        """Return what is opened before the module at `path` in any order, and its load then.
+
+        That is what its package surely imports, and where a library is still missing then, one of
+        another import, if there is one.
+        """
+        if self.any_order is not None:
+            return self.any_order.before(path)
+        if path not in self._before:
+            before = self.at(self.names_before(path)) if path in self.modules else ()
+            load = self.world.process(path, before)[-1] if before else self.world.load(path)
+            carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
+            if others := [min(some) for some in carriers if some]:
+                before = (*before, *others)
+                load = self.world.process(path, before)[-1]
+            self._before[path] = before, load
+        return self._before[path]
+
+    @cached_property
+    def _before(self) -> dict[str, tuple[Sequence[str], Load]]:
+        """Module -> `before`. Mutable."""
+        return {}
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[str]]:
@@ -110,11 +183,18 @@ class InstalledModules:
     def loaded(self) -> Mapping[str, str]:
         """The objects that modules load, each with the first module that does."""
         importers: dict[str, str] = {}
+        failing = {path for path, _ in self.failures}
         for module in self.modules:
-            load = self.world.load(module)
-            for path in () if load.missing else load.objects:
+            load = self.usual(module)
+            for path in () if load.missing or module in failing else load.objects:
                 importers.setdefault(path, module)
         return importers
+
+    @cached_property
+    def _loaded_alone(self) -> frozenset[str]:
+        """The objects that modules load which find all libraries by themselves."""
+        loads = map(self.world.load, self.modules)
+        return frozenset(path for load in loads if not load.missing for path in load.objects)
 
     def imported_after(self, distribution: str) -> Iterator[str]:
         """Yield the modules that can be imported after one of a distribution: all without order."""
@@ -156,7 +236,7 @@ class InstalledModules:
 
     def _turn(self, path: str) -> Sequence[str]:
         """Return the extension modules that are surely opened if that at `path` is imported."""
-        return (*self.at(self.names_before(path)), path)
+        return (*self.before(path)[0], path)
 
     def imported_until(self, source: str) -> Sequence[str]:
         """Return the modules that are surely imported before a line of a source (`a/b.py:7`)."""
@@ -190,11 +270,13 @@ class InstalledModules:
         a file that another import opens for all. Where one of the environment that may be loaded
         has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
+        if self.any_order is not None:
+            return [found for found in self.any_order.failures if found[0] in self.modules]
         return tuple(self._failures())
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
-        for path in self.modules:
-            alone, load = self.world.load(path), self._with_others(path)
+        for path in filter(self.world.members.__contains__, self.modules):
+            alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
             if path not in self.opened and self.is_surely_imported(path):
                 lacks += tuple(self._judge.init_lack(load))
@@ -222,7 +304,7 @@ class InstalledModules:
     def _may_be_loaded(self, library: str, module: str) -> bool:
         """Return whether another module loads `library`, or code may open it before `module`."""
         carriers = self.world.carriers.get(library, ())
-        if not carriers or any(path in self.loaded for path in carriers):
+        if not carriers or not self._loaded_alone.isdisjoint(carriers):
             return bool(carriers)
         there = (self.world.label(path).partition("/")[0] for path in (*carriers, module))
         imported = self.symbols.contents.sure_imports(self.modules[module])
@@ -249,13 +331,6 @@ class InstalledModules:
         opened = {promotion.path for promotion in self.symbols.contents.promotions()}
         return frozenset(path for root in opened for path in self.world.load(root).objects)
 
-    def _with_others(self, path: str) -> Load:
-        """Return the load of a module, after what another import must have loaded for it."""
-        load = self.world.load(path)
-        carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
-        before = [min(some) for some in carriers if some]
-        return self.world.process(path, before)[-1] if before else load
-
     # --- What an order of imports changes ---
 
     def can_be_first(self, first: str, second: str) -> bool:
@@ -281,7 +356,7 @@ class InstalledModules:
 
         @cache
         def lack_of(first: str, second: str) -> Lack | None:
-            return self.lack_after((*self._turn(first), *self._turn(second)[:-1]), second)
+            return self.lack_after(self._turn(first), second)
 
         met: dict[tuple[str, str], bool] = {}
         """Pairs of distributions, and whether both orders were seen to fail."""
@@ -310,12 +385,12 @@ class InstalledModules:
         importers: dict[str, dict[str, str]] = {}
         """File -> distributions with modules that load it, each with the first of them."""
         for path in paths:
-            for result in self.world.load(path).objects:
+            for result in self.usual(path).objects:
                 if self.world.environment.files[result].soname in self.symbols.contested:
                     importers.setdefault(result, {}).setdefault(self.distribution(path), path)
         asked: set[tuple[str | None, str, str]] = set()
         for path in paths:
-            load, own = self.world.load(path), self.distribution(path)
+            load, own = self.usual(path), self.distribution(path)
             for request in () if load.missing else load.requests[1:]:
                 for other in self.symbols.contested.get(request.name, ()):
                     key = request.requester, request.name, other
@@ -348,8 +423,14 @@ class InstalledModules:
         loads: dict[str, Load] = {}
         lacks: dict[str, tuple[Load, Lack]] = {}
         process = self.world.start_process()
-        for path in (path for path in self.order if not self.world.load(path).missing):
+        for path in self.order:
             load = process.dlopen(path)
+            if load.missing:
+                for other in self.before(path)[0]:
+                    process.dlopen(other)
+                load = process.dlopen(path)
+            if load.missing:
+                continue
             lack = self.lack_in(load)
             if lack is None:
                 loads[path] = load
@@ -377,9 +458,7 @@ class InstalledModules:
 
     def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
         """Yield the requests that get another file than in a load of the same module alone."""
-        alone = {
-            (one.requester, one.name): one.result for one in self.world.load(load.root).requests
-        }
+        alone = {(one.requester, one.name): one.result for one in self.usual(load.root).requests}
         for request in load.requests:
             usual = alone.get((request.requester, request.name))
             if usual and request.result and usual != request.result:
@@ -390,7 +469,7 @@ class InstalledModules:
 
         None if it loads, or does not for another reason.
         """
-        return self.lack_in(self.world.process(path, before)[-1])
+        return self.lack_in(self.load_after(before, path))
 
     def lack_in(self, load: Load) -> Lack | None:
         """Return what `load` lacks, and a load of the same module alone does not.
@@ -402,7 +481,7 @@ class InstalledModules:
         versions = next(self._judge.version_lacks(load), None)
         if versions is not None:
             return versions
-        alone = set(self._judge.symbol_lacks(self.world.load(load.root)))
+        alone = set(self._judge.symbol_lacks(self.usual(load.root)))
         known = {(one.requester, name) for one in alone for name in one.symbols}
         for lack in self._judge.symbol_lacks(load):
             new = tuple(name for name in lack.symbols if (lack.requester, name) not in known)

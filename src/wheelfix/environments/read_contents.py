@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -55,14 +55,17 @@ class InstalledContents:
         world: World,
         objects: CachedFacts,
         folders: Collection[str],
+        standard: Path | None = None,
     ) -> None:
         """Read the files of `world`, but for what `objects` knows; Python sources in `folders`.
 
+        Of the standard library in `standard`, what its modules import is read, too.
         Those of a described machine are not read: others are at their paths here.
         """
         self._world = world
         self._objects = objects
         self._sources = SiteSources(world, objects, folders)
+        self._standard = (f"{standard}/",) if standard else ()
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
@@ -157,9 +160,8 @@ class InstalledContents:
 
     def has_source(self, top: str) -> bool:
         """Return whether a top-level name is a package with `__init__.py`, or a source."""
-        paths = (
-            f"{folder}{top}{ending}" for folder in self._sources.folders for ending in _MODULES
-        )
+        folders = (*self._sources.folders, *self._standard)
+        paths = (f"{folder}{top}{ending}" for folder in folders for ending in _MODULES)
         return any(map(os.path.isfile, paths))
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
@@ -325,16 +327,16 @@ class InstalledContents:
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""
-        for ending in endings:
-            for folder in self._sources.folders:
-                path = f"{folder}{module.replace('.', '/')}{ending}"
-                with suppress(OSError):
-                    found = self._sources.imports(module, path, is_package=ending in _PACKAGES)
-                    if module not in self._openers:
-                        return found
-                    opened = self._opened(module, *self._openers[module])
-                    both = (*found, *(Imported(one.path, one.line) for one in opened))
-                    return sorted(both, key=lambda one: one.line)
+        places = (*product(endings, self._sources.folders), *product(_MODULES, self._standard))
+        for ending, folder in places:
+            path = f"{folder}{module.replace('.', '/')}{ending}"
+            with suppress(OSError):
+                found = self._sources.imports(module, path, is_package=ending in _PACKAGES)
+                if module not in self._openers:
+                    return found
+                opened = self._opened(module, *self._openers[module])
+                both = (*found, *(Imported(one.path, one.line) for one in opened))
+                return sorted(both, key=lambda one: one.line)
         return None
 
     def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:

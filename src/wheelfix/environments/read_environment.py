@@ -25,10 +25,11 @@ from wheelfix.host.installed_files import (
     dist_info_folders,
     owners_of_files,
     recorded_files,
+    top_levels,
 )
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import files_below, folders_below, read_regular
-from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around
+from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
@@ -36,6 +37,7 @@ from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories, split_library_path
 from wheelfix.loader.targets import Target
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.opens import visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
@@ -54,6 +56,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     target: Target | None = None,
     library_path: str = "",
     directories: tuple[str, ...] = (),
+    interpreter: Iterable[str] = (),
     cache: CachedFacts | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
@@ -62,6 +65,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` is the value of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
+    `interpreter` are the paths of the interpreter's own modules.
     What `cache` knows is not read again.
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
     object, and neither a Python with distributions.
@@ -78,6 +82,8 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
             hint=NAME_ENVIRONMENT,
         )
     names = {path.rpartition("/")[2] for path in members}
+    for path in interpreter:
+        disk.add(path)
     known = set(disk.files)
     for searched in directories:
         disk.add_files(searched, names)
@@ -115,12 +121,41 @@ def read_modules(
     folders = _read_folders(directory)
     directory = Path(folders[0]) if len(folders) == 1 else directory
     objects = CachedFacts(cache, os.path.realpath(directory))
+    standard = None if target else standard_library(Path(os.path.realpath(directory)))
+    interpreter = sorted(standard.glob("lib-dynload/*.so")) if standard else ()
     world = read_site(
-        directory, folders=folders, target=target, library_path=library_path, cache=objects
+        directory,
+        folders=folders,
+        target=target,
+        library_path=library_path,
+        interpreter=map(str, interpreter),
+        cache=objects,
     )
-    contents = InstalledContents(world, objects, folders)
+    rivals = dict(_rivals(world, map(os.path.realpath, interpreter)))
+    world = replace(
+        world, others={path: f"lib-dynload/{path.rpartition('/')[2]}" for path in rivals}
+    )
+    contents = InstalledContents(world, objects, folders, standard if rivals else None)
     symbols = InstalledSymbols(world=world, contents=contents)
-    return InstalledModules(symbols=symbols, owners=owners_of_files(directory))
+    return InstalledModules(
+        symbols=symbols,
+        owners=owners_of_files(directory),
+        top_levels=top_levels(directory),
+        interpreter=rivals,
+    )
+
+
+def _rivals(world: World, interpreter: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the interpreter's own modules with a library that the environment has, too.
+
+    Each with its name. The others change no load.
+    """
+    for path in interpreter:
+        if path in world.environment.files and path not in world.members:
+            names = {request.name for request in world.load(path).requests[1:]}
+            carriers = chain.from_iterable(world.carriers.get(name, ()) for name in names)
+            if not world.members.keys().isdisjoint(carriers):
+                yield path, module_name(path.rpartition("/")[2])
 
 
 def libraries_of(world: World) -> dict[str, Library]:

@@ -8,7 +8,7 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -56,6 +56,7 @@ class SiteSources:
         """Walk through the folders `tops` of `world` when it is first asked."""
         self._tops = tops
         self._cache = cache
+        self._place = lru_cache(None)(self._read_place)
         members = world.members.items()
         self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
         """Where the names of members begin: site-packages folders, maybe others."""
@@ -162,7 +163,7 @@ class SiteSources:
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
         """Return what the source of a module surely imports. Raises `OSError` if there is none."""
         place, _, name = path.rpartition("/")
-        names, facts = self._places.get(place, ((), Facts()))
+        names, facts = self._places.get(place) or self._place(place)
         if name not in names:
             raise FileNotFoundError(path)
         question = os.fsencode(f"imports {module} {name}")
@@ -192,6 +193,13 @@ class SiteSources:
             if sources := sorted(name for name in names if name.endswith(".py")):
                 found[place] = sources, self._cache.facts_of_files(place, sources)
         return found
+
+    def _read_place(self, place: str) -> tuple[Sequence[str], Facts]:
+        """Read a folder outside of `tops`, such as one of the standard library."""
+        names = list[str]()
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(place) if name.endswith(".py"))  # noqa: PTH208 - text
+        return names, self._cache.facts_of_files(place, names) if names else Facts()
 
 
 def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:

@@ -244,7 +244,7 @@ class InstalledSymbols:
                     )
                 ],
             )
-            for path in self.world.members
+            for path in (*self.world.members, *self.world.others)
             if path in self.libraries
         )
         return {path: some for path, some in found if some}

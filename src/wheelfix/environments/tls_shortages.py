@@ -70,7 +70,7 @@ def _of_pairs(modules: InstalledModules, needs: Mapping[str, Need]) -> Iterator[
     taken: dict[str, int] = {}
     too_large: set[str] = set()
     for path in modules.modules:
-        load = modules.world.load(path)
+        load = modules.usual(path)
         if load.missing or needs.keys().isdisjoint(load.objects):
             continue
         process = _Process(modules, needs)
@@ -91,7 +91,7 @@ def _after_others(
     """Distribution -> its module that takes most, of all, and of those that cannot do without."""
     for path in sorted(taken, key=lambda path: -taken[path]):
         users.setdefault(modules.distribution(path), path)
-        own = (needs[one] for one in modules.world.load(path).objects if one in needs)
+        own = (needs[one] for one in modules.usual(path).objects if one in needs)
         if not all(need.optional for need in own):
             requiring.setdefault(modules.distribution(path), path)
     met: set[frozenset[str]] = set()
@@ -104,8 +104,8 @@ def _after_others(
             if taken[first] + taken[path] < SURPLUS:
                 break
             process = _Process(modules, needs)
-            process.open(modules.world.load(first))
-            short = process.open(modules.world.process(path, [first])[-1])
+            process.open(modules.usual(first))
+            short = process.open(modules.load_after([first], path))
             if short is not None:
                 met.add(frozenset((owner, other)))
                 yield short._replace(sure=all(map(modules.is_surely_imported, (first, path))))

@@ -124,8 +124,28 @@ def owners_of_files(environment: Path) -> dict[str, tuple[Owner, ...]]:
     return found
 
 
+def top_levels(environment: Path) -> dict[str, str]:
+    """Return the distributions without RECORD by the top-level names of their modules.
+
+    Packages of Debian and of RPM have none, and what old installers made (egg-info). top_level.txt
+    has the names; without it, the name of the distribution is taken for one.
+    """
+    root = Path(os.path.realpath(environment))
+    folders = (root, *site_folders_of(root))
+    found: dict[str, str] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.*-info"))):
+        if path.suffix in {".dist-info", ".egg-info"} and not (path / "RECORD").exists():
+            distribution, names = _distribution_of(path), b""
+            with suppress(OSError):
+                names = read_regular(path / "top_level.txt", MAX_TEXT)
+            listed = os.fsdecode(names).split() or [distribution.partition(" ")[0]]
+            found |= dict.fromkeys(listed, distribution)
+    return found
+
+
 def _distribution_of(dist_info: Path) -> str:
-    return dist_info.name.removesuffix(".dist-info").replace("-", " ")
+    """Return `numpy 2.1.0` for `numpy-2.1.0.dist-info`, or `numpy-2.1.0-py3.11.egg-info`."""
+    return " ".join(dist_info.stem.split("-")[:2])
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:

@@ -1,8 +1,12 @@
 """Prefixes: folders with a Python and what is installed for it (venv, conda, the system)."""
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
 
 NAME_ENVIRONMENT = "name a virtual environment, a prefix, or a site-packages folder"
 
@@ -34,3 +38,25 @@ def python_around(folder: Path) -> Path | None:
         for name in ("python3", "python")
     )
     return next((program for program in programs if os.access(program, os.X_OK)), None)
+
+
+def standard_library(folder: Path) -> Path | None:
+    """Return the folder of the standard library of the Python of the prefix around `folder`.
+
+    It is where that Python was installed: of a virtual environment, what `home` in pyvenv.cfg says
+    (PEP 405). None if there is none, or if it is not known which one of several.
+    """
+    program = python_around(folder)
+    if program is None:
+        return None
+    programs = [Path(os.path.realpath(program))]
+    with suppress(OSError):
+        settings = read_regular(program.parent.parent / "pyvenv.cfg", MAX_TEXT)
+        if home := re.search(rb"^home *= *(.+?) *$", settings, re.MULTILINE):
+            programs.append(Path(os.fsdecode(home[1]), program.name))
+    for one in programs:
+        found = sorted(one.parent.parent.glob("lib*/python3*/lib-dynload"))
+        named = [place for place in found if place.parent.name == one.name]
+        if named or len(found) == 1:
+            return (named or found)[0].parent
+    return None

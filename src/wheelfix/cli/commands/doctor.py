@@ -186,9 +186,9 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
-        distributions=len({o.distribution for some in modules.owners.values() for o in some}),
+        distributions=len(modules.distributions),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
-        modules=len(modules.modules.keys() - modules.opened.keys()),
+        modules=len(modules.modules.keys() - modules.opened.keys() - modules.interpreter.keys()),
         findings=findings,
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
