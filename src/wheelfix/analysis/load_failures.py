@@ -241,6 +241,13 @@ class LoadJudge:
                 yield from self._unbound(load, path, scope, unread)
         yield from self.unversioned_lacks(load)
 
+    def undefined(self, path: str) -> Iterator[Lack]:
+        """Yield the references of an object that no file of the world defines."""
+        libraries = dict.fromkeys((path, *self.index.libraries))
+        yield from self._unbound(
+            Load(root=path, objects=(), requests=()), path, Scope(libraries, self.index), ()
+        )
+
     def _unbound(
         self, load: Load, path: str, scope: Scope, unread: Sequence[str]
     ) -> Iterator[Lack]:
@@ -339,6 +346,8 @@ def lack_text(world: World, lack: Lack) -> str:
     """Return what is lacking as a clause."""
     who = f"`{world.label(lack.requester)}`"
     match lack.failure:
+        case Failure.FILE if lack.requester == lack.library:
+            return f"{who} {'cannot be loaded: ' + lack.there if lack.there else 'is not there'}"
         case Failure.FILE:
             why = f"is not loadable: {lack.there}" if lack.there else "is not found"
             return f"`{lack.library}`, which {who} needs, {why}"

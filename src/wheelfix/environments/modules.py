@@ -10,12 +10,14 @@ from typing import NamedTuple
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
+from wheelfix.elf.library_names import is_library_name, is_name_to_link
 from wheelfix.elf.model import Libc
 from wheelfix.environments.symbols import InstalledSymbols, Opening
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
-from wheelfix.loader.install_schemes import name_in_site
+from wheelfix.loader.install_schemes import name_in_site, python_version
 from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import module_name
@@ -128,10 +130,19 @@ class InstalledModules:
         extensions = {
             path: module_name(member)
             for path, member in members
-            if path in files and files[path].is_module
+            if (files[path].is_module if path in files else self._is_importable(path))
         }
         opened = {path: one.module for path, one in self.opened.items()}
         return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
+
+    def _is_importable(self, path: str) -> bool:
+        """Return whether the name of a file that cannot be read is that of an extension module."""
+        name, python = path.rpartition("/")[2], self.world.schemes[0].python
+        suffix = MODULE_SUFFIX.search(name)
+        tag = suffix and (suffix["cpython"] or suffix["pypy"])
+        if suffix is None:
+            return is_library_name(name) and not is_name_to_link(name)
+        return tag is None or tag == python_version(python).partition(".")[2]
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:
@@ -139,6 +150,18 @@ class InstalledModules:
         files = self.world.environment.files
         found = {one.path: one for one in self.symbols.contents.openings()}
         return {path: one for path, one in found.items() if not files[path].is_module}
+
+    @cached_property
+    def unopened(self) -> Sequence[str]:
+        """The objects that no import is seen to load: code may open them by names not known."""
+        files, members = self.world.environment.files, self.world.members
+        loaded = self.loaded.keys() | self.modules.keys()
+        return [
+            path
+            for path in members
+            if path in self.symbols.libraries and path not in loaded
+            if not files[path].is_executable
+        ]
 
     def usual(self, path: str) -> Load:
         """Return the load of the module at `path` by itself, or else after `before`."""
@@ -183,10 +206,10 @@ class InstalledModules:
     def loaded(self) -> Mapping[str, str]:
         """The objects that modules load, each with the first module that does."""
         importers: dict[str, str] = {}
-        failing = {path for path, _ in self.failures}
+        incomplete = {path for path, lack in self.failures if lack.failure is Failure.FILE}
         for module in self.modules:
             load = self.usual(module)
-            for path in () if load.missing or module in failing else load.objects:
+            for path in () if load.missing or module in incomplete else load.objects:
                 importers.setdefault(path, module)
         return importers
 
@@ -330,6 +353,18 @@ class InstalledModules:
         """The objects that a Python source opens for all, with all that these load."""
         opened = {promotion.path for promotion in self.symbols.contents.promotions()}
         return frozenset(path for root in opened for path in self.world.load(root).objects)
+
+    def undefined_anywhere(self) -> Iterator[tuple[str, Lack]]:
+        """Yield the `unopened` objects with a reference that nothing there defines, with it.
+
+        Whatever opens such an object, and whatever is loaded before: it does not load. Where a
+        library is not found, that may define what is lacking.
+        """
+        for path in self.unopened:
+            found = () if self.usual(path).missing else self._judge.undefined(path)
+            lack = next((one for one in found if one.is_known), None)
+            if lack is not None:
+                yield path, lack
 
     # --- What an order of imports changes ---
 

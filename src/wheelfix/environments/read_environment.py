@@ -131,6 +131,8 @@ def read_modules(
         interpreter=map(str, interpreter),
         cache=objects,
     )
+    owners = owners_of_files(directory)
+    world = replace(world, members={**dict(_gone(world, owners)), **world.members})
     rivals = dict(_rivals(world, map(os.path.realpath, interpreter)))
     world = replace(
         world, others={path: f"lib-dynload/{path.rpartition('/')[2]}" for path in rivals}
@@ -139,10 +141,19 @@ def read_modules(
     symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(
         symbols=symbols,
-        owners=owners_of_files(directory),
+        owners=owners,
         top_levels=top_levels(directory),
         interpreter=rivals,
     )
+
+
+def _gone(world: World, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the objects that RECORD lists and that are not there, each with its name."""
+    for path in recorded:
+        folder, _, name = path.rpartition("/")
+        is_inside = is_object_name(name) and folder.startswith(world.where)
+        if is_inside and path not in world.members and not os.path.lexists(path):
+            yield path, name_in_site(path.removeprefix(f"{world.where}/"))
 
 
 def _rivals(world: World, interpreter: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -92,7 +92,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     with or without a version, which nothing in the environment or the interpreter defines, or only
     a file that neither the module loads nor any code may open for all others (RTLD_GLOBAL); those
     without their init function; and, with glibc 2.41 or later, those with an object that needs an
-    executable stack (WF603). Where the package itself, the outermost with an `__init__.py`, is not
+    executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
+    A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
+    in the environment defines. Where the package itself, the outermost with an `__init__.py`, is not
     seen to import the module, a library that is not found is a note, as some packages try modules
     and do without. What does not fit together is a warning then, or a note in folders
     without `__init__.py`, which may be of another Python.
@@ -146,6 +148,24 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 (module,),
                 (*lack.words, *(one.name for one in modules.world.load(path).missing)),
             ),
+        )
+    yield from _unopened_that_fail(modules)
+
+
+def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
+    causes = grouped(modules.undefined_anywhere(), lambda found: _cause(modules, *found))
+    for (owner, *_), found in causes.items():
+        path, lack = found[0]
+        more = f"; so do {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
+        yield Hit(
+            message=f"what opens `{modules.world.label(path)}` fails: "
+            f"{lack_text(modules.world, lack)}{more}",
+            # A driver, or the program that embeds it, may define functions of C.
+            severity=Severity.WARNING if lack.symbols[0].startswith("_Z") else Severity.NOTE,
+            member=modules.world.label(path),
+            entry=lack.what,
+            notes=(f"of {owner}, opened by a name that is not known",) if owner else (),
+            hint="install releases that were built for each other",
         )
 
 
