@@ -1566,3 +1566,55 @@ def test_a_module_of_the_interpreter_that_loads_the_library_first(
     (site.site / "beta/__init__.py").write_text(f"import {name}\nfrom . import _core\n")
     assert site.imports("beta").endswith("undefined symbol: only_here")
     assert site.says(capsys, 1)[0]["severity"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "is not there"), (b"", "not an ELF file"), (b"\x7fELF", "not an ELF")],
+)
+def test_a_module_that_is_gone_or_cut_off(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    says: str,
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    module = site.site / f"alpha/_core{SUFFIX}"
+    module.unlink()
+    if content is not None:
+        module.write_bytes(content)
+    finding, *_ = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    assert f"`alpha/_core{SUFFIX}` " in finding["message"]
+    assert says in finding["message"]
+    assert "Error" in site.imports("alpha")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "severity"), [("_ZN3tvm4jsonEv", "warning"), ("from_the_program", "note")]
+)
+def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_defines(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    symbol: str,
+    severity: str,
+) -> None:
+    """As apache-tvm 0.25.0 with a tvm-ffi that is newer than it."""
+    ffi = lib(tmp_path, "stays", name="libffi_.so")
+    full = lib(tmp_path / "full", "stays", symbol, name="libffi_.so")
+    code = f"int {symbol}(void); int stays(void); int go(void) {{ return {symbol}() + stays(); }}"
+    user = shared_object(tmp_path / "libuser.so", code, needed=[full], runpath="$ORIGIN")
+    source = "import ctypes, os\nctypes.CDLL(os.environ.get('LIBRARY') or os.sep.join(find()))\n"
+    files: dict[str, Path | str] = {
+        "alpha____init__.py": f"def find():\n    return [*__path__, 'libuser.so']\n{source}",
+        "alpha__libuser.so": user,
+        "alpha__libffi_.so": ffi,
+    }
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", severity)
+    assert finding["message"].startswith("what opens `alpha/libuser.so` fails: ")
+    assert symbol in finding["message"]
+    assert "undefined symbol" in site.imports("alpha")

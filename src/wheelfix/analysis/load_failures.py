@@ -346,7 +346,8 @@ def lack_text(world: World, lack: Lack) -> str:
     """Return what is lacking as a clause."""
     who = f"`{world.label(lack.requester)}`"
     match lack.failure:
-        case Failure.FILE if lack.requester == lack.library:
+        case Failure.FILE if lack.library in world.members:  # what the program itself opens
+            who = f"`{world.label(lack.library)}`"
             return f"{who} {'cannot be loaded: ' + lack.there if lack.there else 'is not there'}"
         case Failure.FILE:
             why = f"is not loadable: {lack.there}" if lack.there else "is not found"

@@ -136,7 +136,13 @@ class InstalledModules:
         return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
 
     def _is_importable(self, path: str) -> bool:
-        """Return whether the name of a file that cannot be read is that of an extension module."""
+        """Return whether a file that is gone or is no ELF file has the name of an extension module.
+
+        What one is that was not read, such as for its size, is not known.
+        """
+        is_there = self.symbols.contents.size(path) is not None
+        if is_there and path not in self.world.environment.broken:
+            return False
         name, python = path.rpartition("/")[2], self.world.schemes[0].python
         suffix = MODULE_SUFFIX.search(name)
         tag = suffix and (suffix["cpython"] or suffix["pypy"])

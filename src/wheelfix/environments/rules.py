@@ -171,7 +171,8 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
     """Return what modules that fail for the same reason have in common."""
-    return modules.distribution(path), lack.what, lack.result
+    what = lack.there if lack.library in modules.world.members else lack.what
+    return modules.distribution(path), what, lack.result
 
 
 @environment_rule("WF953", "first-library-wins", Severity.WARNING)
