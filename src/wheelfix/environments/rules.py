@@ -94,9 +94,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     without their init function; and, with glibc 2.41 or later, those with an object that needs an
     executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
     A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
-    in the environment defines. Where the package itself, the outermost with an `__init__.py`, is not
-    seen to import the module, a library that is not found is a note, as some packages try modules
-    and do without. What does not fit together is a warning then, or a note in folders
+    in the environment defines. Where the package itself, the outermost with an `__init__.py`, is
+    not seen to import the module, a library that is not found is a note, as some packages try
+    modules and do without. What does not fit together is a warning then, or a note in folders
     without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
