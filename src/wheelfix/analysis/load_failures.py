@@ -254,22 +254,26 @@ class LoadJudge:
         results = {(one.requester, one.name): one.result for one in load.requests}
         for definers, some in self.index.references(path).items():
             strong = () if scope.first(definers) else [one for one in some if not one.weak]
+            self.world.budget.spend(1 + (len(strong) << 2), "the undefined symbols", path)
             skipped = idle(self.index.libraries[path].exports) if strong else ()
-            unbound = [one for one in strong if one.name not in skipped]
-            elsewhere = self._elsewhere(() if definers else unbound)
             answers = values_by_key(
-                ((self._defined_unread(load, one, unread), one.file or ""), one) for one in unbound
+                ((self._defined_unread(load, one, unread), one.file or ""), one)
+                for one in strong
+                if one.name not in skipped
             )
             for (answer, file), references in answers.items():
                 lack = Lack(Failure.SYMBOL, path, file, results.get((path, file)))
                 if answer is None:
                     symbols = tuple(one.name for one in references)
                     yield lack._replace(symbols=symbols, is_known=False)
-                groups = values_by_key(
-                    (elsewhere.get(one, definers), one.name) for one in references
-                )
-                for defining, names in groups.items() if answer is False else ():
-                    yield lack._replace(symbols=tuple(names), definers=defining)
+                elif not answer:
+                    # Only now are other files read: in most environments nothing is lacking.
+                    elsewhere = self._elsewhere(() if definers else references)
+                    groups = values_by_key(
+                        (elsewhere.get(one, definers), one.name) for one in references
+                    )
+                    for defining, names in groups.items():
+                        yield lack._replace(symbols=tuple(names), definers=defining)
 
     def _defined_unread(
         self, load: Load, reference: Undefined, unread: Sequence[str]
@@ -299,7 +303,7 @@ class LoadJudge:
         """Return the files that are not loaded and define some references, for each of these."""
         wanted = frozenset(one.name for one in references)
         found: dict[Undefined, tuple[str, ...]] = {}
-        for path, library in self.unloaded.items():
+        for path, library in self.unloaded.items() if wanted else ():
             definitions = library.exports.definitions
             there = among(definitions, wanted) if self._is_judged(path) else ()
             for one in references if there else ():
