@@ -502,7 +502,7 @@ def test_the_c_library_of_musl_is_not_grafted(tag: str, expected: str, tmp_path:
     user = build.shared_object(tmp_path / "user.so", needed=[libc], libc=False)
     wheel = build.make_wheel(tmp_path, tag=tag, files={"p/user.so": user})
     if not expected:
-        with pytest.raises(NonPlatformWheelError, match="is for x86_64 and musl"):
+        with pytest.raises(NonPlatformWheelError, match="is for x86_64 architecture and musl"):
             _graft(wheel, library_path=(str(libc.parent),))
         return
     graft = _graft(wheel, library_path=(str(libc.parent),))

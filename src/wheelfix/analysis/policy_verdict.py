@@ -94,10 +94,10 @@ def _promised_glibcxx(wheel: Wheel, policies: Sequence[Policy]) -> str:
     """Return the number of the newest GLIBCXX that each platform tag of the wheel promises."""
     promised: list[Release] = []
     for tag in wheel.name.platforms:
-        policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
-        versions = policy.symbol_versions.get(arch, {}) if policy else {}
-        numbers = [release_of(f"GLIBCXX_{number}") for number in versions.get("GLIBCXX", ())]
-        promised += [max(numbers)] if numbers else []
+        if policy := policy_of(tag, policies):
+            versions = policy.symbol_versions.get(parse_platform_tag(tag).arch, {})
+            numbers = [release_of(f"GLIBCXX_{number}") for number in versions.get("GLIBCXX", ())]
+            promised += [max(numbers)] if numbers else []
     return ".".join(map(str, min(promised, default=())))
 
 

@@ -8,7 +8,8 @@ from wheelfix.rules.rule import EnvironmentRule
 from wheelfix.rules.run_rules import finding_of, matching_ignore, worst_first
 from wheelfix.settings import Settings
 
-ENVIRONMENT_RULES: tuple[EnvironmentRule[InstalledModules], ...] = rules_in(EnvironmentRule, rules)
+_KIND: type[EnvironmentRule[InstalledModules]] = EnvironmentRule
+ENVIRONMENT_RULES = rules_in(_KIND, rules)
 """All rules about an installed environment, by code."""
 
 

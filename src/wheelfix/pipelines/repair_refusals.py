@@ -45,8 +45,8 @@ def refuse_other_platform(name: WheelName, plat: str, wheel: Wheel | None = None
             current, other = f"{tag.libc.name} libc", requested.libc.name
         else:
             continue
-        elfs = {} if wheel is None else wheel.elfs
-        built = [_built_for(member, elf) for member, elf in elfs.items()]
+        objects = () if wheel is None else wheel.elfs.items()
+        built = [_built_for(member, elf) for member, elf in objects]
         raise SettingsError(
             f"can't repair wheel {name} with {current} to a wheel targeting {other}",
             hint="its objects are for that, the tag is not: give it the tag that it was built for"

@@ -76,7 +76,8 @@ def _commands() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in ("repair", "diff", "why", "show", "explain"):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(getattr(import_module(f"wheelfix.cli.commands.{name}"), name))
+        module = "wheelfix.diff.command" if name == "diff" else f"wheelfix.cli.commands.{name}"
+        alone.command(name)(getattr(import_module(module), name))
         found[name] = typer.main.get_command(alone)
     return found
 

@@ -31,7 +31,7 @@ from wheelfix.errors import WheelfixError
 
 _BATCH = 460
 """Objects that are kept at once."""
-_ALIKE = ("bits", "machine", "type", "dt_flags", "has_init", "init_array", "module_hooks", "relr")
+_ALIKE = ("bits", "machine", "type", "dt_flags", "constructors", "destructors", "module_hooks", "relr")
 
 
 @dataclass(frozen=True, kw_only=True)
