@@ -31,7 +31,9 @@ from wheelfix.errors import WheelfixError
 
 _BATCH = 460
 """Objects that are kept at once."""
-_ALIKE = ("bits", "machine", "type", "dt_flags", "constructors", "destructors", "module_hooks", "relr")
+_ALIKE = ("bits", "machine", "type", "dt_flags", "module_hooks", "relr")
+_MAY_BECOME_TRUE = ("constructors", "destructors")
+"""Without sections, the code of the compiler's own files cannot be told from that of others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,9 @@ def _unlike(before: Elf, now: Elf) -> Iterator[str]:
     for name in _ALIKE:
         if getattr(before, name) != getattr(now, name):
             yield f"{name}: {getattr(before, name)!r}, {getattr(now, name)!r}"
+    for name in _MAY_BECOME_TRUE:
+        if getattr(before, name) and not getattr(now, name):
+            yield f"{name} are lost"
     if {*before.needed} - {*now.needed}:
         yield f"needed: {now.needed}"
     for name in ("undefined", "verneed", "verdef"):
