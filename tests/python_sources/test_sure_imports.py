@@ -22,7 +22,7 @@ def imported(packages: dict[str, bytes], name: str, line: int | None = None) -> 
     def imports_of(module: str) -> list[Imported]:
         return list(read_imports(module, packages.get(module, b"")))
 
-    return list(sure_imports(name, imports_of, line))
+    return list(sure_imports([name], imports_of, line))
 
 
 @pytest.mark.parametrize(("source", "expected"), IMPORTS)
