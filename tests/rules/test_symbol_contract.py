@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import wheelfix
+from tests.oracles.fuzzing import forge
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.effort import cpu_time, spends_at_most
 from wheelfix.cli.app import run
 from wheelfix.cli.config.values import settings_from
 from wheelfix.rules.findings import Finding
@@ -164,3 +166,24 @@ def test_what_show_writes_for_pyproject_has_another_header_in_a_file_of_its_own(
     assert hint in " ".join(capsys.readouterr().err.split())
     Path("wheelfix.toml").write_text(written.replace("[[tool.wheelfix.symbols]]", "[[symbols]]"))
     assert run(["check", "--select", "WF305,WF306,WF307", str(wheel)]) == 0
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("key", ["exports", "never-exports", "must-export"])
+@pytest.mark.parametrize(("count", "parts"), [(300, 150), (5_000, 150), (20, 50_000), (5_000, 8)])
+def test_a_contract_costs_what_the_characters_cost(
+    count: int, parts: int, key: str, tmp_path: Path
+) -> None:
+    """Names of 300 to 100,000 characters: minutes, where only their number was counted."""
+    strings = forge.Strings()
+    names = [strings.add(f"_ZN{'1a' * parts}5x{n:04}Ev") for n in range(count)]
+    tables = {"symbols": forge.symbols(names, section=1), "hash": forge.sysv_hash(len(names) + 1)}
+    entries = [(forge.SYMTAB, "symbols"), (forge.HASH, "hash")]
+    path = tmp_path / forge.NAME
+    path.write_bytes(forge.wheel({"p/a.so": forge.with_strings(entries, tables, strings)}))
+    contract = {"symbols": [{"objects": ["*"], key: ["a::*b*c"]}]}
+    settings = settings_from(contract, Settings(), "test")
+
+    assert spends_at_most(5, lambda: cpu_time(lambda: wheelfix.check(path, settings)))
+    is_small = count * parts <= 45_000
+    assert (wheelfix.check(path, settings).error is None) is is_small

@@ -82,7 +82,7 @@ def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) ->
         return iter(sorted((*imported, *opened), key=lambda one: one.line))
 
     name = module_name(path)
-    before = frozenset(takewhile(name.__ne__, sure_imports(name, imports_of)))
+    before = frozenset(takewhile(name.__ne__, sure_imports([name], imports_of)))
     return all(f"/{split(library, wheel)}" in before for library in libraries)
 
 

@@ -39,6 +39,7 @@ from wheelfix.python_sources.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
+_STEPS_AN_IMPORT = 10
 _QUESTIONS = 2
 """Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
 differ."""
@@ -195,7 +196,7 @@ class InstalledContents:
     @cached_property
     def _openings(self) -> Sequence[Opening]:
         tops = sorted({module.partition(".")[0] for module in self._openers})
-        names = {name for top in tops for name in self.sure_imports(top)}
+        names = sure_imports(tops, lambda one: self._imports_of(one) or ())
         found: dict[str, Opening] = {}
         for module, (folder, path) in self._openers.items():
             for opening in self._opened(module, folder, path) if module in names else ():
@@ -317,13 +318,19 @@ class InstalledContents:
 
     def _read_sure_imports(self, name: str, line: int | None) -> Collection[str]:
         def imports_of(module: str) -> Sequence[Imported] | None:
-            is_read = "." not in module or (module == name and line is not None)
-            is_read = is_read or module in self._openers or module in self._importers
-            return self._imports(module, _MODULES if is_read else _PACKAGES)
+            is_all = module == name and line is not None
+            return self._imports(module, _MODULES) if is_all else self._imports_of(module)
 
         parents = accumulate(name.split("."), "{}.{}".format)
-        is_known = any(imports_of(parent) is not None for parent in parents)
-        return sure_imports(name, lambda one: imports_of(one) or (), line) if is_known else ()
+        if all(imports_of(parent) is None for parent in parents):
+            return ()
+        found = sure_imports([name], lambda one: imports_of(one) or (), line)
+        self._world.budget.spend(_STEPS_AN_IMPORT * len(found), "the imports", name)
+        return found
+
+    def _imports_of(self, module: str) -> Sequence[Imported] | None:
+        is_read = "." not in module or module in self._openers or module in self._importers
+        return self._imports(module, _MODULES if is_read else _PACKAGES)
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""

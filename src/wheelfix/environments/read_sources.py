@@ -57,6 +57,9 @@ class SiteSources:
         self._tops = tops
         self._cache = cache
         self._place = lru_cache(None)(self._read_place)
+        self.budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
+        """For what the sources set, and open for all others."""
+        self._opening_budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
         members = world.members.items()
         self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
         """Where the names of members begin: site-packages folders, maybe others."""
@@ -141,7 +144,10 @@ class SiteSources:
         """
         place, _, name = f"{folder}{path}".rpartition("/")
         facts, question = self._places[place][1], os.fsencode(f"opened {name}")
-        seen, found = cast("tuple[Any, Any]", facts.get(question, ((), None)))
+        seen, steps, found = cast("tuple[Any, int, Any]", facts.get(question, ((), 0, None)))
+        budget = self._opening_budget.share(STEPS_PER_SOURCE)
+        with suppress(BudgetError):
+            budget.spend(steps, "a Python source", path)
         if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
             asked: dict[str, tuple[int, int, int] | None] = {}
             there = sources_in(folder)
@@ -154,10 +160,10 @@ class SiteSources:
                 return there.read(one) if is_file(one) else b""
 
             sources = there._replace(read=read, is_file=is_file)
-            budget = Budget(path, STEPS_PER_SOURCE)
+            before = budget.steps
             openings = opened_on_import(there.read(path), path, sources, budget)
             found = tuple((one.statement, one.name, one.sure) for one in openings)
-            facts[question] = tuple(asked.items()), found
+            facts[question] = tuple(asked.items()), before - budget.steps, found
         return cast("Sequence[tuple[int, str, bool]]", found)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
@@ -272,7 +278,7 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
     environment, and its settings in conda.
     """
     for folder, some in sources.telling.items():
-        budget = Budget("the Python sources", STEPS_PER_WHEEL)
+        budget = sources.budget
         visits = chain(
             (
                 (path, sources.visit(folder, path, data, budget))

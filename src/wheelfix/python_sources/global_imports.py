@@ -85,6 +85,7 @@ class _Trees:
         self.tree = cache(self._parse)
         self.sets_flags = cache(lambda path: sets_flags(sources.read(path)))
         self.is_generator = cache(self._yields)
+        self.assigned = cache(self._assigned)
 
     def _parse(self, path: str) -> ast.Module | None:
         source = self._sources.read(path)
@@ -94,6 +95,12 @@ class _Trees:
     @staticmethod
     def _yields(function: ast.FunctionDef) -> bool:
         return any(isinstance(node, ast.Yield) for node in ast.walk(function))
+
+    @staticmethod
+    def _assigned(statement: ast.stmt) -> frozenset[str]:
+        """Return the names that a statement and those in it assign."""
+        names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+        return frozenset(name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
 class _Dotted(str):
@@ -184,10 +191,9 @@ class _Process:
                 holds = self._value(test, module, names)
                 if holds is not _UNKNOWN:
                     return self._block(body if holds else orelse, module, names)
-                for inner in ast.walk(node):
-                    self._budget.spend(1, "a Python source", module.path)
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        names[inner.id] = _UNKNOWN
+                changed = self._trees.assigned(node)
+                self._budget.spend(len(changed), "a Python source", module.path)
+                names |= dict.fromkeys(changed, _UNKNOWN)
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=last):
                 try:
                     ends = self._block([*body, *orelse], module, names)

@@ -64,9 +64,10 @@ def opened_on_import(
 
     It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
     """
-    tree = parse_source(source)
     visitor = Visitor(path, {}, budget, sources)
     with suppress(BudgetError, RecursionError):  # what was found until then is true
+        budget.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
+        tree = parse_source(source)
         if tree is not None:
             visitor.visit_module(tree)
     return [

@@ -1,11 +1,14 @@
 """Modules that are always imported with another one, by the `__init__.py` of packages."""
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, KeysView
-from itertools import takewhile
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from wheelfix.python_sources.parsing import import_origin, parse_source
+
+_LONGEST = 500
+"""Characters of a module's name: each of its parts is a module, whose name is nearly as long."""
 
 
 class Imported(NamedTuple):
@@ -17,29 +20,33 @@ class Imported(NamedTuple):
 
 
 def sure_imports(
-    name: str, imports_of: Callable[[str], Iterable[Imported]], line: int | None = None
+    names: Collection[str],
+    imports_of: Callable[[str], Iterable[Imported]],
+    line: int | None = None,
 ) -> KeysView[str]:
-    """Return the modules that importing `name` surely imports, in the order in which they begin.
+    """Return the modules that importing `names` surely imports, in the order in which they begin.
 
     The paths of libraries that are opened are among them. `imports_of` returns what a module
     imports (`read_imports`) and opens, nothing of an unknown one. With `line`, only what is
-    imported before this line of `name` runs is returned.
+    imported before this line of the only name runs is returned.
     """
     modules: dict[str, None] = {}
-    waiting = [(name, iter(_with_parents(name)))]
+    waiting: list[tuple[str, Iterator[str]]] = [
+        ("", chain.from_iterable(map(_with_parents, names)))
+    ]
     while waiting:
         importer, rest = waiting[-1]
         module = next((one for one in rest if one not in modules), None)
         if module is not None:
             modules[module] = None
             some = iter(imports_of(module))
-            if line is not None and module == name:
+            if line is not None and module in names:
                 some = takewhile(lambda one: one.line < line, some)
-            names = (each for one in some for each in _with_parents(one.name))
-            waiting.append((module, names))
+            inside = (each for one in some for each in _with_parents(one.name))
+            waiting.append((module, inside))
         else:
             waiting.pop()
-            if line is not None and importer == name:
+            if line is not None and importer in names:
                 break
     return modules.keys()
 
@@ -49,6 +56,11 @@ def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Iter
 
     Only statements of the module itself count: one in a `try` or an `if` may not be executed.
     """
+    found = _read_imports(module, source, is_package=is_package)
+    return (one for one in found if len(one.name) <= _LONGEST)
+
+
+def _read_imports(module: str, source: bytes, *, is_package: bool) -> Iterator[Imported]:
     tree = parse_source(source)
     package = module if is_package else module.rpartition(".")[0]
     for statement in tree.body if tree else ():

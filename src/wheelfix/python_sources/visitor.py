@@ -514,7 +514,9 @@ class Visitor:
             self._others[name] = None
             path = self._sources.paths(name)
             source = b"" if path is None else self._sources.read(path)
+            self._spend(len(source) >> 8)
             is_followed = b"__file__" in source or opening_calls.SEARCHING.search(source)
+            self._spend(len(source) >> 4 if is_followed else 0)
             tree = parse_source(source) if is_followed else None
             if path is not None and tree is not None:
                 noted, self.openings = self.openings, {}

@@ -95,7 +95,7 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
         for package, init in package_sources(wheel).items()
     }
     tops = [name for name in imports if "." not in name]
-    imported = {found for top in tops for found in sure_imports(top, lambda n: imports.get(n, ()))}
+    imported = sure_imports(tops, lambda name: imports.get(name, ()))
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
 

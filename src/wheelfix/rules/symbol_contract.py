@@ -177,7 +177,7 @@ def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[
     if not names:
         return
     first = sorted(names)
-    spelled = join_some(map(demangle, first), FEW)
+    spelled = join_some(map(_spelled, first), FEW)
     yield Hit(
         message=f"{verb} {count(len(names), 'symbol')} that {how}: {spelled}",
         member=member,
@@ -192,9 +192,11 @@ def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[
 def _matching(context: Context, names: Collection[str], globs: Iterable[str]) -> set[str]:
     """Return those of `names` that one of `globs` matches, as they are or demangled."""
     different = frozenset(globs)
+    if not different:
+        return set()
     starts = tuple(glob[:-1] for glob in different if _is_beginning(glob))
     patterns = [glob for glob in different if _WILD.search(glob) and not _is_beginning(glob)]
-    _spend(context, names, patterns)
+    _spend(context, names, starts, patterns)
     matches = [re.compile(translate(glob)).match for glob in patterns]
     return {
         name
@@ -208,8 +210,8 @@ def _matching(context: Context, names: Collection[str], globs: Iterable[str]) ->
 
 def _idle(context: Context, names: Collection[str], globs: Sequence[str]) -> Iterator[str]:
     """Yield those of `globs` that match none of `names`."""
+    _spend(context, names, (), ())
     spelled = sorted({one for name in names for one in (name, _spelled(name))})
-    _spend(context, names, [])
     exact = frozenset(spelled)
     for glob in globs:
         if not _WILD.search(glob):
@@ -223,9 +225,15 @@ def _idle(context: Context, names: Collection[str], globs: Sequence[str]) -> Ite
             yield glob
 
 
-def _spend(context: Context, names: Collection[str], patterns: Collection[str]) -> None:
-    steps = _STEPS_A_NAME * len(names)
-    steps += (_STEPS_A_PATTERN + _STEPS_A_MATCH * len(names)) * len(patterns)
+def _spend(
+    context: Context, names: Collection[str], starts: Sequence[str], patterns: Sequence[str]
+) -> None:
+    """Count what it takes to demangle `names`, and to compare each character with each pattern."""
+    characters = sum(map(len, names))
+    mangled = sum(len(name) for name in names if name.startswith("_Z"))
+    steps = _STEPS_A_NAME * len(names) + mangled + (len(names) * len(starts) >> 4)
+    steps += (_STEPS_A_MATCH * len(names) + (characters >> 4)) * len(patterns)
+    steps += _STEPS_A_PATTERN * len(patterns) + sum(map(len, patterns))
     try:
         context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
     except BudgetError as error:
