@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -66,6 +67,12 @@ def libc_of(name: str) -> Libc | None:
     if name == LIBC_SONAMES[Libc.GLIBC] or name.startswith(("ld-linux", "ld64.so")):
         return Libc.GLIBC
     return None
+
+
+@lru_cache(64)  # it is asked again for each entry of an object
+def _first_libc(interpreter: str | None, needed: tuple[str, ...]) -> Libc | None:
+    names = (name.rpartition("/")[2] for name in (interpreter or "", *needed))
+    return next(filter(None, map(libc_of, names)), None)
 
 
 def names_of(path: str, soname: str | None) -> frozenset[str]:
@@ -297,8 +304,7 @@ class Elf(NamedTuple):
     @property
     def libc(self) -> Libc | None:
         """The C library it needs, by interpreter or DT_NEEDED; None if it needs none."""
-        names = (self.interpreter or "", *self.needed)
-        return next(filter(None, (libc_of(name.rpartition("/")[2]) for name in names)), None)
+        return _first_libc(self.interpreter, self.needed)
 
 
 class Definition(NamedTuple):

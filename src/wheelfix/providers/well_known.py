@@ -59,6 +59,8 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     versions of CUDA with the same library, it is that of the wheel's other libraries.
     """
     names = well_known_providers_of(library)
+    if not names:
+        return ""
     required = [name for name in names if requirements_on(wheel, name)]
     if required:
         return required[0]
