@@ -21,13 +21,9 @@ MOST = 16 * 3
 SITE = "lib/python3.11/site-packages"
 SUFFIX = ".cpython-311-x86_64-linux-gnu.so"
 SETS = "import sys, os\ndef f():\n sys.setdlopenflags(os.RTLD_GLOBAL)\n"
-OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), '_core{}'))\n"
-OPENS = OPENS.replace("{}", SUFFIX)
-ENVIRON = "import os\n"
-
-
-def sources(**files: str) -> Files:
-    return {f"{SITE}/pkg/{name.replace('__py', '.py')}": text for name, text in files.items()}
+OPENS = f"""import ctypes, os
+ctypes.CDLL(os.path.join(os.path.dirname(__file__), '_core{SUFFIX}'))
+"""
 
 
 def body(text: str) -> Files:
@@ -197,7 +193,7 @@ def diagnose(root: Path) -> None:
     contents.may_import("pkg", "qkg")
 
 
-@pytest.mark.large
+@pytest.mark.each_run("with", "activation of many", "imports in a line", "openers of all")
 @pytest.mark.parametrize("kind", MAKERS)
 def test_an_environment_takes_time_in_proportion(kind: str, tmp_path: Path) -> None:
     def at(count: int) -> Callable[[], None]:

@@ -231,7 +231,9 @@ class InstalledContents:
         """Yield the modules of a package that surely import another one; they are no packages."""
         top, dot, _ = module.partition(".")
         name = os.fsencode(module.rpartition(".")[2])
-        importers = self._importers_in(folder, top) if dot else {}
+        if not dot:
+            return
+        importers = self._importers_in(folder, top)
         for path in {*importers.get(name, ()), *importers.get(b"." + name, ())}:
             if not path.endswith(_PACKAGES) and module in self._imported_by(folder, path):
                 yield module_name(path)

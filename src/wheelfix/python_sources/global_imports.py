@@ -83,9 +83,12 @@ class _Trees:
         self._sources = sources
         self._budget = budget
         self.tree = cache(self._parse)
-        self.sets_flags = cache(lambda path: sets_flags(sources.read(path)))
+        self.sets_flags = cache(self._sets_flags)
         self.is_generator = cache(self._yields)
         self.assigned = cache(self._assigned)
+
+    def _sets_flags(self, path: str) -> bool:
+        return sets_flags(self._sources.read(path))
 
     def _parse(self, path: str) -> ast.Module | None:
         source = self._sources.read(path)

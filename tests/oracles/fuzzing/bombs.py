@@ -264,6 +264,13 @@ def needed_x_rpath() -> Files:
 
 
 @bomb
+def needed_x_long_rpath() -> Files:
+    """Make 1,000 DT_NEEDED, searched for in 600 directories of 4,000 characters."""
+    path = ":".join(["$ORIGIN/" * 500] * 600)
+    return {"a.so": library([f"l{n}.so" for n in range(1000)], runpath=path)}
+
+
+@bomb
 def needed_x_rpath_many() -> Files:
     """Make 30 objects with 300 DT_NEEDED and 300 directories."""
     path = ":".join(f"$ORIGIN/{n}" for n in range(300))
