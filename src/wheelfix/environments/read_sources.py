@@ -36,6 +36,8 @@ _IN_SHELL = re.compile(
 )
 _PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
 _VARIABLE = "LD_LIBRARY_PATH"
+_STEPS_A_VARIABLE = 1000
+"""What it displaces is looked for in the whole environment."""
 _BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
 """What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
@@ -277,6 +279,13 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
     Those are Python sources when they are imported, `.pth` files, the scripts that activate the
     environment, and its settings in conda.
     """
+    with suppress(BudgetError):  # what was found until then is true
+        for variable in _variables(world, sources):
+            sources.budget.spend(_STEPS_A_VARIABLE, "the variables", variable.path)
+            yield variable
+
+
+def _variables(world: World, sources: SiteSources) -> Iterator[Variable]:
     for folder, some in sources.telling.items():
         budget = sources.budget
         visits = chain(
@@ -317,10 +326,12 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
     for path in (prefix / "bin/activate", *sorted(prefix.glob("etc/conda/activate.d/*.sh"))):
         with suppress(OSError):
             data = read_regular(path, MAX_TEXT)
-            line, before = 1, 0
+            line, before, values = 1, 0, dict[bytes, int]()
             for found in _IN_SHELL.finditer(data):
                 line, before = line + data.count(b"\n", before, found.start(1)), found.start(1)
-                yield from _in_shell(prefix, path, line, os.fsdecode(found[1]))
+                values.setdefault(found[1], line)
+            for value, line in values.items():
+                yield from _in_shell(prefix, path, line, os.fsdecode(value))
     path = prefix / "conda-meta/state"
     with suppress(OSError, ValueError, AttributeError):
         state = cast("dict[str, dict[str, str]]", json.loads(read_regular(path, MAX_TEXT)))
