@@ -330,8 +330,8 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
             for found in _IN_SHELL.finditer(data):
                 line, before = line + data.count(b"\n", before, found.start(1)), found.start(1)
                 values.setdefault(found[1], line)
-            for value, line in values.items():
-                yield from _in_shell(prefix, path, line, os.fsdecode(value))
+            for text, line in values.items():
+                yield from _in_shell(prefix, path, line, os.fsdecode(text))
     path = prefix / "conda-meta/state"
     with suppress(OSError, ValueError, AttributeError):
         state = cast("dict[str, dict[str, str]]", json.loads(read_regular(path, MAX_TEXT)))
