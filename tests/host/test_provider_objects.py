@@ -108,6 +108,17 @@ def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     assert ran(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
 
 
+def test_the_graph_of_a_check_has_the_libraries_of_neighbors(
+    user: Path, pro: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the graph that `explain` draws."""
+    options = "--provider", pro, "--output-format"
+    _, out = ran(capsys, "check", user, *options, "markdown")
+    graph = out.partition("```mermaid\n")[2].partition("```")[0]
+    assert f"{pro.name}!pro/lib/libpro.so.3" in graph
+    assert graph == ran(capsys, "explain", user, *options, "mermaid")[1]
+
+
 def test_explain_knows_the_providers_of_the_file_by_name_alone(
     user: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

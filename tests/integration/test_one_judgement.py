@@ -165,7 +165,7 @@ def test_glibc_2_41_takes_a_symbol_from_a_library_that_lost_its_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel, _ = made(tmp_path, _versions_lost(tmp_path / "made"))
-    for target, code in (("debian:12", 1), ("fedora:42", 0), ("glibc:2.40", 1), ("glibc:2.41", 0)):
+    for target, code in (("debian:12", 1), ("debian:13", 0), ("fedora:42", 0), ("glibc:2.41", 0)):
         assert run(["explain", str(wheel), "p._core", "--target", target]) == code, target
         words = " ".join(capsys.readouterr().out.split())
         assert ("this ends a process of glibc before 2.41" in words) is (code == 1)
