@@ -76,8 +76,8 @@ def _commands() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in ("repair", "diff", "why", "show", "explain"):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        module = "wheelfix.diff.command" if name == "diff" else f"wheelfix.cli.commands.{name}"
-        alone.command(name)(getattr(import_module(module), name))
+        place = "wheelfix.diff.command" if name == "diff" else f"wheelfix.cli.commands.{name}"
+        alone.command(name)(getattr(import_module(place), name))
         found[name] = typer.main.get_command(alone)
     return found
 
