@@ -3,6 +3,7 @@
 The names of the libraries that Python opens are put together when it runs: no source has them.
 """
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ from tests.support.environment import ENVIRON
 from tests.support.naming import SUFFIX, TAG
 from tests.support.repairing import repair
 from tests.support.trees import SIMULATED, spread
+from wheelfix.cli.app import run
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.settings import DataLibraries, Settings
 
@@ -246,3 +248,34 @@ def test_a_file_moves_only_if_that_is_asked_for(tmp_path: Path) -> None:
             names = set(archive.namelist())
         assert "demo/libw.so" in names
         assert ("demo-1.0.data/data/demo/libu.so" in names) is (policy is not DataLibraries.MOVE)
+
+
+def test_an_object_that_lacks_a_version_as_built_keeps_no_other_from_its_repair(
+    tmp_path: Path,
+) -> None:
+    versions = tmp_path / "versions.map"
+
+    def library(folder: Path, text: str) -> Path:
+        versions.write_text(text)
+        flags = [f"-Wl,--version-script={versions}"]
+        code = "int k(void) { return 1; } int k2(void) { return 2; }"
+        return shared_object(folder / "libk.so.1", code, soname="libk.so.1", flags=flags)
+
+    newer = library(tmp_path / "newer", "V_1 { global: k; }; V_2 { global: k2; } V_1;")
+    older = library(tmp_path / "older", "V_1 { global: *; };")
+    broken = shared_object(
+        tmp_path / "libb.so", "int k2(void); int b(void) { return k2(); }", needed=[newer],
+        runpath="$ORIGIN",
+    )  # fmt: skip
+    external = shared_object(
+        tmp_path / "build/libe.so.1", "int e(void) { return 5; }", soname="libe.so.1"
+    )
+    works = shared_object(
+        tmp_path / "liba.so", "int e(void); int a(void) { return e(); }", needed=[external],
+        runpath=str(external.parent),
+    )  # fmt: skip
+    files = {"demo/libk.so.1": older, "demo/libb.so": broken, "demo/liba.so": works}
+    wheel = repaired(tmp_path, files)
+    shutil.rmtree(external.parent)
+    assert opened(wheel, "demo/liba.so", "a", tmp_path / "installed") == "5"
+    assert run(["repair", "-w", str(tmp_path / "last"), str(wheel)]) == 1  # the error stays

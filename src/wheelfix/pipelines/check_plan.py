@@ -30,14 +30,14 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import enabled_rules
-from wheelfix.rules.run_rules import run_rules
+from wheelfix.rules.run_rules import run_rules, stopping
 from wheelfix.settings import Settings
 from wheelfix.text import first_of, join_plain
 from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
 
 _Key = tuple[str, str | None, str | None]
-_Known = frozenset[tuple[str, str | None]]
-"""Code and entry of what the check has found."""
+_Known = Sequence[Finding]
+"""What the check has found, also what is suppressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def keep_planned_fixes(
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
     unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
-    known = frozenset((finding.code, finding.entry) for finding in every)
+    known = tuple(every)
     plans = {safety: _plan(safety, context, call, unused, known) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
 
@@ -134,11 +134,12 @@ def _remaining(
     judged = judged_context(planner, plan, wheel)
     rules = enabled_rules(settings, load_rules())
     found = run_rules(judged, rules)
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    errors = stopping(found, known)
     as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
     if as_checked != settings:
         found = run_rules(replace(judged, settings=as_checked), rules)
-    spoiled = [f for f in found if f.severity is Severity.ERROR and (f.code, f.entry) not in known]
+    names = {(finding.code, finding.entry) for finding in known}
+    spoiled = [f for f in found if f.severity is Severity.ERROR and (f.code, f.entry) not in names]
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),

@@ -73,7 +73,7 @@ from wheelfix.rules.fix_plan import plan_in_order
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import SYMBOL_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
-from wheelfix.rules.run_rules import attribute_to_stage, run_rules
+from wheelfix.rules.run_rules import attribute_to_stage, run_rules, stopping
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate_members import Codec
@@ -338,8 +338,7 @@ def _notes_as_of_check(
 
 
 def _add_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
-    rejected = any(finding.severity is Severity.ERROR for finding in remaining)
-    status = Status.REJECTED if rejected else outcome.status
+    status = Status.REJECTED if stopping(remaining, outcome.found) else outcome.status
     return replace(outcome, remaining=remaining, status=status)
 
 

@@ -114,6 +114,7 @@ def matching_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
     return per_file_ignore(finding, settings)
 
 
+_MISSING_VERSION = "WF304"
 Break = tuple[str, str | None, str | None]
 """What identifies a broken name: the rule's code, the file, the name."""
 
@@ -126,6 +127,21 @@ def broken(context: Context, rules: Iterable[Rule]) -> frozenset[Break]:
         for finding in findings
         if finding.severity is Severity.ERROR
     )
+
+
+def stopping(found: Iterable[Finding], before: Iterable[Finding]) -> list[Finding]:
+    """Return the errors that stop a repair; `before` are the findings of the wheel as read.
+
+    An object that lacks a symbol version of a bundled library does not load, whether the wheel is
+    repaired or not; the others need the repair.
+    """
+    lacking = {(f.member, f.entry) for f in before if f.code == _MISSING_VERSION}
+    return [
+        finding
+        for finding in found
+        if finding.severity is Severity.ERROR
+        and not (finding.code == _MISSING_VERSION and (finding.member, finding.entry) in lacking)
+    ]
 
 
 def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding:

@@ -419,7 +419,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
     - The build links with one copy of a library and ships another. **Solution**: use the same copy.
 
     ## Fix safety
-    Not fixed.
+    Not fixed. A repair writes the wheel nevertheless if the object lacked the version before.
     """
     for member, need, version, defined in _missing_versions(context):
         yield Hit(

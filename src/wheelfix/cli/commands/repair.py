@@ -29,6 +29,7 @@ from wheelfix.reports.repair_text import (
     summary,
 )
 from wheelfix.reports.run_totals import run_totals
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import Group, Option
 from wheelfix.system.wheelfix_metadata import documentation_site
@@ -98,7 +99,8 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
 def _exit_code(outcome: Outcome) -> ExitCode:
     match outcome.status:
         case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
-            return ExitCode.OK
+            is_left = any(finding.severity is Severity.ERROR for finding in outcome.remaining)
+            return ExitCode.FINDINGS if is_left else ExitCode.OK
         case Status.REJECTED:
             return ExitCode.FINDINGS
         case Status.FAILED:
