@@ -42,6 +42,8 @@ class Case:
     """The code of an object that Python opens."""
     python: str = "from demo import _m\n"
     says: str = "demo._m.value()"
+    other: str = ""
+    """The code of `demo.other`, another Python source."""
     flags: Sequence[str] = ()
 
 
@@ -87,6 +89,12 @@ CASES = {
         "library = ctypes.CDLL(glob.glob(os.path.join(folder, '*.so'))[0])\n",
         says="demo.library.e()",
     ),
+    "a module that another source opens as a library": Case(
+        python="from demo import other\n",
+        other="import ctypes, os\nfile = os.path.join(os.path.dirname(__file__), '_m.so')\n"
+        "library = ctypes.CDLL(file)\n",
+        says="demo.other.library.e()",
+    ),
     "a module whose name is built when Python opens it": Case(
         python="import ctypes, os\nfolder, ends = os.path.dirname(__file__), ('_', 'm.so')\n"
         "library = ctypes.CDLL(os.path.join(folder, ''.join(ends)))\n",
@@ -113,6 +121,8 @@ def built(case: Case, folder: Path) -> Path:
         flags=["-w", f"-I{include()}"],
     )
     files: dict[str, Path | str | bytes] = {"demo/__init__.py": case.python, "demo/_m.so": module}
+    if case.other:
+        files["demo/other.py"] = case.other
     if case.sibling:
         files["demo/libs.so"] = siblings[0]
     if case.plug:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.repaired_wheels.compare import seen
+from tests.oracles.repaired_wheels.compare import seen, used
 from tests.oracles.repaired_wheels.making import compile_reader
 
 pytestmark = pytest.mark.skipif(
@@ -25,3 +25,12 @@ def test_what_works_after_auditwheel_works_after_wheelfix(tmp_path: Path) -> Non
         assert judgment.wrong == (), f"seed {seed}"
         counts.update(judgment.facts)
     assert counts["load ok after auditwheel"] >= CASES // 2, "most say something"
+
+
+def test_uses_without_a_reference_work_after_wheelfix(tmp_path: Path) -> None:
+    counts = Counter[str]()
+    for seed in range(CASES):
+        judgment = used(seed, folder=tmp_path)
+        assert judgment.wrong == (), f"seed {seed}"
+        counts.update(judgment.facts)
+    assert counts["use as built"] >= CASES // 2, "most say something"

@@ -37,10 +37,10 @@ from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform, symbols_of
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
-from wheelfix.python_sources.global_imports import may_set_flags, opens_for_all
-from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.global_imports import may_set_flags
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
+from wheelfix.wheel.names_in_code import CodeNames
 
 _MOST_REASONS = 3
 _ENTRIES = "the unused entries"
@@ -89,30 +89,20 @@ class Pruning:
     missing: tuple[Missing, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What decides, beside the objects, how their entries are judged."""
-
-    elsewhere: Sequence[str] = ()
-    """Patterns of the libraries that come from others, or from the machine."""
-    sources: Collection[bytes] = ()
-    """The Python sources of the wheel."""
-
-
-ALONE = Surroundings()
-
-
 def judge_needed(
     loaded: LoadedWheel,
     settings: Settings,
     definitions: Definitions,
-    around: Surroundings = ALONE,
+    elsewhere: Sequence[str] = (),
 ) -> Pruning:
-    """Judge the DT_NEEDED entries of all objects."""
+    """Judge the DT_NEEDED entries of all objects.
+
+    `elsewhere` are patterns of the libraries that come from others, or from the machine.
+    """
     results = {member: loaded.results(member) for member in loaded.paths}
     decisions = {member: _decide(loaded, member, results[member]) for member in loaded.paths}
     lacking = {member: left for member in loaded.paths if (left := _unbound(loaded, member))}
-    trial = _Trial(loaded, settings, definitions, lacking, around.sources)
+    trial = _Trial(loaded, settings, definitions, lacking)
     absent: dict[str, tuple[Decision, ...]] = {}
     candidates: list[Unused] = []
     for member, some in decisions.items():
@@ -125,7 +115,7 @@ def judge_needed(
                 member=member,
                 name=decision.name,
                 library=(library := results[member].get(decision.name)),
-                outside=_stays_outside(decision.name, library, loaded, settings, around),
+                outside=_stays_outside(decision.name, library, loaded, settings, elsewhere),
             )
             for decision in found
             if _may_go(decision, results[member].get(decision.name), loaded, settings)
@@ -177,14 +167,14 @@ def _stays_outside(
     library: str | None,
     loaded: LoadedWheel,
     settings: Settings,
-    around: Surroundings,
+    elsewhere: Sequence[str],
 ) -> bool:
     """Return whether a repair leaves a library outside the wheel."""
     if library is None or may_come_from_platform(name):
         return True
     if library in loaded.members:
         return False
-    left = (*settings.exclude, *around.elsewhere)
+    left = (*settings.exclude, *elsewhere)
     is_left = matches_any(name, left) or matches_any(library, settings.exclude)
     return is_left or not matches_any(name, settings.grafts)
 
@@ -336,10 +326,8 @@ class _Trial:
         settings: Settings,
         definitions: Definitions,
         lacking: Mapping[str, Sequence[Undefined]],
-        sources: Collection[bytes],
     ) -> None:
         self._loaded = loaded
-        self._sources = sources
         self.open_references = _OpenReferences(loaded)
         self._incomplete = {loaded.paths[member]: some for member, some in lacking.items()}
         """The objects of the wheel that load only with others -> what they lack by themselves."""
@@ -395,7 +383,7 @@ class _Trial:
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and (looking := self._asking(drop.member)):
             return f"by dlsym {_quote(looking)} may ask it for symbols"
-        if any(map(may_set_flags if drop.outside else opens_for_all, self._sources)):
+        if self._sets_flags:
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if not drop.outside and self._opens_by_name:
             return "code of the wheel opens libraries, and may ask the module for symbols"
@@ -415,7 +403,11 @@ class _Trial:
 
     @cached_property
     def _opens_by_name(self) -> bool:
-        return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._sources)
+        return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._definitions.code)
+
+    @cached_property
+    def _sets_flags(self) -> bool:
+        return self._definitions.code.has_source(may_set_flags)
 
     def _redirecting(self, candidates: Sequence[Unused]) -> Iterator[tuple[Unused, str]]:
         """Yield the entries whose library leads to another file for a name that is needed anyway.
@@ -784,9 +776,9 @@ class _Trial:
                     )
 
 
-def opens_by_name(objects: Iterable[Elf], sources: Iterable[bytes]) -> bool:
+def opens_by_name(objects: Iterable[Elf], code: CodeNames) -> bool:
     """Return whether code of a wheel opens libraries, by names that may be built when it runs."""
-    return any(map(may_open, sources)) or any(_calls(elf, _OPENS) for elf in objects)
+    return code.opens_libraries or any(_calls(elf, _OPENS) for elf in objects)
 
 
 def _is_imported(member: str, elf: Elf) -> bool:

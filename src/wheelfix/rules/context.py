@@ -17,7 +17,7 @@ from wheelfix.analysis.left_to_requirements import (
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.members_in_use import members_in_use
-from wheelfix.analysis.needed_judgement import Pruning, Surroundings, judge_needed
+from wheelfix.analysis.needed_judgement import Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
@@ -462,9 +462,9 @@ class Context:
         """The DT_NEEDED entries that are unused, and those that are missing."""
         if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
-        around = Surroundings(elsewhere=self.never_grafted, sources=self.wheel.sources.values())
-        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions, around)
-        key = self.loaded_wheel, self.settings, around.elsewhere
+        elsewhere = self.never_grafted
+        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions, elsewhere)
+        key = self.loaded_wheel, self.settings, elsewhere
         return self.memory.recall("DT_NEEDED entries", key, judge)
 
     @cached_property

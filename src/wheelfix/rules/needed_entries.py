@@ -700,12 +700,10 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
             orphans[member] = names
     if not orphans or orphans.keys() == context.wheel.elfs.keys():
         return  # a wheel of nothing but orphans was made for them
-    sources = context.wheel.sources.values()
-    if opens_by_name(context.wheel.elfs.values(), sources) or any(map(_lists_files, sources)):
+    code = context.definitions.code
+    if opens_by_name(context.wheel.elfs.values(), code) or code.has_source(_lists_files):
         return
-    mentions = context.definitions.code.mentions(
-        {name for names in orphans.values() for name in names}
-    )
+    mentions = code.mentions({name for names in orphans.values() for name in names})
     sizes = context.wheel.sizes
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):

@@ -4,7 +4,7 @@ Each question costs a reading of what can answer it, once.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property
@@ -89,6 +89,16 @@ class CodeNames:
             with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
                 self._opening[wheel] = any(may_open(source) for _, source in _sources(archive))
         return self._opening[wheel]
+
+    @cached_property
+    def opens_libraries(self) -> bool:
+        """Whether a Python source of the wheel may open libraries."""
+        contents = self._archive.contents.values()
+        return any(content.source or content.is_dropped_source for content in contents)
+
+    def has_source(self, test: Callable[[bytes], bool]) -> bool:
+        """Return whether a Python source of the wheel passes a test."""
+        return any(test(source) for _, source in _sources(self._archive))
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""

@@ -19,6 +19,7 @@ from tests.oracles.repaired_wheels.projects import (
     Object,
     Project,
 )
+from tests.oracles.repaired_wheels.uses import Built
 from tests.support.forked import forked
 from tests.support.trees import SIMULATED, Scheme, Tree, spread
 from wheelfix.cli.app import run as wheelfix
@@ -91,6 +92,65 @@ def judge(project: Project, bench: Bench) -> Judgment:
 
 
 NULL = "weak reference that only wheelfix makes null, which it says"
+
+
+def judge_uses(built: Built, folder: Path) -> Judgment:
+    """Repair a wheel by both programs, and by wheelfix again; ask what its modules show."""
+    environ = dict(os.environ)
+    before = _shown(built, built.wheel, folder / "installed-built")
+    theirs = _repair(_auditwheel, built.wheel, folder / "theirs", environ)
+    ours = _repair(wheelfix, built.wheel, folder / "ours", environ)
+    facts: list[str] = []
+    for path in built.machine:
+        shutil.rmtree(path)
+    after: Mapping[str, str] = {}
+    if theirs.wheel:
+        after = _shown(built, theirs.wheel, folder / "installed-theirs")
+    if ours.wheel is None:
+        fine = bool(after) and all(after[name] == before[name] for name in before)
+        refused = (f"not published: {ours.said}", *built.ways) if fine else ()
+        return Judgment(wrong=refused, facts=(*facts, "wheel that wheelfix refuses"))
+    now = _shown(built, ours.wheel, folder / "installed-ours")
+    again = _repair(wheelfix, ours.wheel, folder / "again", environ)
+    wrong = [
+        f"{way}: {now[name]!r}, as built {before[name]!r}, auditwheel {after.get(name)!r}"
+        for name, way in zip(built.shown, built.ways, strict=True)
+        if now[name] not in {before[name], after.get(name)}
+    ]
+    if again.wheel is None or again.wheel.read_bytes() != ours.wheel.read_bytes():
+        wrong.append(f"the second repair differs: {again.said}")
+    facts += [f"use {'as built' if now[name] == before[name] else 'otherwise'}" for name in now]
+    facts += [
+        f"use {'as built' if after[name] == before[name] else 'otherwise'} after auditwheel"
+        for name in after
+    ]
+    return Judgment(wrong=tuple(wrong), facts=tuple(facts))
+
+
+def _shown(built: Built, wheel: Path, folder: Path) -> Mapping[str, str]:
+    """Install a wheel, and return what each module prints, or its exception."""
+    tree = spread(wheel, VENV, folder)
+    clean = {
+        "PATH": "/usr/bin:/bin",
+        "DEMO_DATA": str(tree.root),
+        "DEMO_BIN": str(tree.root / "bin"),
+    }
+    site = str(tree.root / SITE)
+    return {
+        name: _said(
+            f"import sys; sys.path.insert(0, {site!r}); import {name} as m; m.show()", clean
+        )
+        for name in built.shown
+    }
+
+
+def _said(code: str, environ: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environ, cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    error = (done.stderr.strip().splitlines() or [""])[-1]
+    return done.stdout + error.partition(":")[0]
 
 
 def _differences(
