@@ -1,6 +1,6 @@
 """Definitions of a wheel without an archive, whose objects contain no names of libraries."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.wheel.edits import Edit
@@ -15,6 +15,14 @@ class NoNames(CodeNames):
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         return dict.fromkeys(names, ())
+
+    @property
+    def opens_libraries(self) -> bool:
+        return False
+
+    def has_source(self, test: Callable[[bytes], bool]) -> bool:
+        del test
+        return False
 
 
 class NoMentions(GivenLibraries):

@@ -90,7 +90,7 @@ class CodeNames:
                 self._opening[wheel] = any(may_open(source) for _, source in _sources(archive))
         return self._opening[wheel]
 
-    @cached_property
+    @property
     def opens_libraries(self) -> bool:
         """Whether a Python source of the wheel may open libraries."""
         contents = self._archive.contents.values()
