@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-import sysconfig
 from contextlib import suppress
 from types import FrameType
 
@@ -37,6 +36,8 @@ def _leave_out_current_folder() -> None:
     `python -m` and an empty entry of PYTHONPATH put it there, and a distribution in a checkout
     could bring rules, which are loaded.
     """
+    import sysconfig  # noqa: PLC0415 - after the handler
+
     kept = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))}
     with suppress(OSError):  # the directory may be gone
         here = os.getcwd()  # noqa: PTH109 - no pathlib, which takes time

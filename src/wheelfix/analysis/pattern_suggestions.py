@@ -1,11 +1,11 @@
 """Patterns of library names: what one that matches nothing was to match, and few for many names."""
 
-import posixpath
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from glob import escape
+from itertools import takewhile
 
 _BEGINNING = 5
 """Characters that names have in common for one pattern: `libQt`."""
@@ -44,7 +44,9 @@ def common_patterns(names: Collection[str], others: Collection[str]) -> list[str
         starts = (left[0][:end] for end in range(_BEGINNING, len(left[0]) + 1))
         start = next((text for text in starts if not is_of_others(text)), left[0])
         alike = left[: bisect_right(left, start, key=lambda name: name[: len(start)])]
-        shared = escape(posixpath.commonprefix(alike))
+        first, last = alike[0], alike[-1]  # sorted: what these two share, all share
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        shared = escape("".join(letter for letter, _ in pairs))
         found.append(f"{shared}*" if len(alike) > 1 else shared)
         del left[: len(alike)]
     return found

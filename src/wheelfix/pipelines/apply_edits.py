@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from tempfile import NamedTemporaryFile
+from tempfile import mkstemp
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
@@ -225,9 +225,10 @@ def _require_small(member: str, size: int, reason: str) -> None:
 
 
 def _write(chunks: Iterable[bytes], workdir: Path) -> Path:
-    with NamedTemporaryFile(dir=workdir, delete=False) as file:
+    descriptor, name = mkstemp(dir=workdir)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
         file.writelines(chunks)
-    return Path(file.name)
+    return Path(name)
 
 
 @contextmanager
