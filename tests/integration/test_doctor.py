@@ -559,13 +559,19 @@ def test_a_symbol_that_only_a_library_which_nothing_opens_defines(
     assert site.imports("user").endswith("undefined symbol: one")
 
 
-def with_unique_data(
-    folder: Path, name: str, size: int, symbol: str = "shared_data", flags: tuple[str, ...] = ()
+def with_unique_data(  # noqa: PLR0913, PLR0917 - each says one thing of the symbol
+    folder: Path,
+    name: str,
+    size: int,
+    symbol: str = "shared_data",
+    flags: tuple[str, ...] = (),
+    content: str = "",
 ) -> Path:
     """Link a library whose function `NAME_data` returns a byte of unique data."""
+    content = content or f".zero {size}"
     source = f"""
     __asm__(".data\\n.globl {symbol}\\n.type {symbol}, @gnu_unique_object\\n"
-            ".size {symbol}, {size}\\n{symbol}: .zero {size}\\n.text\\n");
+            ".size {symbol}, {size}\\n{symbol}: {content}\\n.text\\n");
     extern char {symbol}[];
     int {name}_data(void) {{ return {symbol}[0]; }}
     """
@@ -1618,3 +1624,60 @@ def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_def
     assert finding["message"].startswith("what opens `alpha/libuser.so` fails: ")
     assert symbol in finding["message"]
     assert "undefined symbol" in site.imports("alpha")
+
+
+@pytest.mark.parametrize(
+    ("values", "is_told"),
+    [
+        ((".quad 1", ".quad 2"), True),
+        ((".quad 0", ".quad 2"), True),
+        ((".quad 1", ".quad 1"), False),
+        ((".quad alpha_data", ".quad beta_data"), False),  # a relocation writes it
+        ((".quad alpha_data + 4", ".quad beta_data"), False),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("-Wl,-z,pack-relative-relocs",)])
+def test_unique_data_of_equal_size_and_another_value(  # noqa: PLR0913 - cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    values: tuple[str, str],
+    flags: tuple[str, ...],
+    *,
+    is_told: bool,
+) -> None:
+    for name, value in zip(("alpha", "beta"), values, strict=True):
+        library = with_unique_data(tmp_path, name, 8, flags=flags, content=value)
+        site.install(tmp_path, name, **package(tmp_path, name, library, f"{name}_data"))
+    findings = site.says(capsys, 1 if is_told else 0)
+    assert [one["code"] for one in findings] == (["WF954"] if is_told else [])
+    assert all("begins with two different values" in one["message"] for one in findings)
+
+
+@pytest.mark.parametrize(
+    ("definition", "severity"),
+    [
+        ("int pack_(void) { return 2; }", "note"),
+        ("int pack_(void) { return 1; }", None),
+        ("int pack_(void) { return 1; } int pad(void) { return 4; }", None),
+    ],
+)
+def test_a_function_of_equal_size_and_other_code(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    definition: str,
+    severity: str | None,
+) -> None:
+    user = f"{definition} int go(void) {{ return pack_(); }}"
+    sources = {"ga": ("int pack_(void) { return 1; }", "RTLD_GLOBAL"), "gb": (user, "RTLD_LOCAL")}
+    for name, (source, mode) in sources.items():
+        library = shared_object(tmp_path / f"lib{name}.so", source)
+        path = f"os.path.dirname(__file__) + '/lib{name}.so'"
+        files: dict[str, Path | str] = {
+            f"{name}____init__.py": f"import ctypes, os\nctypes.CDLL({path}, mode=ctypes.{mode})\n",
+            f"{name}__lib{name}.so": library,
+        }
+        site.install(tmp_path, name, **files)
+    findings = [one for one in site.says(capsys, 0) if one["code"] == "WF955"]
+    assert [one["severity"] for one in findings] == ([severity] if severity else [])

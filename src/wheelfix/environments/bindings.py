@@ -40,9 +40,9 @@ class Preemption(NamedTuple):
     """The object whose definitions it gets otherwise, maybe itself."""
     provider: str
     data: Mapping[str, tuple[int, int]]
-    """Data of other sizes: symbol -> its bytes in `usual`, and in `provider`."""
+    """Other data: symbol -> its bytes in `usual`, and in `provider`."""
     code: Mapping[str, tuple[int, int]]
-    """Functions that are other code by their sizes; not those that every object has a copy of."""
+    """Functions that are other code; not those that every object has a copy of."""
 
 
 def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[Binding]:
@@ -98,22 +98,41 @@ def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> fr
     symbols, contents = modules.symbols, modules.symbols.contents
     theirs = [path for path in promoted if path in symbols.libraries and path not in symbols.start]
     offered = frozenset[int]().union(*map(contents.hashes, theirs))
-    known: dict[str, set[int]] = {}
+    known: dict[str, dict[str, int]] = {}
+    """Name -> object -> its bytes."""
     for path in modules.loaded if offered else ():
         if path in symbols.libraries and path not in symbols.start:
             for name, size in contents.own_sizes(path, offered).items():
-                known.setdefault(name, set()).add(size)
+                known.setdefault(name, {})[path] = size
     common = frozenset(known)
-    return frozenset(
-        name
-        for path in theirs
-        for name, (definition, size) in contents.sizes(path, common).items()
-        if size and definition.version is None and not known[name] <= {size}
-    )
+    found: set[str] = set()
+    equal: dict[str, set[str]] = {}
+    """Object -> names that others define, too."""
+    for path in theirs:
+        for name, (definition, size) in contents.sizes(path, common).items():
+            others = known[name]
+            if not size or definition.version is not None or not others.keys() - {path}:
+                continue
+            if {*others.values()} != {size}:
+                found.add(name)
+            for other in (path, *others):
+                equal.setdefault(other, set()).add(name)
+    return frozenset(found).union(_of_other_content(symbols, equal))
 
 
-def _differs(usual: SizedDefinition, other: SizedDefinition) -> bool:
-    """Return whether a definition is not what another one of the name is, by its size.
+def _of_other_content(
+    symbols: InstalledSymbols, names: Mapping[str, Collection[str]]
+) -> Iterator[str]:
+    """Yield those names that objects define with other content; `names` are those of each."""
+    values: dict[str, set[bytes]] = {}
+    for path, some in names.items():
+        for name, value in symbols.contents.values(path, frozenset(some)).items():
+            values.setdefault(name, set()).add(value)
+    return (name for name, some in values.items() if len(some) > 1)
+
+
+def _may_differ(usual: SizedDefinition, other: SizedDefinition) -> bool:
+    """Return whether a definition may be something else than another one of the name.
 
     A library that gives its symbols versions promises that they stay what they are, and all
     objects have the same copies of inline functions.
@@ -121,7 +140,7 @@ def _differs(usual: SizedDefinition, other: SizedDefinition) -> bool:
     (one, size), (there, other_size) = usual, other
     has_version = one.version is not None or there.version is not None
     is_copy = one.type in CODE and one.weak
-    return size != other_size and bool(size and other_size) and not (has_version or is_copy)
+    return bool(size and other_size) and not (has_version or is_copy)
 
 
 def _preempted(
@@ -214,13 +233,18 @@ class _Model:
     def differing(
         self, user: str, usual: str, provider: str, names: Iterable[str]
     ) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]]:
-        """Return the data and the code that differ in size between two objects."""
+        """Return the data and the code that differ between two objects, in size or in content."""
+        contents, asked = self._symbols.contents, frozenset(names)
+        values = (contents.values(usual, asked), contents.values(provider, asked))
         ours = self._own(user) if usual == user else self._sizes(usual)
         theirs = self._sizes(provider)
         data: dict[str, tuple[int, int]] = {}
         code: dict[str, tuple[int, int]] = {}
-        for name in names:
-            if name in ours and name in theirs and _differs(ours[name], theirs[name]):
+        for name in sorted(asked):
+            if name not in ours or name not in theirs or not _may_differ(ours[name], theirs[name]):
+                continue
+            one, other = (some.get(name, b"") for some in values)
+            if ours[name].size != theirs[name].size or one != other:
                 kind = code if ours[name].definition.type in CODE else data
                 kind[name] = ours[name].size, theirs[name].size
         return data, code

@@ -560,11 +560,28 @@ class InstalledModules:
                 continue
             for name, (_, size) in self.symbols.contents.unique_lookups(path).items():
                 for other_size, other in first_with.setdefault(name, {}).items():
-                    if other_size != size and self.distribution(other) != self.distribution(path):
+                    if self.distribution(other) != self.distribution(path):
                         clashes.setdefault((other, path), {})[name] = other_size, size
                 first_with[name].setdefault(size, path)
-        for (first, second), sizes in clashes.items():
-            yield Clash(first, second, (importers[first], importers[second]), sizes)
+        for (first, second), shared in clashes.items():
+            if sizes := self._different(first, second, shared):
+                yield Clash(first, second, (importers[first], importers[second]), sizes)
+
+    def _different(
+        self, first: str, second: str, sizes: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, tuple[int, int]]:
+        """Return those of some shared data that are of other sizes, or begin with other values."""
+        equal = frozenset(name for name, (one, other) in sizes.items() if one == other)
+        are_different = bool(equal) and self.are_different(first, second)
+        ours, theirs = (
+            self.symbols.contents.values(path, equal) if are_different else {}
+            for path in (first, second)
+        )
+        return {
+            name: pair
+            for name, pair in sizes.items()
+            if name not in equal or ours.get(name) != theirs.get(name)
+        }
 
     def two_runtimes(self, paths: Iterable[str]) -> bool:
         """Return whether different versions of libstdc++ are among files with other names.

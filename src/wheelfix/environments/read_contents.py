@@ -24,6 +24,7 @@ from wheelfix.elf.exports import (
     read_symbol_places,
     symbol_tables_at,
 )
+from wheelfix.elf.initial_values import initial_values
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.environments.cached_facts import CachedFacts, Facts
@@ -112,6 +113,16 @@ class InstalledContents:
     ) -> Mapping[str, SizedDefinition]:
         with suppress(OSError, BadElfError):
             return self.answer(path, kind, _digest(names), read)
+        return {}
+
+    def values(self, path: str, names: frozenset[str]) -> Mapping[str, bytes]:
+        """Return what definitions of some names in an object contain, as `initial_values` does."""
+        facts, question = self._objects.facts(path), b"values" + _digest(names)
+        with suppress(OSError, BadElfError):
+            if path not in self._world.described and question not in facts:
+                with map_regular(path) as data:
+                    facts[question] = initial_values(data, path, names)
+            return cast("Mapping[str, bytes]", facts.get(question, {}))
         return {}
 
     def hashes(self, path: str) -> Collection[int]:

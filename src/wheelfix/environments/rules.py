@@ -225,12 +225,13 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
 
 @environment_rule("WF954", "shared-unique-symbol", Severity.ERROR)
 def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
-    """Objects of two distributions share data of which they know different sizes.
+    """Objects of two distributions share data of which they know different sizes or values.
 
     ## What it does
     Compares the STB_GNU_UNIQUE symbols of the objects of an installed environment: static
     variables of C++ templates and inline functions. Reports symbols that objects of different
-    distributions define with different sizes. With musl there are no such symbols.
+    distributions define with different sizes, or with other bytes in their files, but for those
+    that relocations write. With musl there are no such symbols.
 
     ## Why is this bad?
     A process has one definition of each of these names, even of objects that are loaded apart
@@ -260,7 +261,12 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
         more = f" and {len(clash.sizes) - 1:,} more" if len(clash.sizes) > 1 else ""
         yield Hit(
             message=f"`{label(clash.first)}` and `{label(clash.second)}` share "
-            f"`{demangle(symbol)}`{more}: it has {one:,} and {count(other, 'byte')}",
+            f"`{demangle(symbol)}`{more}: "
+            + (
+                f"it has {one:,} and {count(other, 'byte')}"
+                if one != other
+                else "it begins with two different values"
+            ),
             member=label(clash.second),
             entry=f"{label(clash.first)} {symbol}",
             notes=(f"{users}: whichever is first in a process, both use its variable",),
@@ -279,9 +285,10 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     `ctypes.CDLL` with RTLD_GLOBAL. For each object of another distribution it compares what its
     symbols bind to after such an import, and without it; what is always imported before that is
     left out. Reported are symbols that it otherwise gets from itself or from another file, and that
-    are not the same there: variables of other sizes are an error, C++ functions with other code a
-    warning, functions of C a note. Left out are symbols with a version, which their library
-    promises to keep compatible, those of the C++ standard library, and copies of inline functions.
+    are not the same there: variables of other sizes or with other initial bytes are an error, C++
+    functions with other code a warning, functions of C a note. Left out are symbols with a version,
+    which their library promises to keep compatible, those of the C++ standard library, and copies
+    of inline functions.
     What native code opens for all is not judged: name and flags are in its instructions. With musl
     it does nothing.
 
@@ -610,6 +617,8 @@ def _judged(found: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
 def _difference(met: Preemption, symbol: str) -> str:
     if symbol in met.data:
         usual, here = met.data[symbol]
+        if usual == here:
+            return f"`{demangle(symbol)}` begins with another value there"
         return f"`{demangle(symbol)}` has {here:,} instead of {count(usual, 'byte')}"
     return f"`{demangle(symbol)}` is other code there"
 

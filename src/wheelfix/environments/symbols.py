@@ -81,6 +81,10 @@ class Contents(Protocol):
         """Return the definitions of some names in an object."""
         ...
 
+    def values(self, path: str, names: frozenset[str]) -> Mapping[str, bytes]:
+        """Return a digest of what definitions of some names contain; empty if it is not known."""
+        ...
+
     def hashes(self, path: str) -> Collection[int]:
         """Return hashes of the names of what an object defines."""
         ...
