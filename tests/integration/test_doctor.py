@@ -1681,3 +1681,32 @@ def test_a_function_of_equal_size_and_other_code(
         site.install(tmp_path, name, **files)
     findings = [one for one in site.says(capsys, 0) if one["code"] == "WF955"]
     assert [one["severity"] for one in findings] == ([severity] if severity else [])
+
+
+def test_a_linked_package_folder_is_read_and_leads_where_its_target_is(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in profiles of Nix, and in Bazel: `$ORIGIN/..` is not site-packages."""
+    core = lib(tmp_path, "one", name="libcore.so.4")
+    source = "extern int one(void); int two(void) { return one(); }"
+    user = shared_object(
+        tmp_path / "libuse.so", source, needed=[core], runpath="$ORIGIN/../corelib/lib"
+    )
+    files: dict[str, Path | bytes] = {"corelib____init__.py": b""}
+    site.install(tmp_path, "corelib", **files)
+    (site.site / "corelib/lib").mkdir()
+    shutil.copy(core, site.site / "corelib/lib")
+    text = (
+        b"import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).parent / 'libuse.so'))\n"
+    )
+    files = {"plain____init__.py": text, "plain__libuse.so": user}
+    site.install(tmp_path, "plain", **files)
+    assert site.imports("plain") == ""
+    assert site.says(capsys, 0) == []
+    (tmp_path / "store").mkdir()
+    shutil.move(site.site / "plain", tmp_path / "store/hash-plain")
+    (site.site / "plain").symlink_to(tmp_path / "store/hash-plain")
+    assert "libcore.so.4: cannot open" in site.imports("plain")
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["file"]) == ("WF952", "plain/libuse.so")
+    assert finding["notes"] == ["of plain 1.0"]

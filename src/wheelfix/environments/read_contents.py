@@ -36,6 +36,8 @@ from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opening_calls import CALLS, may_open
+from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.sure_imports import Imported, sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -301,16 +303,35 @@ class InstalledContents:
         Or a source of another one that opens some as asked, and has the name of `library`.
         """
         stem = os.fsencode(stem_of(library))
-        return self._open_any(packages) or any(
+        return self._open_any(library, packages) or any(
             stem in source and how(source) for *_, source in self._opening
         )
 
-    def _open_any(self, packages: frozenset[str]) -> bool:
-        tops = (path.partition("/")[0].removesuffix(".py") for _, path, _ in self._opening)
+    def _open_any(self, library: str, packages: frozenset[str]) -> bool:
+        sources = ((p, source) for _, p, source in self._opening if _top_of(p) in packages)
+        if any(self._may_lead(library, path, source) for path, source in sources):
+            return True
         names = frozenset({"dlopen"})
         members = self._world.members.items()
         objects = (path for path, member in members if member.partition("/")[0] in packages)
-        return not packages.isdisjoint(tops) or any(self.mentions(path, names) for path in objects)
+        return any(self.mentions(path, names) for path in objects)
+
+    def _may_lead(self, library: str, path: str, source: bytes) -> bool:
+        """Return whether a source may open what needs `library`, or it: a name is not known."""
+        budget = Budget(path, STEPS_PER_SOURCE)
+        found = visit_source(source, path, {}, budget)
+        names = {posixpath.basename(one.name) for one in found.openings}
+        stems = {stem_of(name) for name in names}
+        objects = (one for one in self._world.members if posixpath.basename(one) in names)
+        return (
+            found.opened_unknown
+            or stem_of(library) in stems
+            or any(library in self._finds(one) for one in objects)
+        )
+
+    def _finds(self, path: str) -> Collection[str]:
+        """Return the names of the libraries that the load of an object finds."""
+        return {one.name for one in self._world.load(path).requests if one.result}
 
     @cached_property
     def _opening(self) -> Sequence[tuple[str, str, bytes]]:
@@ -380,6 +401,10 @@ class InstalledContents:
                 facts[b"symbols"] = tuple(read_symbol_places(data, path))
             places = SymbolPlaces(*cast("tuple[Any, ...]", facts[b"symbols"]))
             return symbol_tables_at(places, data, path, Budget.of_file(path, len(data)))
+
+
+def _top_of(path: str) -> str:
+    return path.partition("/")[0].removesuffix(".py")
 
 
 class _KeptDefinitions:

@@ -28,7 +28,7 @@ from wheelfix.host.installed_files import (
     top_levels,
 )
 from wheelfix.host.library_search import library_at
-from wheelfix.host.machine_files import files_below, folders_below, read_regular
+from wheelfix.host.machine_files import files_below, folders_below, links_out_of, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
@@ -132,6 +132,14 @@ def read_modules(
         cache=objects,
     )
     owners = owners_of_files(directory)
+    sites = {os.path.realpath(dist_info.parent) for dist_info in dist_info_folders(directory)}
+    owners |= {
+        path: owners[there]
+        for path, name in world.members.items()
+        if not path.endswith(f"/{name}")  # a linked folder leads to it
+        for site in sites
+        if (there := f"{site}/{name}") in owners
+    }
     world = replace(world, members={**dict(_gone(world, owners)), **world.members})
     rivals = dict(_rivals(world, map(os.path.realpath, interpreter)))
     world = replace(
@@ -242,14 +250,16 @@ def sizes_of(world: World) -> dict[str, int]:
 
 def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, str]]:
     """Read every object below `tops`; yield its canonical path, and its name in site-packages."""
-    for folder, names in chain.from_iterable(map(folders_below, tops)):
+    folders = chain.from_iterable(folders_below(top, links_out_of(root)) for top in tops)
+    for folder, names in folders:
+        linked = os.path.realpath(folder) != folder
         programs = folder.endswith("/bin")
         for name in sorted(names):
             if programs or is_object_name(name):
                 path = f"{folder}/{name}"
                 real = disk.add(path)
-                if real is not None and real.startswith(f"{root}/"):
-                    relative = real.removeprefix(f"{root}/")
+                if real is not None and (linked or real.startswith(f"{root}/")):
+                    relative = (path if linked else real).removeprefix(f"{root}/")
                     yield real, name_in_site(relative)
 
 

@@ -17,7 +17,8 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.symbols import Variable
-from wheelfix.host.machine_files import MAX_TEXT, folders_below, read_regular
+from wheelfix.host.installed_files import site_folders_of
+from wheelfix.host.machine_files import MAX_TEXT, folders_below, links_out_of, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
@@ -62,8 +63,12 @@ class SiteSources:
         self.budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
         """For what the sources set, and open for all others."""
         self._opening_budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
-        members = world.members.items()
-        self.folders: Sequence[str] = sorted({path.removesuffix(name) for path, name in members})
+        found = {
+            path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
+        }
+        if any(not path.endswith(name) for path, name in world.members.items()):
+            found |= {f"{one}/" for top in tops for one in _sites(top)}
+        self.folders: Sequence[str] = sorted(found)
         """Where the names of members begin: site-packages folders, maybe others."""
         self.site_folders: Sequence[str] = [
             one
@@ -197,7 +202,8 @@ class SiteSources:
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
         found: dict[str, tuple[Sequence[str], Facts]] = {}
-        for place, names in sorted(chain.from_iterable(map(folders_below, self._tops))):
+        folders = (folders_below(top, links_out_of(top)) for top in self._tops)
+        for place, names in sorted(chain.from_iterable(folders)):
             if sources := sorted(name for name in names if name.endswith(".py")):
                 found[place] = sources, self._cache.facts_of_files(place, sources)
         return found
@@ -208,6 +214,11 @@ class SiteSources:
         with suppress(OSError):
             names = sorted(name for name in os.listdir(place) if name.endswith(".py"))  # noqa: PTH208 - text
         return names, self._cache.facts_of_files(place, names) if names else Facts()
+
+
+def _sites(top: str) -> Sequence[str]:
+    """Return the folders of distributions in a prefix; of one that is such a folder, itself."""
+    return [*dict.fromkeys(map(os.path.realpath, site_folders_of(Path(top))))] or [top]
 
 
 def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:

@@ -125,10 +125,20 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         opened = posixpath.basename(path) if path in modules.opened else module
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
-        when = f"importing `{module}` fails" if sure else f"importing `{module}` would fail"
+        # The file that was to have it is there, and no import changes it.
+        is_certain = is_mismatch and lack.result and path not in modules.opened
+        when = (
+            f"importing `{module}` fails"
+            if sure or is_certain
+            else f"importing `{module}` would fail"
+        )
         yield Hit(
             message=f"{when}: {lack_text(modules.world, lack)}{more}",
-            severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
+            severity=None
+            if sure or is_certain
+            else Severity.WARNING
+            if is_mismatch
+            else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
             notes=(
@@ -618,7 +628,7 @@ def _difference(met: Preemption, symbol: str) -> str:
     if symbol in met.data:
         usual, here = met.data[symbol]
         if usual == here:
-            return f"`{demangle(symbol)}` begins with another value there"
+            return f"there, the initial value of `{demangle(symbol)}` is another one"
         return f"`{demangle(symbol)}` has {here:,} instead of {count(usual, 'byte')}"
     return f"`{demangle(symbol)}` is other code there"
 

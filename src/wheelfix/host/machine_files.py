@@ -15,7 +15,7 @@ import grp
 import os
 import pwd
 import shlex
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from mmap import ACCESS_READ, mmap
@@ -53,6 +53,10 @@ class Trust(NamedTuple):
         users = frozenset({0, os.geteuid(), here.st_uid, os.lstat("/").st_uid})
         is_open = here.st_mode & S_IWOTH and not here.st_mode & S_ISVTX
         return cls(users, here.st_dev if is_open else None)
+
+
+_MOST_LINKED = 10_000
+"""Links that are followed out of a folder: more than packages of an environment."""
 
 
 class UntrustedFileError(PermissionError):
@@ -120,22 +124,48 @@ def read_trusted(path: str | Path, limit: int) -> bytes:
     return read_regular(trusted_path(path), limit)
 
 
-def folders_below(top: str | Path) -> Iterator[tuple[str, list[str]]]:
+def folders_below(
+    top: str | Path, follow: Callable[[str], bool] = lambda _: False
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the folder `top` and those below it, each with the names of what is no folder in it.
 
-    Links are not followed, and what cannot be read is left out. Folders may lie in each other
-    more deeply than Python 3.11 calls functions, as `os.walk` and `Path.rglob` do.
+    Links are not followed but where `follow` says so, and what cannot be read is left out. Folders
+    may lie in each other more deeply than Python 3.11 calls functions, as `os.walk` and
+    `Path.rglob` do.
     """
     waiting = [os.fspath(top)]
     while waiting:
         folder, names = waiting.pop(), list[str]()
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                is_followed = entry.is_symlink() and follow(entry.path)
+                if is_followed or entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 else:
                     names.append(entry.name)
         yield folder, names
+
+
+def links_out_of(top: str) -> Callable[[str], bool]:
+    """Return a function that says whether a link below `top` leads to another folder to read.
+
+    As those of packages do in profiles of Nix and in Bazel. It leads out of `top`, to what only
+    trusted users can change; each folder is read once.
+    """
+    root = f"{os.path.realpath(top)}/"
+    seen: set[str] = set()
+
+    def follow(path: str) -> bool:
+        real = f"{os.path.realpath(path)}/"
+        is_outside = not real.startswith(root) and not root.startswith(real)
+        if not is_outside or real in seen or len(seen) > _MOST_LINKED:
+            return False
+        seen.add(real)
+        with suppress(OSError):
+            return trusted_path(real).is_dir()
+        return False
+
+    return follow
 
 
 def files_below(top: Path, pattern: str) -> list[Path]:

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
 from wheelfix.python_sources.parsing import (
@@ -19,6 +20,8 @@ from wheelfix.python_sources.parsing import (
 )
 from wheelfix.python_sources.visitor import Function, Visitor
 
+_CALLS = re.compile(opening_calls.CALLS.pattern + rb"(?=\s*[(.\[])")
+"""What may be a call that opens a library."""
 _WORD = re.compile(rb"[^\W\d]\w*")
 
 
@@ -30,6 +33,8 @@ class Followed(NamedTuple):
     to_its_end: bool = True
     """Whether the visit was complete."""
     assignments: tuple[EnvironAssignment, ...] = ()
+    opened_unknown: bool = True
+    """Whether it opens a library by a name that is not known, or may do so."""
 
 
 def visit_source(
@@ -54,7 +59,10 @@ def visit_source(
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
     found = sorted(visitor.openings.values(), key=lambda opening: (opening.line, opening.name))
-    return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()))
+    noted = {opening.line for opening in found}
+    calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
+    unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)
+    return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()), unknown)
 
 
 def opened_on_import(

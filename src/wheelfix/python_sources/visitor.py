@@ -110,6 +110,8 @@ class Visitor:
         """Whether what is visited now runs whenever its function does, and no error is caught."""
         self._runs = True
         """The same, but an error may be caught."""
+        self.opened_unknown: bool = False
+        """Whether any function opened a library whose name could not be determined."""
         self._opened_unknown: bool = False
         """Whether the function opened a library whose name could not be determined."""
         self._results: list[object] = self.results[""]
@@ -615,6 +617,7 @@ class Visitor:
             name, where = (text(value), LookupPlace.FIND) if finds else self._place(text(value))
             if "\0" in name:
                 self._opened_unknown |= not finds
+                self.opened_unknown |= not finds
             elif name and "\n" not in name:
                 opening = PythonOpening(
                     line=node.lineno if self._module is self._own else self._line,
