@@ -738,9 +738,9 @@ def test_an_option_that_is_not_all_is_no_whole_command(
 def with_constructors(folder: Path) -> Path:
     """A module with a library that it does not use, with constructors and a newer glibc."""
     libc = stub_library_with_versions(
-        folder / "libc.so.6", "libc.so.6", {"GLIBC_2.2.5": ["f"], "GLIBC_2.33": ["h"]}
+        folder / "libc.so.6", "libc.so.6", {"GLIBC_2.2.5": ["f"], "GLIBC_2.33": ["stat"]}
     )
-    source = "int h(void); __attribute__((constructor)) static void begin(void) { h(); }"
+    source = "int stat(void); __attribute__((constructor)) static void begin(void) { stat(); }"
     one = linked(folder / "lib", "libone.so.1", source, libc)
     module = extension(folder / "_core.abi3.so", "_core", needed=[one])
     return wheel_of(folder, module=module)
