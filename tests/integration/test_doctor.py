@@ -1710,3 +1710,27 @@ def test_a_linked_package_folder_is_read_and_leads_where_its_target_is(
     (finding,) = site.says(capsys, 1)
     assert (finding["code"], finding["file"]) == ("WF952", "plain/libuse.so")
     assert finding["notes"] == ["of plain 1.0"]
+
+
+def test_the_verdict_says_what_was_not_looked_at(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = lib(tmp_path, "away", name="libaway.so")
+    source = "int away(void); int go(void) { return away(); }"
+    plugin = shared_object(tmp_path / "libplugin.so", source, needed=[gone])
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    files: dict[str, Path | bytes] = {"beta____init__.py": b"", "beta__libplugin.so": plugin}
+    site.install(tmp_path, "beta", **files)
+    assert run(["doctor", str(site.root)]) == 0
+    assert "; 1 object not judged (no import is seen to open " in capsys.readouterr().out
+    (tmp_path / "src").mkdir()
+    (site.site / "own.pth").write_text(f"# sources\n{tmp_path / 'src'}\nalpha\n")
+    (site.site / "__editable__.demo.pth").write_text("import __editable___demo_finder; x()\n")
+    settings = site.root / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("packages = false", "packages = true"))
+    assert run(["doctor", str(site.root)]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "; not read: " in one]
+    assert line.endswith(
+        "; not read: the system's distributions (pyvenv.cfg), an editable install "
+        f"(__editable__.demo.pth), {tmp_path / 'src'} (own.pth)"
+    )

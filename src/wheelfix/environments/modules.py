@@ -372,6 +372,11 @@ class InstalledModules:
             if lack is not None:
                 yield path, lack
 
+    @cached_property
+    def not_judged(self) -> Sequence[str]:
+        """The `unopened` objects of which nothing can be said: a library is not found for them."""
+        return [path for path in self.unopened if self.usual(path).missing]
+
     # --- What an order of imports changes ---
 
     def can_be_first(self, first: str, second: str) -> bool:

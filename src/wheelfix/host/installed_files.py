@@ -1,6 +1,7 @@
 """Installed files of a wheel: found by RECORD, identified by device and inode."""
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -141,6 +142,30 @@ def top_levels(environment: Path) -> dict[str, str]:
             listed = os.fsdecode(names).split() or [distribution.partition(" ")[0]]
             found |= dict.fromkeys(listed, distribution)
     return found
+
+
+def added_folders(environment: Path) -> Iterator[str]:
+    """Yield in words what Python finds beside an environment's own folders of distributions.
+
+    Those are the folders that `.pth` files add, import hooks of editable installs among them
+    (PEP 660), and the system's distributions (`include-system-site-packages`, PEP 405).
+    """
+    root = Path(os.path.realpath(environment))
+    with suppress(OSError):
+        settings = read_regular(root / "pyvenv.cfg", MAX_TEXT)
+        if re.search(rb"(?mi)^include-system-site-packages *= *true *$", settings):
+            yield "the system's distributions (pyvenv.cfg)"
+    folders = (root, *site_folders_of(root))
+    for path in sorted({file.resolve() for folder in folders for file in folder.glob("*.pth")}):
+        with suppress(OSError):
+            for line in os.fsdecode(read_regular(path, MAX_TEXT)).splitlines():
+                added = os.path.realpath(path.parent / line)
+                is_hook = line.startswith(("import ", "import\t"))
+                if is_hook and "__editable__" in line:
+                    yield f"an editable install ({path.name})"
+                is_inside = is_hook or f"{added}/".startswith(f"{root}/")
+                if line.strip() and not is_inside and Path(added).is_dir():
+                    yield f"{added} ({path.name})"
 
 
 def _distribution_of(dist_info: Path) -> str:

@@ -13,7 +13,7 @@ from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.predictions import Outcome, Prediction, Proof
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, count, join_plain, join_some
 
 _MOST = 5
 """The number of findings that the text shows without -v."""
@@ -59,6 +59,10 @@ class Diagnosis(NamedTuple):
     distributions: int
     objects: int
     modules: int
+    not_judged: int
+    """The objects of which nothing can be said."""
+    not_read: Sequence[str]
+    """What Python finds beside the environment, in words."""
     findings: Sequence[Finding]
     """The worst come first."""
     orders: Sequence[Order] = ()
@@ -134,7 +138,16 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     more = " (-v)" if numbers[Severity.NOTE] and not style.verbose else ""
     if len(diagnosis.orders) > 1:
         failing = sum(bool(asked.failing) for asked in diagnosis.orders)
-        read += f"; {count(len(diagnosis.orders), 'order')} of imports, {failing or 'none'} fail"
+        fails = any(found.severity is Severity.ERROR for found in diagnosis.findings)
+        read += f"; {count(len(diagnosis.orders), 'order')} of imports"
+        read += f", {failing or 'none'} fail" if failing or not fails else ""
+    if diagnosis.not_judged:
+        read += (
+            f"; {count(diagnosis.not_judged, 'object')} not judged (no import is seen to open"
+            " what needs a library that is not found)"
+        )
+    if diagnosis.not_read:
+        read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
     if outcomes:
         seen = (f"{outcomes[one]:,} {one}" for one in Outcome if outcomes[one])
@@ -188,6 +201,8 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
         "distributions": diagnosis.distributions,
         "objects": diagnosis.objects,
         "modules": diagnosis.modules,
+        "not_judged": diagnosis.not_judged,
+        "not_read": list(diagnosis.not_read),
         "findings": [
             {
                 "code": finding.code,

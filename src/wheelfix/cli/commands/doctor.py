@@ -29,7 +29,7 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.of_a_wheel import distributions_of, environment_with
 from wheelfix.environments.read_environment import read_modules
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.installed_files import added_folders, dist_info_folders
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.wheel_cache import cache_folder
@@ -189,6 +189,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         distributions=len(modules.distributions),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=len(modules.modules.keys() - modules.opened.keys() - modules.interpreter.keys()),
+        not_judged=len(modules.not_judged),
+        not_read=list(added_folders(asked.subject)),
         findings=findings,
         orders=[reports.order(modules, some, proofs) for some in orders],
         proofs=proofs,
