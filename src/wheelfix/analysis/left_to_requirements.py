@@ -158,8 +158,8 @@ def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
     filled = {path.rpartition("/")[0] for path in layout.paths.values()}
     above = {folder for folder in layout.directories if scheme.platlib.startswith(folder)}
     modules = (member for member, elf in wheel.elfs.items() if elf.is_module)
-    typed = (member.name for member in wheel.members if member.name.endswith("/py.typed"))
-    python = (*wheel.sources, *modules, *typed)
+    names = (member.name for member in wheel.members)
+    python = (*modules, *(name for name in names if name.endswith((".py", "/py.typed"))))
     packages = {posixpath.dirname(site_path(member, wheel) or "") for member in python}
     shared = {f"{scheme.root}/{name}" for name in _LIBRARY_FOLDERS}
     for folder in filled:

@@ -136,6 +136,13 @@ def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[
     return in_sources | {name for name, some in mentions.items() if not elfs.isdisjoint(some)}
 
 
+def _file_imports(context: Context) -> frozenset[str]:
+    """Return the names under which sources import modules from files."""
+    if context.definitions is not None:
+        return context.definitions.code.file_imports
+    return frozenset[str]().union(*map(names_of_file_imports, context.wheel.sources.values()))
+
+
 _UNDER_ANY_NAME = "a source imports modules from files, under names that are not known"
 
 
@@ -179,8 +186,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
     found = [module for module in extension_modules(context.wheel) if _lacks_hook(context, module)]
     private = [one for one in found if not _python_hooks(one) and one.name.startswith("_")]
     unused = {one.name for one in private} - _named(context, private)
-    sources = context.wheel.sources.values() if found else ()
-    names = frozenset[str]().union(*map(names_of_file_imports, sources))
+    names = _file_imports(context) if found else frozenset[str]()
     by_file = frozenset(hook for name in names if name for hook in init_functions(name))
     for module in found:
         hooks, wanted = _python_hooks(module), init_functions(module.name)

@@ -14,7 +14,7 @@ from wheelfix.elf.library_names import OF_MODULES
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
-from wheelfix.python_sources.imported_modules import failing_imports
+from wheelfix.python_sources.imported_modules import failing_imports, names_of_file_imports
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_folders import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
@@ -99,6 +99,12 @@ class CodeNames:
     def has_source(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source of the wheel passes a test."""
         return any(test(source) for _, source in _sources(self._archive))
+
+    @cached_property
+    def file_imports(self) -> frozenset[str]:
+        """The names under which sources import modules from files; empty for one not known."""
+        found = (names_of_file_imports(source) for _, source in _sources(self._archive))
+        return frozenset[str]().union(*found)
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
