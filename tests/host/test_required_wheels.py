@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.support.build import make_wheel
 from tests.support.installers import pip
 from tests.support.waiting import HANGS
 from wheelfix.cli.app import run
-from wheelfix.errors import SettingsError, ToolError, WheelfixError
+from wheelfix.errors import OutputError, SettingsError, ToolError, WheelfixError
 from wheelfix.host.required_wheels import fetch
 from wheelfix.wheel.model import WheelName
 
@@ -227,6 +227,73 @@ def test_a_wheel_of_the_cache_is_taken_by_its_hash(
     kept.write_bytes(wheel(index.parent, "core", text="bad").read_bytes())
     assert fetch(["core"], dependent(), environ) == (kept,)
     assert kept.read_bytes() == good
+
+
+def _late(answer: Path) -> None:
+    text = json.dumps({**json.loads(answer.read_text()), "time": 10**400})
+    answer.write_text(text)
+
+
+def _fifo(answer: Path) -> None:
+    answer.unlink()
+    os.mkfifo(answer)
+
+
+def _link(answer: Path) -> None:
+    answer.unlink()
+    answer.symlink_to(answer.parents[3] / "far")
+
+
+ANSWERS: dict[str, Callable[[Path], object]] = {
+    "deep": lambda answer: answer.write_text("[" * 200_000),
+    "late": _late,
+    "fifo": _fifo,
+    "link": _link,
+}
+"""How an answer in the cache is changed."""
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_an_answer_that_was_changed_is_asked_for_again(
+    how: str, tmp_path: Path, index: Path, environ: dict[str, str]
+) -> None:
+    wheel(index, "core")
+    (tmp_path / "far").write_text("of another")
+    kept = fetch(["core"], dependent(), environ)
+    (answer,) = (tmp_path / "cache/wheelfix/resolved").iterdir()
+    ANSWERS[how](answer)
+    assert fetch(["core"], dependent(), environ) == kept
+    assert json.loads(answer.read_text())["wheels"]
+    assert (tmp_path / "far").read_text() == "of another"
+
+
+def test_nothing_is_made_in_a_cache_in_which_others_may_write(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    for name in ("far", "cache"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "far").chmod(0o777)
+    (tmp_path / "cache/wheelfix").symlink_to(tmp_path / "far")
+    with pytest.raises(OutputError, match="can be changed by other users"):
+        fetch(["core"], dependent(), environ)
+    assert not list((tmp_path / "far").iterdir())
+
+
+def test_a_folder_of_find_links_may_have_odd_files(
+    tmp_path: Path, index: Path, environ: dict[str, str]
+) -> None:
+    wheel(index, "core")
+    (index / "gone-1.0-py3-none-any.whl").symlink_to("nowhere")
+    (index / "loop-1.0-py3-none-any.whl").symlink_to("loop-1.0-py3-none-any.whl")
+    environ["PIP_FIND_LINKS"] += f" {tmp_path}/{'long' * 99}"
+    assert names(["core"], environ) == ["core-1.0"]
+    for name in ("gone", "loop"):
+        with pytest.raises(ToolError, match=f"`{name}` is not known"):
+            fetch([name], dependent(), environ)
+    Path(os.fsdecode(os.fsencode(index) + b"/\xff-1.0-py3-none-any.whl")).touch()
+    with pytest.raises(ToolError, match=r"core.* is not known: UnicodeEncodeError") as refused:
+        fetch(["core"], dependent(), environ)
+    assert "Traceback" not in refused.value.message
 
 
 def test_temporary_files_of_pip_lie_in_our_folder(

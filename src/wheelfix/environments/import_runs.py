@@ -5,6 +5,7 @@ This executes what is installed there.
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from wheelfix.text import killed_by, overdue
 
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
+_MOST = 1 << 31
+"""Bytes of logs that are read: ten times those of the imports of a framework."""
 
 
 def run_imports(
@@ -95,14 +98,19 @@ def _problem(answer: Mapping[str, Any], seconds: float) -> str:
 
 
 def _read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:
-    """Return what the loader has logged of the process `pid`."""
+    """Return what the loader has logged of the process `pid`.
+
+    What is imported can write there too, and remove the logs.
+    """
     found: list[LoggedProgram] = []
-    for path in sorted(folder.iterdir()):
+    left = _MOST
+    for path in sorted(folder.glob("log.*")):
         number = path.suffix.removeprefix(".")
         if number.isdecimal():
             log = Log(int(number), symbols)
-            with open_regular(path) as file:
-                while piece := file.read(_PIECE):
+            with suppress(OSError), open_regular(path) as file:
+                while left > 0 and (piece := file.read(_PIECE)):
+                    left -= len(piece)
                     log.feed(piece)
             found += (program for program in log.finish() if program.pid == pid)
     return found

@@ -1,12 +1,12 @@
 """Questions to the import probe, which loads, imports and runs in the Python under test."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from wheelfix.errors import ToolError
+from wheelfix.host.import_probe import OF_PROBE, is_answer
 from wheelfix.host.verify_values import VerifyAnswer
 from wheelfix.system.subprocesses import Run
 
@@ -22,7 +22,7 @@ def no_answer(answer: VerifyAnswer) -> str:
         return f"no answer came: it ended with exit code {answer['code']}"
     mapped = {path for _, _, path in answer["maps"]}
     for origin in answer.get("origins", ()):
-        if origin.endswith(".so") and os.path.realpath(origin) not in mapped:
+        if origin.endswith(".so") and origin not in mapped:
             return f"no answer came: `{origin}` was imported and is not loaded"
     return ""
 
@@ -31,8 +31,16 @@ def _whole(value: object) -> VerifyAnswer:
     """Return an answer of the probe. Raises `ValueError` for any other value."""
     answer: VerifyAnswer = cast("VerifyAnswer", value if isinstance(value, dict) else None) or {}
     how = answer.get("code", 0 if answer.get("hang") else None)
-    if not isinstance(answer.get("pid"), int) or not isinstance(how, int):
-        raise ValueError("not an answer of the probe")  # noqa: TRY004 - as of JSON
+    maps: list[Any] = answer["maps"] if isinstance(answer.get("maps"), list) else []
+    if (
+        not (isinstance(answer.get("pid"), int) and isinstance(how, int))
+        or not isinstance(answer.get("tail"), str)
+        or not is_answer({key: answer[key] for key in answer.keys() - OF_PROBE})
+        or (answer.get("answered") and "maps" not in answer)
+        or not all(isinstance(one, list) and len(one) == 3 for one in maps)
+        or maps != answer.get("maps", [])
+    ):
+        raise ValueError("not an answer of the probe")
     return answer
 
 

@@ -10,7 +10,7 @@ and `answered`, unless the child ended before it could say how the attempt went.
 `maps` (device, inode, path), and after an exception `error`, `type`, `causes` (the texts of the
 error and of those before it) and `absent` (modules not found); of several errors, the last one.
 `gil` says that an import has enabled the GIL of a free-threaded Python (PEP 703); `origins` are the
-files of the modules that were imported.
+canonical paths of the modules that were imported.
 
 What a child imports may write to any descriptor, fork and exit. So a child has only its own
 descriptors, and an answer counts if it is whole, has the types above, came once and with the token
@@ -47,6 +47,8 @@ PR_SET_CHILD_SUBREAPER = 36
 REAPS = "--reaps"
 TEXTS = ("error", "type")
 LISTS = ("causes", "absent", "origins")
+OF_PROBE = {"pid", "code", "hang", "tail", "answered", "maps"}
+"""The keys of an answer that the probe adds to those of a child."""
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
@@ -275,7 +277,8 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
             else:
                 module = importlib.import_module(what)
                 origin = getattr(getattr(module, "__spec__", None), "origin", None)
-                origins += [origin] if type(origin) is str else []
+                with contextlib.suppress(ValueError):  # a NUL: not a path
+                    origins += [os.path.realpath(origin)] if type(origin) is str else []
         except BaseException as error:  # noqa: BLE001 - any exception is the result
             before = result.get("causes", [])
             result = {
@@ -336,7 +339,7 @@ def mapped_files(pid: int) -> list[tuple[str, str, str]]:
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
             if len(fields) == 6 and fields[1][3] == "p" and fields[5].startswith("/"):
-                found[fields[3], fields[4]] = fields[5]
+                found[fields[3], fields[4]] = fields[5].replace("\\012", "\n")  # `show_map_vma`
     return [(device, inode, path) for (device, inode), path in found.items()]
 
 

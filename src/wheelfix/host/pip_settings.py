@@ -8,7 +8,9 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
@@ -71,11 +73,12 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
 def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int, int]]:
     """Yield names, sizes, mtimes and ctimes of the wheels in folders of `find-links`."""
     for place in settings.get("find-links", "").split():
-        folder = Path(place.removeprefix("file://"))
-        if folder.is_dir():
-            for path in sorted(folder.glob("*.whl")):
-                status = path.stat()
-                yield str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        with suppress(OSError), os.scandir(place.removeprefix("file://")) as entries:
+            for entry in sorted(entries, key=attrgetter("path")):
+                if entry.name.endswith(".whl"):
+                    with suppress(OSError):  # a link to nothing
+                        status = entry.stat()
+                        yield entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def variables(

@@ -200,9 +200,12 @@ def _by_version(requirement: Requirement) -> str:
 
 def _reason(message: str) -> str:
     """Return what pip says about an error: the line with versions, or else the last."""
-    errors = [line.partition("ERROR: ")[2] for line in message.splitlines() if "ERROR: " in line]
+    lines = message.splitlines()
+    errors = [line.partition("ERROR: ")[2] for line in lines if "ERROR: " in line]
+    errors = [line for line in errors if line != "Exception:"]
     return next((line for line in errors if "from versions:" in line), "") or next(
-        reversed(errors), message
+        reversed(errors),
+        lines[-1],  # of a traceback, such as about the name of a file
     )
 
 

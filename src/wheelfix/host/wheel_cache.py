@@ -43,8 +43,10 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 def make_cache(environ: Mapping[str, str]) -> Path:
     """Return the cache's folder, which is made. Raises `OSError`, `SettingsError`."""
     cache = cache_folder(environ)
-    for folder in (cache / "wheels", cache / "resolved"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (cache, cache / "wheels", cache / "resolved"):
+        trusted_path(folder.parent)  # first, as nothing is made in a folder of another user
+        folder.mkdir(mode=0o700, exist_ok=True)
         trusted_path(folder)
     return cache
 
@@ -57,7 +59,7 @@ def sweep_cache(environ: Mapping[str, str]) -> None:
 
 def find_answer(cache: Path, question: str) -> tuple[Path, ...] | None:
     """Return the wheels that answer a question; None if that is not known, or not any more."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         kept = json.loads(read_trusted(_answer(cache, question), MAX_TEXT))
         if kept["question"] == question and 0 <= time.time() - kept["time"] < _LIFETIME:
             return tuple(_kept(cache, digest, name) for digest, name in kept["wheels"])
@@ -79,7 +81,9 @@ def keep_answer(cache: Path, question: str, wheels: Iterable[Path]) -> tuple[Pat
         "time": time.time(),
         "wheels": [(digest, path.name) for digest, path in kept],
     }
-    write_whole(_answer(cache, question), json.dumps(value).encode())
+    answer = _answer(cache, question)
+    answer.unlink(missing_ok=True)  # not written through: it may be a link, or a FIFO
+    write_whole(answer, json.dumps(value).encode())
     return tuple(cache / "wheels" / digest / path.name for digest, path in kept)
 
 

@@ -1,0 +1,68 @@
+"""Answers of the import probe: what an import wrote to its descriptors is not taken for one."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import extension
+from wheelfix.errors import ToolError
+from wheelfix.host.ask_import_probe import ask_probe, no_answer
+from wheelfix.system.subprocesses import Completed, run
+
+WHOLE = {"pid": 1, "code": 0, "tail": "", "answered": True, "maps": [["08:01", "5", "/x"]]}
+CHANGES: tuple[Mapping[str, Any], ...] = (
+    {"pid": "1"},
+    {"code": None},
+    {"tail": []},
+    {"maps": 5},
+    {"maps": [[1, 2]]},
+    {"error": 5, "type": "x"},
+    {"causes": "x"},
+    {"origins": [5]},
+    {"more": 1},
+)
+
+
+def ask(line: str) -> Mapping[str, Any]:
+    def answered(*_: object, **_named: object) -> Completed:
+        return Completed(("python",), line, "")
+
+    [answer] = ask_probe(answered, "python", [{}], environ={}, home=Path("/"), seconds=1)
+    return answer
+
+
+def test_a_whole_answer_is_believed() -> None:
+    assert no_answer(ask(json.dumps(WHOLE))) == ""
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_an_answer_of_other_types_is_not_believed(change: Mapping[str, Any]) -> None:
+    with pytest.raises(ToolError, match="cannot be read"):
+        ask(json.dumps({**WHOLE, **change}))
+
+
+def test_an_answer_without_maps_is_not_believed() -> None:
+    with pytest.raises(ToolError, match="cannot be read"):
+        ask('{"pid": 1, "code": 0, "tail": "", "answered": true}')
+
+
+def test_a_module_may_lie_below_a_link_and_a_name_with_a_newline(tmp_path: Path) -> None:
+    """The probe says where: the paths of a container are not those of this machine."""
+    (tmp_path / "a\nb").mkdir()
+    extension(tmp_path / "a\nb/core.so", "core")
+    (tmp_path / "link").symlink_to("a\nb")
+    [answer] = ask_probe(
+        run,
+        sys.executable,
+        [{"kind": "import", "what": "core"}],
+        environ={**os.environ, "PYTHONPATH": str(tmp_path / "link")},
+        home=tmp_path,
+        seconds=30,
+    )
+    assert no_answer(answer) == ""
+    assert answer["origins"] == [str(tmp_path / "a\nb/core.so")]
