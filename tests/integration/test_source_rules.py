@@ -236,13 +236,12 @@ def test_a_verb_and_a_count_are_not(source: str) -> None:
 
 # --- Files ----------------------------------------------------------------------------------------
 
-READERS = [
+READERS = sorted((PACKAGE / "environments").glob("read_*.py")) + [
     path
     for folder in ("cli", "diff", "host", "pipelines", "providers", "trace")
     for path in sorted((PACKAGE / folder).rglob("*.py"))
     if path.name != "import_probe.py"  # which runs in another Python, and reads its own /proc
 ]
-READERS += sorted((PACKAGE / "environments").glob("read_*.py"))
 OWN_FILES = {
     "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",
     "cli/stdio.py": "opens /dev/null in the place of a closed stream",

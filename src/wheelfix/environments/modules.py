@@ -577,16 +577,11 @@ class InstalledModules:
     ) -> Mapping[str, tuple[int, int]]:
         """Return those of some shared data that are of other sizes, or begin with other values."""
         equal = frozenset(name for name, (one, other) in sizes.items() if one == other)
-        are_different = bool(equal) and self.are_different(first, second)
-        ours, theirs = (
-            self.symbols.contents.values(path, equal) if are_different else {}
-            for path in (first, second)
-        )
-        return {
-            name: pair
-            for name, pair in sizes.items()
-            if name not in equal or ours.get(name) != theirs.get(name)
-        }
+        found = {name: pair for name, pair in sizes.items() if name not in equal}
+        if equal and self.are_different(first, second):
+            ours, theirs = (self.symbols.contents.values(path, equal) for path in (first, second))
+            found |= {name: sizes[name] for name in equal if ours.get(name) != theirs.get(name)}
+        return found
 
     def two_runtimes(self, paths: Iterable[str]) -> bool:
         """Return whether different versions of libstdc++ are among files with other names.
