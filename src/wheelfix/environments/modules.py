@@ -580,7 +580,11 @@ class InstalledModules:
         found = {name: pair for name, pair in sizes.items() if name not in equal}
         if equal and self.are_different(first, second):
             ours, theirs = (self.symbols.contents.values(path, equal) for path in (first, second))
-            found |= {name: sizes[name] for name in equal if ours.get(name) != theirs.get(name)}
+            found |= {
+                name: pair
+                for name, pair in sizes.items()
+                if name in equal and ours.get(name) != theirs.get(name)
+            }
         return found
 
     def two_runtimes(self, paths: Iterable[str]) -> bool:
