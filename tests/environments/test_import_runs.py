@@ -13,7 +13,7 @@ def test_logs_that_an_import_has_replaced_are_left_out(
 ) -> None:
     monkeypatch.setattr(import_runs, "_MOST", 1 << 24)
     folder = tmp_path / "log"
-    assert import_runs._read_logs(folder, 7, ["far"]) == []
+    assert import_runs.read_logs(folder, 7, ["far"]) == []
     folder.mkdir()
     lines = "binding file /a.so [0] to /b.so [0]: normal symbol `far'\n"
     (folder / "log.10").write_text(f"         7:\t{lines}")
@@ -23,5 +23,5 @@ def test_logs_that_an_import_has_replaced_are_left_out(
     (folder / "log.14").symlink_to("nowhere")
     (folder / "log.15").touch()
     os.truncate(folder / "log.15", 1 << 40)
-    [logged] = import_runs._read_logs(folder, 7, ["far"])
+    [logged] = import_runs.read_logs(folder, 7, ["far"])
     assert [one.provider for one in logged.bindings] == ["/b.so"]

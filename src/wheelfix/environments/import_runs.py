@@ -72,7 +72,7 @@ def _run(
         [answer] = ask_probe(
             run, str(python), [job], environ=variables, home=folder / "home", seconds=seconds
         )
-        logged = _read_logs(folder / "log", answer["pid"], symbols) if symbols else ()
+        logged = read_logs(folder / "log", answer["pid"], symbols) if symbols else ()
     users = {(binding.symbol, binding.user) for binding in bindings}
     found = (
         Binding(one.symbol, os.path.realpath(one.user), os.path.realpath(one.provider))
@@ -97,7 +97,7 @@ def _problem(answer: Mapping[str, Any], seconds: float) -> str:
     )
 
 
-def _read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:
+def read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:
     """Return what the loader has logged of the process `pid`.
 
     What is imported can write there too, and remove the logs.

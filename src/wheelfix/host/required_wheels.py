@@ -99,7 +99,10 @@ class _Index:
     """By the requirements on a distribution: its wheel, or what pip says against it."""
 
     def ask(self, several: Iterable[frozenset[str]]) -> None:
-        """Learn the wheels for several sets of requirements, each on one distribution."""
+        """Learn the wheels for several sets of requirements, each on one distribution.
+
+        Of those that have no wheel, the first is learned: each question takes a second.
+        """
         new = [one for one in several if one not in self.known]
         if not new:
             return
@@ -115,6 +118,8 @@ class _Index:
             else:
                 for one in new:
                     self.ask([one])
+                    if isinstance(self.known[one], str):  # it ends the resolution
+                        break
             return
         found = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
         self.known.update(
