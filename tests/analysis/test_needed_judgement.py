@@ -34,6 +34,14 @@ class Names(CodeNames):
         del module
         return False
 
+    @property
+    def opens_libraries(self) -> bool:
+        return False
+
+    def has_source(self, test: Callable[[bytes], bool]) -> bool:
+        del test
+        return False
+
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         return {name: (MODULE,) if name in self._strings else () for name in names}
 

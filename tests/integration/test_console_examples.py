@@ -132,7 +132,8 @@ def made() -> Iterator[Path]:
 
     The names of these folders are short: lines that would be too long with others are cut.
     """
-    with TemporaryDirectory(prefix="wf") as folder:
+    # A short path, whatever TMPDIR is: a hint that gets too long ends behind its command.
+    with TemporaryDirectory(prefix="wf", dir="/tmp") as folder:
         demo = Path(folder, "demo")
         example_wheels(demo)
         yield demo.rename(demo.with_name("made"))
