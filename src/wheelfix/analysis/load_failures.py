@@ -369,7 +369,7 @@ def lack_text(world: World, lack: Lack) -> str:
 
 
 def _expected(world: World, lack: Lack) -> str:
-    """Return of which library versions or symbols were expected, and what it has."""
+    """Return the library that should have the versions or symbols, and what it has."""
     file = "it" if lack.result is None else f"`{world.label(lack.result)}`"
     if not lack.is_known:
         return (

@@ -1,7 +1,7 @@
 """The settings of pip that a fetch obeys: where the index is, and which versions are allowed.
 
 pip reads them from variables and files. Others, such as `requirement` or `no-binary`, would make
-it fetch or build what nobody asked for, so they do not reach it.
+it fetch or build more than was asked for, so they do not reach it.
 """
 
 import ast

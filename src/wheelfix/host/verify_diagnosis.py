@@ -179,7 +179,7 @@ def _status(
 def _answered_status(
     subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
 ) -> tuple[CheckStatus, str]:
-    """Return the status of a load or an import of which it is known how it went."""
+    """Return the status of a load or an import that gave a whole answer."""
     if "error" in answer:
         return _error_status(subject, attempt, answer)
     own = subject.files[attempt.member].path

@@ -138,7 +138,7 @@ class _Run:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Where no wheel was verified, that is no success either."""
+        """It is an error if no wheel was verified."""
         if not self.is_complete or not self.ended:
             return ExitCode.ERROR
         return ExitCode.FINDINGS if any(map(self._is_bad, self.results)) else ExitCode.OK
