@@ -136,7 +136,7 @@ class InstalledModules:
         return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
 
     def _is_importable(self, path: str) -> bool:
-        """Return whether a file that is gone, or not an ELF file, has the name of an extension module.
+        """Return whether a file, gone or not an ELF file, has the name of an extension module.
 
         What one is that was not read, such as for its size, is not known.
         """
