@@ -374,7 +374,7 @@ class InstalledModules:
 
     @cached_property
     def not_judged(self) -> Sequence[str]:
-        """The `unopened` objects of which nothing can be said: a library is not found for them."""
+        """The `unopened` objects that are not judged: a library is not found for them."""
         return [path for path in self.unopened if self.usual(path).missing]
 
     # --- What an order of imports changes ---

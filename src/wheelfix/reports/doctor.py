@@ -60,7 +60,7 @@ class Diagnosis(NamedTuple):
     objects: int
     modules: int
     not_judged: int
-    """The objects of which nothing can be said."""
+    """The objects that were not judged."""
     not_read: Sequence[str]
     """What Python finds beside the environment, in words."""
     findings: Sequence[Finding]
