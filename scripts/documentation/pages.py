@@ -17,7 +17,7 @@ import typer
 from documentation.markup import prose, with_linked_rules
 from documentation.parts import COMMITTED, EVERY_RULE, FAMILIES, PARTS, ROOT, SCHEMAS, schema_files
 from wheelfix.cli.app import COMMANDS, app
-from wheelfix.cli.examples import examples_of
+from wheelfix.cli.examples import examples_of, question_of
 from wheelfix.cli.help import option_sections
 from wheelfix.reports.rule_excerpts import fix_safety, rule_path, sections
 from wheelfix.rules.rule import AnyRule
@@ -106,7 +106,18 @@ def _command(name: str) -> str:
     command = context.command
     usage = context.get_usage().removeprefix("Usage: ")
     paragraphs = [prose(text) for text in command.help.split("\n\n")]
-    lines = [f"# wheelfix {name}", "", paragraphs[0], "", "```text", usage, "```", ""]
+    lines = [
+        f"# wheelfix {name}",
+        "",
+        f"*{question_of(name)}*",
+        "",
+        paragraphs[0],
+        "",
+        "```text",
+        usage,
+        "```",
+        "",
+    ]
     for paragraph in paragraphs[1:]:
         lines += [paragraph, ""]
     if examples := examples_of(name):

@@ -12,7 +12,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.fork_server import warm_path
 from tests.support.installers import install
 from wheelfix.cli.app import COMMANDS, run
-from wheelfix.cli.examples import Example, examples_of, most_used_options
+from wheelfix.cli.examples import Example, examples_of, most_used_options, question_of
 from wheelfix.settings import SETTING_FIELDS, Group
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
@@ -21,8 +21,12 @@ SCRIPTS = Path(sys.executable).parent
 EXAMPLES = {command: examples_of(command) for command in (*COMMANDS, "wheelfix")}
 
 
-def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert run([name, "--help"]) == 0
+LINES = {"repair": 90, "check": 75}
+"""How many lines the help of a command may have; others 50."""
+
+
+def help_of(name: str, capsys: pytest.CaptureFixture[str], flag: str = "--help") -> str:
+    assert run([name, flag]) == 0
     return capsys.readouterr().out
 
 
@@ -38,19 +42,33 @@ def test_the_program_lists_each_command_once_and_in_a_group(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_option_is_in_a_group_and_each_line_fits(
+def test_the_help_begins_with_a_question_and_names_each_option(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = help_of(name, capsys)
+    lines = text.splitlines()
+    assert len(lines) <= LINES.get(name, 50)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(text.split("\n\n")[1].split()) == question_of(name)
+    for flag in most_used_options(name):
+        assert any(re.match(rf"  (-\w, )?{flag}\b", line) for line in lines[:60]), flag
+    every = help_of(name, capsys, "--help-all")
+    for flag in re.findall(r"^  (?:-\w, )?(--[a-z-]+)", every, re.MULTILINE):
+        assert re.search(rf"[ ]{flag}(?![\w-])", text), flag
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_is_in_a_group_and_each_line_fits(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(name, capsys, "--help-all")
     titles = [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0] != " "]
     assert set(titles) <= {"Arguments", "Most used", "Examples", *Group}
-    first = text.splitlines()[:50]
-    for flag in most_used_options(name):
-        assert any(re.match(rf"  (-\w, )?{flag}\b", line) for line in first), "the first screen"
     general = text.split("\nGeneral:\n")[1].split("\n\n")[0]
     options = {word for word in general.replace(",", " ").split() if word.startswith("--")}
-    assert options <= {"--config", "--verbose", "--quiet", "--color", "--help"}
+    assert options <= {"--config", "--verbose", "--quiet", "--color", "--help", "--help-all"}
     reads_settings = any(name in field.setting.commands for field in SETTING_FIELDS)
     assert ("--quiet" in options) is reads_settings
     assert max(map(len, text.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""Examples for each command, which end its help, and the options that its help begins with."""
+"""What the help of each command begins with and ends with: question, options, examples."""
 
 import tomllib
 from functools import cache
@@ -17,6 +17,11 @@ class Example(NamedTuple):
 def examples_of(command: str) -> tuple[Example, ...]:
     """Return the examples of a command; those of the program by `wheelfix`."""
     return tuple(Example(*example) for example in _table()["examples"].get(command, ()))
+
+
+def question_of(command: str) -> str:
+    """Return the question that a command answers, which its help begins with."""
+    return str(_table()["questions"].get(command, ""))
 
 
 def most_used_options(command: str) -> tuple[str, ...]:

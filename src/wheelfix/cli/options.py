@@ -26,6 +26,7 @@ from wheelfix.cli.config.configuration import (
 )
 from wheelfix.cli.config.values import FIELDS, kind_of
 from wheelfix.cli.console import Color, Quiet, Terminal, Verbose
+from wheelfix.cli.help import HelpAll
 from wheelfix.errors import SettingsError
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
@@ -38,7 +39,7 @@ def with_options(command: Command) -> Command:
     """Return `command` with options in the place of some of its parameters.
 
     A dataclass stands for the options that are its fields; `Call` for `--config`, `-v`, `-q` and
-    the flag of each setting that the command has. Each command also has `--color`.
+    the flag of each setting that the command has. Each command also has `--color` and `--help-all`.
     """
     signature = inspect.signature(command)
     parameters: list[inspect.Parameter] = []
@@ -55,11 +56,11 @@ def with_options(command: Command) -> Command:
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     parameters += map(_setting_option, settings if has_call else ())
-    parameters.append(_parameter("color", None, Color))
+    parameters += (_parameter("color", None, Color), _parameter("help_all", False, HelpAll))
 
     @wraps(command)
-    def run(*, color: None = None, **values: Any) -> None:  # noqa: ANN401 - of any option
-        del color  # its callback has read it
+    def run(*, color: None = None, help_all: bool = False, **values: Any) -> None:  # noqa: ANN401 - of any option
+        del color, help_all  # their callbacks have read them
         for name, kind in dataclasses.items():
             values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
         if has_call:

@@ -96,13 +96,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
-    other imports. The files of the environment are read; nothing of it is executed, unless
-    `--prove` asks for it.
-
-    A wheel is judged in a new environment, with what it requires and what `--with` names: wheels of
-    the index, nothing is built.
-
-    Exit code 1 for errors, and with `--against` for a difference.
+    others. Only `--prove` executes code of the environment. Exit code 1 for errors, and with
+    `--against` for a difference.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)

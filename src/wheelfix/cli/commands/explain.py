@@ -129,9 +129,9 @@ class _Options:
     scheme: str | None = installation_options.SCHEME.default(None)
     target: str | None = installation_options.TARGET.default(None)
     env: list[str] = Option(
-        "An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
-        "Python code that searches them for libraries. Their directories are read on this machine. "
-        "In an environment of this machine, LD_LIBRARY_PATH is by default that of the shell.",
+        "An environment variable of the process: LD_LIBRARY_PATH, or one that Python code "
+        "searches for libraries. In an environment of this machine, LD_LIBRARY_PATH is by default "
+        "that of the shell.",
         group=Group.MACHINES,
         metavar="NAME=VALUE",
     ).default([])
@@ -148,9 +148,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     """Explain which libraries an object loads, and why.
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
-    Nothing is executed, so a wheel for another machine or C library can be explained too.
-
-    Exit code 1 if something that is explained does not load.
+    Nothing is executed. Exit code 1 if something that is explained does not load.
     """
     words, terminal = list(arguments or []), call.terminal
     form = request.output_format or _by_suffix(request.output)
