@@ -141,5 +141,6 @@ def test_each_example_holds(example: Example, project: Path) -> None:
     done = started(example.command, project)
     assert done.returncode == (1 if example.command in WITH_FINDINGS else 0), done
     assert "error: " not in done.stderr
-    written = [project / name for name in ("report.sarif", "tree.html", "wheelfix.schema.json")]
+    names = ("report.sarif", "libraries.html", "wheelfix.schema.json")
+    written = [project / name for name in names]
     assert done.stdout or done.stderr or any(file.exists() for file in written)
