@@ -10,16 +10,20 @@ import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.build import make_wheel
+from tests.support.build import extension, make_wheel, shared_object
 from tests.support.installers import pip
 from tests.support.waiting import HANGS
 from wheelfix.cli.app import run
-from wheelfix.errors import OutputError, SettingsError, ToolError, WheelfixError
+from wheelfix.errors import OutputError, SettingsError, ToolError
 from wheelfix.host.required_wheels import fetch
+from wheelfix.system.subprocesses import Completed
+from wheelfix.system.subprocesses import run as run_program
 from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.requirements import name_of
 
 PURE = "py3-none-any"
 HERE = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_{os.uname().machine}"
@@ -66,7 +70,7 @@ def environ(tmp_path: Path, index: Path) -> dict[str, str]:
 def names(
     requirements: Sequence[str], environ: Mapping[str, str], *given: str, tag: str = HERE
 ) -> list[str]:
-    found = fetch(requirements, dependent(tag), environ, given)
+    found = fetch(requirements, dependent(tag), environ, given).wheels
     return ["-".join(path.name.split("-")[:2]) for path in found]
 
 
@@ -97,11 +101,16 @@ def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: P
     monkeypatch.chdir(index)
     text = requirement.format(index=index, source=tmp_path / "evil-1.0")
     wheel(index, "between", "1.0", text)
-    with pytest.raises(ToolError, match="is not known") as refused:
-        fetch([text if is_direct else "between"], dependent(tag), environ)
+    wheel(index, "fine")
+    found = fetch([text if is_direct else "between", "fine"], dependent(tag), environ)
     assert not (tmp_path / "RAN").exists()
     assert not list((tmp_path / "cache/wheelfix").glob("fetch-*"))
-    assert "pip wheel -w wheels " in (refused.value.hint or "")
+    (unknown,) = found.unknown
+    assert unknown.name == name_of(text)
+    assert unknown.unknown
+    assert shlex.quote(text) in unknown.build_advice
+    others = {"fine"} if is_direct else {"between", "fine"}
+    assert {path.name.partition("-")[0] for path in found.wheels} == others
 
 
 @pytest.mark.parametrize(
@@ -143,23 +152,99 @@ def test_a_neighbor_of_a_configuration_is_not_built(
 
 
 def test_what_is_not_known_can_be_built_and_put_beside_the_wheel(
-    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The hint of the error, followed; that the command executes code is what it says."""
+    """The hint of the finding, followed; that the command executes code is what it says."""
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, environ[name])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil-1.0/setup.py").write_text("from setuptools import setup\nsetup(name='evil')")
     url = f"evil @ file://{tmp_path}/evil-1.0"
     path = make_wheel(tmp_path / "d", tag=HERE, files={}, metadata=f"Requires-Dist: {url}\n")
-    with pytest.raises(ToolError) as refused:
-        fetch([url], dependent(), environ)
-    _, command, *_ = (refused.value.hint or "").split("`")
+    (unknown,) = fetch([url], dependent(), environ).unknown
+    _, command, *_ = unknown.build_advice.split("`")
     _, *words = shlex.split(command)
     assert pip(*words[:1], "--no-deps", "--no-build-isolation", *words[1:]).returncode == 0
     for call in (["check", "--deps"], ["doctor"]):
-        assert run([*call, str(path)]) == 2
+        assert run([*call, str(path)]) < 2  # WF517 is about the path in METADATA
+        assert f"`{url}` is not known: URLs are not followed" in "".join(capsys.readouterr())
         assert run([*call, "--with", "wheels", str(path)]) < 2
+        assert "is not known" not in "".join(capsys.readouterr())
+
+
+def test_an_index_that_is_dead_is_asked_once_and_folders_are_still_looked_into(
+    index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(index, "core")
+    calls: list[Sequence[str]] = []
+
+    def record(argv: Sequence[str], **named: Any) -> Completed:
+        calls.append(argv)
+        return run_program(argv, **named)
+
+    monkeypatch.setattr("wheelfix.host.required_wheels.run", record)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+    del environ["PIP_NO_INDEX"]
+    given = {**environ, "PIP_INDEX_URL": dead, "PIP_RETRIES": "1"}
+    found = fetch(["a", "core", "b"], dependent(), given)
+    assert [path.name for path in found.wheels] == [f"core-1.0-{PURE}.whl"]
+    assert [one.name for one in found.unknown] == ["a", "b"]
+    assert all(one.unknown.startswith("the index does not answer (") for one in found.unknown)
+    assert ["--no-index" in call for call in calls] == [False, True, True, True]
+    calls.clear()
+    del given["PIP_FIND_LINKS"]
+    found = fetch([*"abcdefgh", "core"], dependent(), given)
+    assert len(found.unknown) == 9
+    assert len(calls) == 1
+
+
+LACKING = (
+    "evil",
+    "nosuchname",
+    "fine==7",
+    "other-machine",
+    "other-python",
+    "direct @ file:///x.tar.gz",
+)
+"""Only a source distribution, no file of that name, version, machine or Python, and a URL."""
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("check --deps -v", 1), ("doctor -v", 0), ("explain --deps", 1)]
+)
+def test_what_has_no_wheel_is_said_and_all_the_rest_is_judged(  # noqa: PLR0913, PLR0917
+    command: str,
+    code: int,
+    tmp_path: Path,
+    index: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, environ[name])
+    wheel(index, "fine")
+    make_wheel(index, "other_machine", "1.0", "py3-none-win_amd64", {})
+    make_wheel(index, "other_python", "1.0", "cp27-none-any", {})
+    gone = shared_object(tmp_path / "libgone.so")
+    module = extension(tmp_path / "_m.so", "_m", needed=[gone])
+    path = make_wheel(
+        tmp_path / "d",
+        tag=HERE,
+        files={"demo/__init__.py": "from . import _m", "demo/_m.so": module},
+        metadata="".join(f"Requires-Dist: {one}\n" for one in LACKING),
+    )
+    assert run([*command.split(), str(path)]) == code
+    printed = "".join(capsys.readouterr())
+    for one in LACKING:
+        assert f"`{one}` is not known: " in printed
+        assert f"pip wheel -w wheels {shlex.quote(one)}` may build it" in printed
+    assert "libgone.so" in printed
+    assert not (tmp_path / "RAN").exists()
 
 
 def test_requirements_are_followed_as_pip_follows_them(
@@ -182,8 +267,9 @@ def test_an_older_version_is_taken_where_the_newest_fits_nothing(
         wheel(index, "base", version)
         wheel(index, "user", version, f"base=={version}")
     assert names(["base<2", "user"], environ) == ["base-1.0", "user-1.0"]
-    with pytest.raises(ToolError, match=r"base.*is not known"):
-        fetch(["base<2", "user==2"], dependent(), environ)
+    found = fetch(["base<2", "user==2"], dependent(), environ)
+    assert [one.requirement for one in found.unknown] == ["base<2,==2.0"]
+    assert [path.name for path in found.wheels] == [f"user-2.0-{PURE}.whl"]
 
 
 def test_an_answer_belongs_to_its_index_its_constraints_and_its_day(
@@ -207,8 +293,7 @@ def test_an_answer_belongs_to_its_index_its_constraints_and_its_day(
         kept = json.loads(answer.read_text())
         answer.write_text(json.dumps({**kept, "time": time.time() - 90_000}))
     monkeypatch.setattr("wheelfix.host.required_wheels.run", _asked_again)
-    with pytest.raises(WheelfixError, match="asked again"):
-        fetch(["core"], dependent(), environ)
+    assert [one.unknown for one in fetch(["core"], dependent(), environ).unknown] == ["asked again"]
 
 
 def _asked_again(*_: object, **_named: object) -> None:
@@ -219,13 +304,13 @@ def test_a_wheel_of_the_cache_is_taken_by_its_hash(
     index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel(index, "core")
-    (kept,) = fetch(["core"], dependent(), environ)
+    (kept,) = fetch(["core"], dependent(), environ).wheels
     good = kept.read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr("wheelfix.host.required_wheels.run", _asked_again)
-        assert fetch(["core"], dependent(), environ) == (kept,), "pip is not started"
+        assert fetch(["core"], dependent(), environ).wheels == (kept,), "pip is not started"
     kept.write_bytes(wheel(index.parent, "core", text="bad").read_bytes())
-    assert fetch(["core"], dependent(), environ) == (kept,)
+    assert fetch(["core"], dependent(), environ).wheels == (kept,)
     assert kept.read_bytes() == good
 
 
@@ -287,13 +372,12 @@ def test_a_folder_of_find_links_may_have_odd_files(
     (index / "loop-1.0-py3-none-any.whl").symlink_to("loop-1.0-py3-none-any.whl")
     environ["PIP_FIND_LINKS"] += f" {tmp_path}/{'long' * 99}"
     assert names(["core"], environ) == ["core-1.0"]
-    for name in ("gone", "loop"):
-        with pytest.raises(ToolError, match=f"`{name}` is not known"):
-            fetch([name], dependent(), environ)
+    found = fetch(["gone", "loop", "core"], dependent(), environ)
+    assert [one.name for one in found.unknown] == ["gone", "loop"]
+    assert [path.name for path in found.wheels] == [f"core-1.0-{PURE}.whl"]
     Path(os.fsdecode(os.fsencode(index) + b"/\xff-1.0-py3-none-any.whl")).touch()
-    with pytest.raises(ToolError, match=r"core.* is not known: UnicodeEncodeError") as refused:
-        fetch(["core"], dependent(), environ)
-    assert "Traceback" not in refused.value.message
+    (unknown,) = fetch(["core"], dependent(), environ).unknown
+    assert unknown.unknown.startswith("UnicodeEncodeError")
 
 
 def test_temporary_files_of_pip_lie_in_our_folder(
@@ -307,8 +391,7 @@ def test_temporary_files_of_pip_lie_in_our_folder(
         raise ToolError("it failed")
 
     monkeypatch.setattr("wheelfix.host.required_wheels.run", record)
-    with pytest.raises(ToolError):
-        fetch(["core"], dependent(), environ)
+    assert fetch(["core"], dependent(), environ).unknown
     (folder,) = map(Path, seen)
     assert folder.parent == tmp_path / "cache/wheelfix"
     assert not folder.exists()

@@ -1131,7 +1131,7 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 
 HELD: dict[Message, str] = {
     (
-        "host/required_wheels.py",
+        "providers/model.py",
         "`{}` may build it and so execute its code; then add `--with wheels`",
     ): "host/test_required_wheels.py::test_what_is_not_known_can_be_built_and_put_beside_the_wheel",
     (

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_objects import neighbors_of
@@ -14,6 +15,7 @@ from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.loading import split_library_path
 from wheelfix.loader.targets import Target
 from wheelfix.providers.model import Provided
+from wheelfix.reports.printable import printable
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -32,6 +34,13 @@ TARGET = Option(
     group=Group.MACHINES,
     metavar="NAME",
 )
+
+
+def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
+    """Say what was asked for and has no wheel: the answer does not count on it."""
+    for one in providers:
+        if one.unknown:
+            terminal.say(f"note: {printable(one.unknown_text)}; {one.build_advice}")
 
 
 def library_path_of(assignments: Sequence[str]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.installation_options import say_unknown
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import wheels_below
@@ -89,7 +90,9 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
         terminal.show_progress(f"comparing {printable(other.name)}")
         try:
             with time_limit(settings.timeout, other.name):
-                comparisons.append(compare_wheels(one, other, settings, both, os.environ))
+                comparison = compare_wheels(one, other, settings, both, os.environ)
+            say_unknown(comparison.neighbors, terminal)
+            comparisons.append(comparison)
         except WheelfixError as error:
             terminal.fail(error)
             errors.append(error)

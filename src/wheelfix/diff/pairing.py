@@ -38,6 +38,7 @@ class Comparison(NamedTuple):
     new: str
     """Likewise."""
     changes: tuple[ReleaseChange, ...]
+    neighbors: tuple[Provided, ...] = ()
 
 
 Pairs = Sequence[tuple[Path | None, Path | None]]
@@ -63,7 +64,7 @@ def compare_wheels(
     )
     neighbors = find_neighbors(settings, after.wheel, environ)
     after = after._replace(brought=dict(_brought(before, after.wheel, neighbors)))
-    return Comparison(old.name, new.name, compare(before, after, settings))
+    return Comparison(old.name, new.name, compare(before, after, settings), neighbors)
 
 
 def _brought(old: Side, new: Wheel, neighbors: Iterable[Provided]) -> Iterator[tuple[str, Brought]]:

@@ -19,6 +19,7 @@ from wheelfix.loader.install_schemes import name_in_site, python_version
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import module_name
 
@@ -63,6 +64,8 @@ class InstalledModules:
     """Path -> name, for the interpreter's own modules whose libraries the environment has, too."""
     order: tuple[str, ...] = ()
     """The modules that are imported, by path, in turn; none if any may be, in any order."""
+    unknown: tuple[Provided, ...] = ()
+    """What is required, and is not there, as it has no wheel: it might have what is not found."""
     any_order: "InstalledModules | None" = field(default=None, compare=False, repr=False)
     """The same without `order`; None if it has none."""
 

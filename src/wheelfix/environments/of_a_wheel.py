@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.fresh_environments import install, make
@@ -11,6 +12,7 @@ from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
+from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
@@ -19,16 +21,24 @@ from wheelfix.wheel.required_file import no_wheel_error, require_file
 from wheelfix.wheel.requirements import each_version, name_of
 
 
+class Made(NamedTuple):
+    """An environment that was made for a wheel."""
+
+    folder: Path
+    unknown: tuple[Provided, ...] = ()
+    """What is required, and has no wheel."""
+
+
 @contextmanager
 def environment_with(
     path: Path, others: Sequence[str], folder: Path, environ: Mapping[str, str]
-) -> Generator[Path]:
-    """Yield the folder of a new virtual environment, which is removed at the end.
+) -> Generator[Made]:
+    """Yield a new virtual environment, which is removed at the end.
 
     The wheel at `path` is installed in it, `others` (wheels, folders of wheels, requirements), and
     what all of them require, of which wheels are fetched to the cache. Relative
     paths start in `folder`; `environ` is that of the user. Raises `SettingsError` for a text that
-    names nothing, `ToolError` for what cannot be fetched or installed.
+    names nothing, `ToolError` for what cannot be installed.
     """
     require_file(path)
     own = _distribution(path)
@@ -37,12 +47,13 @@ def environment_with(
     requirements = _requirements([wheel, *map(_read, files)])
     requirements += (_one_version(text) for text in others if not _is_file(text))
     given = {own, *map(_distribution, files)}
-    beside = [*files, *fetch(requirements, wheel.name, environ, given)]
+    fetched = fetch(requirements, wheel.name, environ, given)
+    beside = [*files, *fetched.wheels]
     python, *_ = usable_pythons(wheel.name, Options(), environ)
     with scratch() as own_folder:
         place = make("venv", python, Path(os.path.realpath(own_folder)), environ)
         install(folder / path, wheel, place, beside=[folder / file for file in beside])
-        yield place.root
+        yield Made(place.root, fetched.unknown)
 
 
 def distributions_of(path: Path, others: Sequence[str]) -> list[str]:

@@ -119,7 +119,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     where = shlex.quote(modules.world.where)
     causes = grouped(modules.failures, lambda found: _cause(modules, *found))
     for (owner, *_), found in causes.items():
-        sure = [one for one in found if modules.is_surely_imported(one[0])]
+        surely = (one for one in found if modules.is_surely_imported(one[0]))
+        sure = [one for one in surely if one[1].result or not modules.unknown]
         path, lack = (sure or found)[0]
         module = modules.modules[path]
         opened = posixpath.basename(path) if path in modules.opened else module
@@ -148,6 +149,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                     for other in sorted({one.result for _, one in found if one.result})
                     if other in modules.world.of_variables
                 ),
+                *(f"`{one.requirement}` is not known, and may have it" for one in modules.unknown),
             ),
             hint=f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL or lack.library

@@ -23,7 +23,7 @@ from wheelfix.host.provider_lookup import (
     in_wheel,
     metadata_in,
 )
-from wheelfix.host.required_wheels import fetch
+from wheelfix.host.required_wheels import Fetched, fetch
 from wheelfix.loader.install_schemes import python_version
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import (
@@ -62,7 +62,7 @@ def find_neighbors(
         direct = [str(requirement) for requirement in applicable_requirements(part)]
         given = [one.name for one in found if one.version]
         fetched = fetch(direct, wheel.name, environ, given)
-        found += (in_wheel(path, is_object_name) for path in fetched)
+        found += _beside(fetched)
     required = all_requirements(part, requires_dist_of(found))
     return tuple(
         replace(one, through=required[one.name].through if one.name in required else "")
@@ -118,7 +118,12 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
         for requirement in each_version(text):
             refuse_other_text(requirement)
             fetched = fetch([requirement], dependent, environ)
-            yield from (in_wheel(wheel, is_object_name) for wheel in fetched)
+            yield from _beside(fetched)
+
+
+def _beside(fetched: Fetched) -> Iterator[Provided]:
+    yield from (in_wheel(wheel, is_object_name) for wheel in fetched.wheels)
+    yield from fetched.unknown
 
 
 def named_wheels(text: str) -> list[Path]:

@@ -6,11 +6,11 @@ is asked for single wheels, `--no-deps`: it builds what a requirement names by U
 """
 
 import re
-import shlex
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.tags import sys_tags
@@ -18,7 +18,13 @@ from packaging.tags import sys_tags
 from wheelfix.errors import OutputError, ToolError
 from wheelfix.host.find_installers import own_pip
 from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
-from wheelfix.host.wheel_cache import FETCHED, find_answer, keep_answer, make_cache
+from wheelfix.host.wheel_cache import (
+    FETCHED,
+    find_answer,
+    keep_answer,
+    keep_wheels,
+    make_cache,
+)
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
     interpreters,
@@ -26,13 +32,13 @@ from wheelfix.loader.install_schemes import (
     is_free_threaded,
     python_version,
 )
+from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
-from wheelfix.text import join_some
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
-from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.requirements import name_of, read_requirement
 from wheelfix.wheel.unverified_reader import read_unverified
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
@@ -44,6 +50,17 @@ _MOST_TRIES = 1000
 """Questions to the index after which no other versions are tried."""
 _BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:(?:[<>=!~]=?|,)[A-Za-z0-9.*+!_-]*)*")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
+_SILENCE = re.compile(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
+"""What pip says when it gives up an index, with the error; of a name without files it says less."""
+_WITHOUT_WHEEL = re.compile(r"No matching distribution found for (\S+)")
+
+
+class Fetched(NamedTuple):
+    """What was fetched, and what of the requirements is not known."""
+
+    wheels: tuple[Path, ...] = ()
+    unknown: tuple[Provided, ...] = ()
+    """What has no wheel on the index, each with the reason."""
 
 
 def fetch(
@@ -51,16 +68,17 @@ def fetch(
     dependent: WheelName,
     environ: Mapping[str, str],
     given: Collection[str] = (),
-) -> tuple[Path, ...]:
+) -> Fetched:
     """Return the wheels of `requirements`, and of what these require, to install with `dependent`.
 
     They are for this Python and machine if `dependent` can be installed here. `given` are the
     normalized names of distributions that are not fetched. `environ` is that of the user, with the
-    settings of pip. Raises `ToolError` for what has no wheel on the index, `OutputError` if the
-    cache cannot be written, `SettingsError` if it has no place, or pip's settings name URLs.
+    settings of pip. Only an answer with wheels for all is kept: what has none may get one. Raises
+    `OutputError` if the cache cannot be written, `SettingsError` if it has no place, or pip's
+    settings name URLs, `ToolError` if pip does not run.
     """
     if not requirements:
-        return ()
+        return Fetched()
     pip, options, python = own_pip(), _options(dependent), _python(dependent)
     settings = settings_of_pip(pip, environ)
     files = list(folders_of(settings))
@@ -69,26 +87,25 @@ def fetch(
     try:
         cache = make_cache(environ)
         answer = find_answer(cache, question)
-        if answer is None:
-            with scratch(FETCHED, parent=cache) as temporary:
-                index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
-                wheels = _resolve(requirements, _for_python(dependent, python), given, index)
-                answer = keep_answer(cache, question, wheels)
-    except ToolError as error:
-        raise ToolError(
-            f"`{dependent}`: {error.message}", hint=error.hint or WITHOUT_INDEX
-        ) from error
+        if answer is not None:
+            return Fetched(answer)
+        with scratch(FETCHED, parent=cache) as temporary:
+            index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
+            found = _resolve(requirements, _for_python(dependent, python), given, index)
+            wheels = keep_wheels(cache, found.wheels)
+            if not found.unknown:
+                keep_answer(cache, question, wheels)
+            return Fetched(wheels, found.unknown)
     except OSError as error:
         raise OutputError(
             f"cannot write to the cache `{error.filename or error}`: {error.strerror}",
             hint="set XDG_CACHE_HOME to a folder in which only you can write",
         ) from error
-    return answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Index:
-    """Asks pip for single wheels."""
+    """Asks pip for single wheels. Mutable."""
 
     pip: Sequence[str]
     environ: Mapping[str, str]
@@ -97,76 +114,83 @@ class _Index:
         default_factory=dict[frozenset[str], Path | str]
     )
     """By the requirements on a distribution: its wheel, or what pip says against it."""
+    silence: str = ""
+    """How the index was found not to answer; then only folders of `find-links` are asked."""
 
-    def ask(self, several: Iterable[frozenset[str]]) -> None:
+    def ask(self, several: Collection[frozenset[str]]) -> None:
         """Learn the wheels for several sets of requirements, each on one distribution.
 
-        Of those that have no wheel, the first is learned: each question takes a second.
+        A question takes a second, so that all are in one; the one that has no wheel is left out of
+        the next.
         """
-        new = [one for one in several if one not in self.known]
-        if not new:
+        for one in several:
+            self.known.update((one, reason) for text in one if (reason := _refusal(text)))
+        while new := [one for one in several if one not in self.known]:
+            if self.silence and "PIP_FIND_LINKS" not in self.environ:
+                self.known.update(dict.fromkeys(new, self.silence))
+                return
+            try:
+                self.known.update(self._fetched(new))
+            except ToolError as error:
+                self._learn(new, error.message)
+
+    def _learn(self, asked: Sequence[frozenset[str]], message: str) -> None:
+        """Learn from an error of pip which of `asked` has no wheel; else each is asked alone."""
+        silence = _SILENCE.search(message)
+        if silence and not self.silence:
+            self.silence = f"the index does not answer ({silence[1]})"
+            self.pip = [*self.pip, "--no-index"]
             return
+        named = {name_of(found[1]) for found in _WITHOUT_WHEEL.finditer(message)}
+        lacking = [one for one in asked if name_of(min(one)) in named]
+        if lacking or len(asked) == 1:
+            self.known.update((one, self.silence or _reason(message)) for one in lacking or asked)
+        else:
+            for one in asked:
+                self.ask([one])
+
+    def _fetched(self, asked: Sequence[frozenset[str]]) -> dict[frozenset[str], Path | str]:
         place = self.folder / f"wheels-{len(self.known)}"
         words = ["--no-deps", "--only-binary=:all:", "-d", str(place)]
-        call = [*self.pip, *words, *sorted(text for one in new for text in one)]
-        try:
-            # In a folder of our own, where no requirement is the name of a file.
-            run(call, env=self.environ, timeout=_TIMEOUT, cwd=self.folder)
-        except ToolError as error:
-            if len(new) == 1:
-                self.known[new[0]] = _reason(error.message)
-            else:
-                for one in new:
-                    self.ask([one])
-                    if isinstance(self.known[one], str):  # it ends the resolution
-                        break
-            return
+        call = [*self.pip, *words, *sorted(text for one in asked for text in one)]
+        # In a folder of our own, where no requirement is the name of a file.
+        run(call, env=self.environ, timeout=_TIMEOUT, cwd=self.folder)
         found = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
-        self.known.update(
-            (one, found.get(name_of(min(one)), "pip fetched no wheel")) for one in new
-        )
+        return {one: found.get(name_of(min(one)), "pip fetched no wheel") for one in asked}
 
 
-class _NoWheelError(ToolError):
-    """No wheel was found for the requirements on one distribution."""
+class _Settled(NamedTuple):
+    """The wheels for all that is required, and what has none."""
 
-    def __init__(self, texts: Collection[str], reason: str, requiring: Sequence[Path] = ()) -> None:
-        """Say why, and how to go on; `requiring` are the wheels that have those requirements."""
-        command = shlex.join(["pip", "wheel", "-w", "wheels", *sorted(texts)])
-        super().__init__(
-            f"{join_some(sorted(texts))} is not known: {reason}",
-            hint=f"`{command}` may build it and so execute its code; then add `--with wheels`",
-        )
-        is_conflict = len(texts) > 1 and "versions: none" not in reason
-        self.requiring = requiring if is_conflict else ()
+    wheels: tuple[Path, ...]
+    unknown: tuple[Provided, ...]
+    conflicts: tuple[Path, ...]
+    """Of what excludes other requirements, the wheel that requires it."""
 
 
 def _resolve(
     requirements: Sequence[str], dependent: WheelName, given: Collection[str], index: _Index
-) -> list[Path]:
+) -> _Settled:
     """Return the wheels of all that is required, directly or not.
 
     Where requirements of two distributions exclude each other, an older version of the last is
-    tried. Raises `ToolError` for what has no wheel.
+    tried.
     """
     root = Part(dependent, tuple(requirements))
     refused: dict[str, set[str]] = {}
-    first: ToolError | None = None
-    while True:
-        try:
-            return _settle(root, given, refused, index)
-        except _NoWheelError as error:
-            first = first or error
-            if not error.requiring or len(index.known) > _MOST_TRIES:
-                raise first from None
-            name = WheelName.parse(error.requiring[-1].name)
-            own = name_of(name.distribution)
-            refused.setdefault(own, set()).add(f"{own}!={name.version}")
+    first = settled = _settle(root, given, refused, index)
+    while settled.conflicts and len(index.known) <= _MOST_TRIES:
+        name = WheelName.parse(settled.conflicts[0].name)
+        own = name_of(name.distribution)
+        refused.setdefault(own, set()).add(f"{own}!={name.version}")
+        settled = _settle(root, given, refused, index)
+    is_in_vain = settled.conflicts or any(one.name in refused for one in settled.unknown)
+    return first if is_in_vain else settled
 
 
 def _settle(
     root: Part, given: Collection[str], refused: Mapping[str, Collection[str]], index: _Index
-) -> list[Path]:
+) -> _Settled:
     """Fetch until nothing more is required. Requirements are only added, so that it ends."""
     wanted: dict[str, set[str]] = {}
     chosen: dict[str, Path] = {}
@@ -176,31 +200,51 @@ def _settle(
         for name, one in each_requirement(root, requires):
             if name not in given:
                 texts = wanted.setdefault(name, set(refused.get(name, ())))
-                texts.add(_by_version(one.requirement))
+                texts.add(_text_of(one.requirement))
         asked = {name: frozenset(texts) for name, texts in sorted(wanted.items())}
-        if asked == before:
-            return [chosen[name] for name in asked]
         index.ask(asked.values())
-        for name, some in asked.items():
-            found = index.known[some]
-            if isinstance(found, str):
-                named = (p for p, its in requires.items() if name in map(name_of, its))
-                raise _NoWheelError(some, found, [chosen[one] for one in named])
-            chosen[name] = found
+        answers = {name: index.known[some] for name, some in asked.items()}
+        if asked == before:
+            break
+        chosen = {name: found for name, found in answers.items() if isinstance(found, Path)}
         before = asked
+    unknown = {name: found for name, found in answers.items() if isinstance(found, str)}
+    return _Settled(
+        wheels=tuple(chosen.values()),
+        unknown=tuple(
+            Provided(requirement=_joined(asked[name]), unknown=reason)
+            for name, reason in unknown.items()
+        ),
+        conflicts=tuple(
+            chosen[requiring]
+            for name, reason in unknown.items()
+            if len(asked[name]) > 1 and "versions: none" not in reason
+            for requiring in reversed(requires)
+            if name in map(name_of, requires[requiring])
+        ),
+    )
 
 
-def _by_version(requirement: Requirement) -> str:
-    """Return a requirement without marker and extras, whose wheels an index can have.
+def _text_of(requirement: Requirement) -> str:
+    """Return a requirement without marker and extras, whose wheels an index can have."""
+    url = f" @ {requirement.url}" if requirement.url else ""
+    return f"{requirement.name}{requirement.specifier}{url}"
 
-    Raises `ToolError` for a URL: it would be fetched from where a stranger says, and built.
-    """
-    text = f"{requirement.name}{requirement.specifier}"
-    if requirement.url:
-        raise _NoWheelError([f"{requirement.name} @ {requirement.url}"], "URLs are not followed")
-    if not _BY_VERSION.fullmatch(text):
-        raise _NoWheelError([text], "it is not a name with versions")
-    return text
+
+def _refusal(text: str) -> str:
+    """Return why the index is not asked for a requirement; empty if it is."""
+    if "@" in text:  # it would be fetched from where a stranger says, and built
+        return "URLs are not followed, and nothing is built"
+    return "" if _BY_VERSION.fullmatch(text) else "it is not a name with versions"
+
+
+def _joined(texts: Collection[str]) -> str:
+    """Return one requirement for several on one distribution; one by URL stands for all."""
+    first, *_ = sorted(texts, key=lambda text: "@" not in text)
+    if "@" in first:
+        return first
+    specifiers = (str(read_requirement(text).specifier) for text in sorted(texts))
+    return read_requirement(first).name + ",".join(filter(None, specifiers))
 
 
 def _reason(message: str) -> str:

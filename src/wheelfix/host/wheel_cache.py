@@ -66,25 +66,25 @@ def find_answer(cache: Path, question: str) -> tuple[Path, ...] | None:
     return None
 
 
-def keep_answer(cache: Path, question: str, wheels: Iterable[Path]) -> tuple[Path, ...]:
-    """Move wheels into the cache as the answer to a question; return their paths there.
-
-    Raises `OSError`, `OutputError`.
-    """
-    kept = [(_digest(path), path) for path in wheels]
-    for digest, path in kept:
-        place = cache / "wheels" / digest
+def keep_wheels(cache: Path, wheels: Iterable[Path]) -> tuple[Path, ...]:
+    """Move wheels into the cache; return their paths there. Raises `OSError`."""
+    kept = [(cache / "wheels" / _digest(path), path) for path in wheels]
+    for place, path in kept:
         place.mkdir(mode=0o700, exist_ok=True)
         path.replace(place / path.name)
+    return tuple(place / path.name for place, path in kept)
+
+
+def keep_answer(cache: Path, question: str, wheels: Iterable[Path]) -> None:
+    """Keep wheels of the cache as the answer to a question. Raises `OSError`, `OutputError`."""
     value = {
         "question": question,
         "time": time.time(),
-        "wheels": [(digest, path.name) for digest, path in kept],
+        "wheels": [(path.parent.name, path.name) for path in wheels],
     }
     answer = _answer(cache, question)
     answer.unlink(missing_ok=True)  # not written through: it may be a link, or a FIFO
     write_whole(answer, json.dumps(value).encode())
-    return tuple(cache / "wheels" / digest / path.name for digest, path in kept)
 
 
 def _answer(cache: Path, question: str) -> Path:

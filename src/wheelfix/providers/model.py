@@ -4,6 +4,7 @@
 """
 
 import posixpath
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -54,6 +55,8 @@ class Provided:
     """All versions that were found, the lowest first, if there are several."""
     through: str = ""
     """The distribution that METADATA requires, and that requires this one."""
+    unknown: str = ""
+    """Why no wheel of it is known, though it was asked for; empty otherwise."""
 
     @property
     def name(self) -> str:
@@ -90,6 +93,17 @@ class Provided:
         """Its name in messages."""
         written = self.setting.source if self.setting is not None else self.wheel
         return self.requirement or next((folder.path for folder in self.folders), written)
+
+    @property
+    def unknown_text(self) -> str:
+        """That it is `unknown`, and why."""
+        return f"`{self.requirement}` is not known: {self.unknown}"
+
+    @property
+    def build_advice(self) -> str:
+        """The command with which a person may get the wheel of one that is `unknown`."""
+        command = shlex.join(["pip", "wheel", "-w", "wheels", self.requirement])
+        return f"`{command}` may build it and so execute its code; then add `--with wheels`"
 
     @property
     def to_require(self) -> str:

@@ -1,11 +1,15 @@
 """Whether the wheel lacks what its requirements may bring."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from packaging.utils import canonicalize_name
+
+from wheelfix.providers.model import Provided
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.rules.undefined_symbols import is_left
+from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_some
 
 
@@ -47,7 +51,11 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         for name, _ in unresolved.references
     }
     lacking = (*left.libraries, *sorted(symbols))
-    if not lacking:
+    unknown = [provider for provider in context.providers if provider.unknown]
+    yield from without_wheel(unknown, lacking, context.settings)
+    # The others were looked into.
+    looked = {one.name for one in unknown}.issuperset(map(canonicalize_name, left.requirements))
+    if not lacking or (looked and unknown and not left.unreached):
         return
     likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
     if not any(provider.version for provider in context.providers):  # none was looked into
@@ -68,3 +76,20 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         hint=hint,
         severity=Severity.ERROR if context.settings.fail_on_unknown else severity,
     )
+
+
+def without_wheel(
+    unknown: Iterable[Provided], lacking: Collection[str], settings: Settings
+) -> Iterator[Hit]:
+    """Yield what is asked for and has no wheel, with what the wheel lacks: each may have it."""
+    for one in unknown:
+        yield Hit(
+            message=one.unknown_text,
+            entry=one.name,
+            notes=(
+                *([f"required by `{one.through}`"] if one.through else []),
+                *([f"it may have {join_some(lacking, 2)}"] if lacking else []),
+            ),
+            hint=one.build_advice,
+            severity=Severity.ERROR if settings.fail_on_unknown else Severity.WARNING,
+        )

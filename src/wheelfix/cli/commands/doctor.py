@@ -26,7 +26,7 @@ from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.import_orders import Order, imported_as, in_order, judge, meeting_pairs
 from wheelfix.environments.import_runs import python_of, run_imports
 from wheelfix.environments.modules import InstalledModules
-from wheelfix.environments.of_a_wheel import distributions_of, environment_with
+from wheelfix.environments.of_a_wheel import Made, distributions_of, environment_with
 from wheelfix.environments.read_environment import read_modules
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.installed_files import added_folders, dist_info_folders
@@ -159,10 +159,12 @@ class _Asked(NamedTuple):
 def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.Diagnosis:
     """Return what goes wrong, and what was seen of it."""
     names = asked.names
-    with time_limit(settings.timeout, str(asked.subject)), _installed(asked) as folder:
+    with time_limit(settings.timeout, str(asked.subject)), _installed(asked) as made:
+        folder = made.folder
         cache = None if asked.is_wheel else _cache(os.environ)
         target = None if request.target is None else target_of(request.target, None)
         modules = read_modules(folder, asked.library_path, cache, target)
+        modules = replace(modules, unknown=made.unknown)
         _refuse_another_machine(modules, asked.subject)
         judged = settings
         if names or request.every_order:  # what fails in an order that is asked for is an error
@@ -265,10 +267,10 @@ def _compare(
 
 
 @contextmanager
-def _installed(asked: _Asked) -> Generator[Path]:
-    """Yield the folder of the environment, a new one for a wheel."""
+def _installed(asked: _Asked) -> Generator[Made]:
+    """Yield the environment, a new one for a wheel."""
     if not asked.is_wheel:
-        yield asked.subject
+        yield Made(asked.subject)
         return
     folder = options.current_folder()
     with environment_with(asked.subject, asked.others, folder, os.environ) as made:

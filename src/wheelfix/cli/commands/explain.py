@@ -30,6 +30,7 @@ from wheelfix.cli.installation_options import (
     parse_variables,
     read_wheel,
     refuse_for_site,
+    say_unknown,
     target_of,
     wheels_beside,
     world_of,
@@ -175,7 +176,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
         def ask(path: Path) -> None:
             settings = configuration.settings_for(path.name)
             try:
-                with _in_wheel(path, subject, request, variables, settings) as process:
+                with _in_wheel(path, subject, request, variables, settings, terminal) as process:
                     answer = _answer(process, request.why_not, form, terminal)
             except _AbsentError as error:
                 absent.append(error)
@@ -327,6 +328,7 @@ def _in_wheel(
     request: _Options,
     variables: Mapping[str, str],
     settings: Settings,
+    terminal: Terminal,
 ) -> Generator[_Process]:
     require_file(path)
     others = wheels_beside(settings)
@@ -335,6 +337,7 @@ def _in_wheel(
     with open_wheel(path) as archive:
         refuse_other_system(archive.wheel)
         providers = providers_of(settings, archive.wheel, os.environ)
+        say_unknown(providers, terminal)
         world = world_of(
             archive.wheel,
             target=request.target,

@@ -10,7 +10,8 @@ from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.config.settings_text import tables
-from wheelfix.cli.installation_options import read_wheel, world_of
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.installation_options import read_wheel, say_unknown, world_of
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
@@ -57,7 +58,10 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
         terminal.result("\n\n".join(found))
     else:
         shown, is_complete = ask_each(
-            wheels, lambda path: _shown(path, request.target, configuration), terminal, seconds
+            wheels,
+            lambda path: _shown(path, request.target, configuration, terminal),
+            terminal,
+            seconds,
         )
         if request.output_format is TextOrJson.JSON:
             terminal.result(json_text(reports.as_json(shown)))
@@ -66,10 +70,13 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
     raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
 
 
-def _shown(path: Path, target: str | None, configuration: Configuration) -> reports.Shown:
+def _shown(
+    path: Path, target: str | None, configuration: Configuration, terminal: Terminal
+) -> reports.Shown:
     settings = configuration.settings_for(path.name)
     wheel = read_wheel(path)
     providers = providers_of(settings, wheel, os.environ)
+    say_unknown(providers, terminal)
     return reports.Shown(
         wheel=wheel,
         verdict=verdict_of(Context(wheel=wheel, settings=settings, providers=providers)),

@@ -14,7 +14,7 @@ from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, ToolError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
@@ -175,7 +175,11 @@ def _verify(
     with time_limit(settings.timeout, wheel.name):  # of what is read: attempts have their own
         subject = read_wheel(wheel)
         refuse_other_system(subject)
-        beside = [*map(Path, wheels_of(providers_of(without, subject, os.environ)))]
+        providers = providers_of(without, subject, os.environ)
+        for one in providers:
+            if one.unknown:  # what is to be tried is not there
+                raise ToolError(one.unknown_text, hint=one.build_advice)
+        beside = [*map(Path, wheels_of(providers))]
         beside += _required(subject, wheels, wanted)
     site = None if settings.site is None else Path(settings.site)
     asked = replace(

@@ -17,7 +17,7 @@ from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.installation_options import read_wheel, world_of
+from wheelfix.cli.installation_options import read_wheel, say_unknown, world_of
 from wheelfix.cli.options import Call, TextOrJson, current_folder
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
@@ -109,6 +109,7 @@ def _answer(
     platforms = WheelName.parse(path.name).platforms
     is_local = has_local_tag(platforms)
     subject = _planned(path, settings, terminal) if is_local else _as_built(path, settings)
+    say_unknown(subject.providers, terminal)
     wheel, providers, grafted, obstacle, read = subject
     graph = _graph(subject, target)
     nodes = nodes_of_name(graph, library)
