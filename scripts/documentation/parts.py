@@ -19,7 +19,7 @@ import yaml
 import wheelfix
 from documentation.markup import attributes, code, prose, signature, table
 from wheelfix import api
-from wheelfix.analysis.never_bundled import never_globs, reason_not_to_bundle
+from wheelfix.analysis.never_bundled import NEVER, WITH_DRIVERS, listed
 from wheelfix.cli.app import COMMANDS
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
@@ -304,13 +304,16 @@ def providers() -> str:
 
 def never_grafted() -> str:
     """Return the table of the libraries that are never grafted."""
-    by_reason: dict[str, list[str]] = {}
-    for glob in never_globs():
-        by_reason.setdefault(reason_not_to_bundle(glob) or "", []).append(glob)
-    rows = [
-        (", ".join(code(glob) for glob in globs), prose(reason))
-        for reason, globs in by_reason.items()
-    ]
+    return _drivers(NEVER)
+
+
+def installed_with_drivers() -> str:
+    """Return the table of the libraries that a wheel may leave to a machine with a driver."""
+    return _drivers(WITH_DRIVERS)
+
+
+def _drivers(file: str) -> str:
+    rows = [(", ".join(map(code, globs)), prose(reason)) for globs, reason in listed(file)]
     return table(("libraries", "reason"), rows)
 
 
@@ -373,6 +376,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
         target_pythons,
         providers,
         never_grafted,
+        installed_with_drivers,
         install_schemes,
         python_api,
         action_inputs,

@@ -17,7 +17,11 @@ from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Provided, requires_dist_of
-from wheelfix.providers.requirements_between_wheels import Part, all_requirements
+from wheelfix.providers.requirements_between_wheels import (
+    Part,
+    all_requirements,
+    requirements_of_extras,
+)
 from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_known_providers_of
 from wheelfix.python_sources.global_imports import opens_for_all
@@ -40,6 +44,8 @@ class LeftToRequirements:
 
     requirements: tuple[str, ...] = ()
     """The names of these requirements, as METADATA spells them."""
+    of_extras: frozenset[str] = frozenset()
+    """The names of what only an extra requires. It brings a library only if their names agree."""
     libraries: Mapping[str, str] = field(default_factory=dict[str, str])
     """DT_NEEDED entry -> the requirement that probably brings it; empty if none stands out."""
     expected: frozenset[str] = frozenset()
@@ -64,11 +70,13 @@ def left_to_requirements(
     part = Part(wheel.name, wheel.metadata.requires_dist)
     required = [one.requirement for one in all_requirements(part, known).values()]
     unknown = [one for one in required if canonicalize_name(one.name) not in known]
-    missing = list(_missing(wheel, settings, providers)) if unknown else []
+    extras = {one.name for one in requirements_of_extras(part)} - {one.name for one in required}
+    optional = sorted(name for name in extras if canonicalize_name(name) not in known)
+    missing = list(_missing(wheel, settings, providers)) if unknown or optional else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
     grafts = settings.graft_folder(wheel.name.distribution)
-    names = [requirement.name for requirement in unknown[:_MOST]]
+    names = [*(one.name for one in unknown), *optional][:_MOST]
     shown = [one.name for one in required if canonicalize_name(one.name) in known]
     loading = next(_loading(wheel, names), "") if missing else ""
     libraries: dict[str, str] = {}
@@ -89,7 +97,7 @@ def left_to_requirements(
         if remove_hash(library) and (not sure or grafts in outward.values()):
             continue  # a repair of this wheel made the name: no other wheel has it
         likely = sure or libraries.get(library) or _most_alike(names, [library], shown) or loading
-        if likely or outward:
+        if likely or (outward and unknown):
             libraries[library] = likely
             folders.update(outward.values())
         expected.update([library] if sure else [])
@@ -101,6 +109,7 @@ def left_to_requirements(
     )
     return LeftToRequirements(
         requirements=tuple(requirement.name for requirement in unknown),
+        of_extras=frozenset(optional),
         libraries=libraries,
         expected=frozenset(expected),
         unreached=unreached,

@@ -1,11 +1,13 @@
 """Which objects of a wheel something in it is seen to load: computed, not observed.
 
-A plug-in that its host finds by listing a folder, or under a name that is put together at run time,
-is not among them: whether anybody loads it is not known.
+A plug-in that its host finds by listing a folder, in a list of several names, or under a name that
+is put together at run time, is not among them: whether anything loads it is not known.
 """
 
 import posixpath
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.elf.model import Elf, names_of
@@ -44,6 +46,7 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
     }
     names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
     mentions = definitions.code.mentions({name for some in names.values() for name in some})
+    plug_ins = _lists(names, mentions, dynamic)
     for member, elf in dynamic.items():
         if elf.is_executable:
             is_seen = member.partition("/")[0] not in setting
@@ -52,7 +55,21 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
                 posixpath.basename(member).partition(".")[0]
             )
         else:
-            named = (one for name in names[member] for one in mentions.get(name, ()))
-            is_seen = not names[member].isdisjoint(opened) or any(one != member for one in named)
+            named = {one for name in names[member] for one in mentions.get(name, ())}
+            is_seen = not names[member].isdisjoint(opened) or bool(named - plug_ins - {member})
         if is_seen:
             yield member
+
+
+def _lists(
+    names: Mapping[str, AbstractSet[str]],
+    mentions: Mapping[str, Collection[str]],
+    dynamic: Collection[str],
+) -> frozenset[str]:
+    """Return the objects that name several libraries: hosts open the plug-in that is asked for."""
+    named = Counter(
+        one
+        for member, own in names.items()
+        for one in {one for name in own for one in mentions.get(name, ())} - {member}
+    )
+    return frozenset(member for member, number in named.items() if number > 1 and member in dynamic)

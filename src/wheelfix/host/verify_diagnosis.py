@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.verify_values import (
@@ -21,7 +21,7 @@ from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, killed_by, overdue
-from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.requirements import REQUIRES, how_required
 
 _MISSING = re.compile(
     r"([^\s:'\"]+): cannot open shared object file: No such file or directory"
@@ -136,7 +136,7 @@ def _without_untried(found: Sequence[Check], subject: WheelUnderTest) -> Iterato
     for check in found:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
-        if is_missing and (reason := reason_not_to_bundle(library)):
+        if is_missing and (reason := reason_to_leave_out(library)):
             message = f"{library} of the user's machine: {reason}"
             untried = replace(check, status=CheckStatus.MACHINE, message=message)
             yield replace(untried, explanation=(), tail="")
@@ -274,12 +274,12 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     if missing:
         yield from _search(missing[0], subject)
     if known := well_known_providers_of(name or ""):
-        required = {name_of(text) for text in subject.wheel.metadata.requires_dist}
-        if having := [one for one in known if one in required]:
+        if having := [o for o in known if how_required(subject.wheel, [o]) == REQUIRES]:
             way = f"a repair with `--provider {having[0]}` writes the search path that leads there"
             yield f"`{name}` is in {having[0]}, which METADATA requires: {way}"
         else:
-            yield f"`{name}` is in {' or '.join(known)}, which METADATA does not require"
+            how = how_required(subject.wheel, known)
+            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}"
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, load, subject)
 

@@ -81,6 +81,12 @@ def applicable_requirements(part: Part) -> tuple[Requirement, ...]:
     return tuple(found for found in _parsed(texts) if _applies(found, reach))
 
 
+def requirements_of_extras(part: Part) -> tuple[Requirement, ...]:
+    """Return what a wheel requires of others only for one of its extras."""
+    by_extra = _by_extra(part.requires_dist, _reach(part.name))
+    return tuple(found for extra, some in by_extra.items() if extra for found in some)
+
+
 class IndirectRequirement(NamedTuple):
     """A requirement of a wheel, or of what the wheel requires."""
 

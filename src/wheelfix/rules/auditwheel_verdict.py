@@ -5,7 +5,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.needed_chains import shortest_chains
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leave_out
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA
 from wheelfix.analysis.policy_verdict import Verdict
@@ -22,10 +22,11 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
-from wheelfix.text import count, in_units, join_some
+from wheelfix.text import FEW, count, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
+from wheelfix.wheel.requirements import how_required
 
 
 def broken_promises(wheel: Wheel, verdict: Verdict) -> list[str]:
@@ -246,7 +247,8 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     Follows DT_NEEDED through the bundled libraries, and reports libraries that are neither in the
     wheel nor on the list of the platform tag, each with the objects that lead to it. WF827 reports
     those that a requirement may bring. It is a warning where only plug-ins need the library that
-    nothing in the wheel is seen to load, or modules that are imported in a `try`.
+    nothing in the wheel is seen to load, or modules that are imported in a `try`, and for libraries
+    that come with a driver, such as libOpenCL.
 
     ## Why is this bad?
     The import works on machines that happen to have the library, such as the build machine, and
@@ -293,24 +295,29 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     """Return the hit; `loads` is the repair that loads all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
     packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
+    with_driver = reason_to_leave_out(library)
     other = "" if reason else other_release(library, context.providers)
     notes = [f"needed by {_chain_to(context, dependent)}" for dependent in dependents]
-    if reason:
-        notes.append(reason)
+    if with_driver:
+        notes.append(with_driver)
     elif packages and not other:
         where = possible_wheels(library).partition(": ")[0]
-        notes.append(f"{where}, which METADATA does not require")
+        notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
         one = f"`--provider {packages[0]} --add-requires`"
         hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {one}"
+        if unknown := context.left.requirements:
+            # A requirement that was not looked into may have loaded it before.
+            asked = f"`wheelfix check --deps` says whether {join_some(unknown, FEW)} has it"
+            hint = f"{asked}; if not: {hint}"
     is_seen = not context.members_in_use.isdisjoint(dependents)
     if not is_seen:
         notes.append("nothing in the wheel is seen to load what needs it")
     graft = Fix(title=f"graft `{library}` where it is installed", edits=())
     tags = ".".join(context.wheel.name.platforms)
     return Hit(
-        severity=None if is_seen else Severity.WARNING,
+        severity=None if is_seen and (reason or not with_driver) else Severity.WARNING,
         message=f"`{library}` is neither in the wheel nor promised by {tags}",
         several=f"{{}} are neither in the wheel nor promised by {tags}",
         member=dependents[0] if dependents else None,

@@ -62,6 +62,9 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         likely = likely or dict.fromkeys(left.requirements)
     dependents = [member for name in left.libraries for member in context.dependents[name]]
     severity, where, hint = None, "", "`wheelfix check --deps` decides it"
+    if likely and left.of_extras.issuperset(likely):
+        ways = " ".join(f"--with {name}" for name in likely)
+        hint = f"`wheelfix check {ways}` decides it: only an extra requires it"
     if left.unreached:
         options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
         where = f", and no search path leads to {join_some(left.unreached, 2)}"

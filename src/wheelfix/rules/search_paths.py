@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum, auto
 
 from wheelfix.elf.model import Elf, Libc, PathTag, starts_at_origin
@@ -160,7 +161,8 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports entries that begin with `/`, also in objects that auditwheel does not touch because
-    they need nothing grafted.
+    they need nothing grafted. The folders where CUDA, ROCm and oneAPI are installed are for
+    information: the user's machine may have them.
 
     ## Why is this bad?
     On the user's machine, the directory is missing, which costs a lookup at every load; or it holds
@@ -181,12 +183,18 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the entry is dropped after the graft, which may need it to find the library.
     """
-    yield from _useless(
-        context,
-        EntryKind.ABSOLUTE,
-        "searches `{}`, an absolute path of the build machine",
-        "`wheelfix repair` drops it; to keep it, add it to `keep-entries`",
-    )
+    hint = "`wheelfix repair` drops it; to keep it, add it to `keep-entries`"
+    text = "searches `{}`, an absolute path of the build machine"
+    for hit in _useless(context, EntryKind.ABSOLUTE, text, hint):
+        if matches_any(hit.entry or "", _TOOLKITS):
+            message = f"searches `{hit.entry}`, which the user's machine may have or not"
+            yield replace(hit, message=message, severity=Severity.NOTE)
+        else:
+            yield hit
+
+
+_TOOLKITS = ("/usr/local/cuda*", "/opt/cuda*", "/opt/rocm*", "/opt/intel/*")
+"""Where the installers of CUDA, ROCm and oneAPI put their libraries, as their documents say."""
 
 
 @rule("WF112", "empty-entry", Severity.ERROR)

@@ -110,6 +110,7 @@ def verify_record(
     of its row; files without a strong hash in RECORD may be left out.
     """
     sizes = {member.name: member.size for member in members}
+    folders = {f"{name.rpartition('/')[0]}/" for name in sizes if "/" in name}
     problems: list[RecordProblem] = []
     listed: set[str] = set()
     for row in rows:
@@ -118,6 +119,8 @@ def verify_record(
             message = "is listed more than once in RECORD"
         elif row.hash == true_hash and row.size == size and row.name != record_name:
             message = None
+        elif f"{row.name.rstrip('/')}/" in folders and not (row.hash or row.size):
+            message = None  # some build tools list folders, and installers pass such rows over
         else:
             message = _disagreement(row, size, true_hash, record_name)
         listed.add(row.name)

@@ -14,6 +14,7 @@ from wheelfix.wheel.model import Wheel
 
 DISTRIBUTION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
+REQUIRES = "requires"
 _LONGEST = 4000
 """Characters of the longest field of METADATA that is parsed."""
 
@@ -61,6 +62,14 @@ def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:
 def is_for_extra(requirement: Requirement) -> bool:
     """Return whether only an extra asks for it."""
     return requirement.marker is not None and "extra" in str(requirement.marker)
+
+
+def how_required(wheel: Wheel, names: Iterable[str]) -> str:
+    """Return whether METADATA requires one of the distributions `names`, as a predicate."""
+    required = [one for name in names for one in requirements_on(wheel, name)]
+    if not required:
+        return "does not require"
+    return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
 
 
 def in_order(versions: Iterable[str]) -> tuple[str, ...]:
