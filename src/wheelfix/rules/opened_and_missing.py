@@ -47,9 +47,9 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     for other systems, and names that cannot be determined without running the code, are left out.
 
     It is an error if the call runs on import and no handler catches its failure, a warning if it
-    runs in a function, and otherwise for information. Code that tries several places may find the
-    library in any of them. `find_library` is a warning, unless the same function has opened a
-    library by a name that could not be determined before.
+    runs in a function or leads out of site-packages, and otherwise for information. Code that tries
+    several places may find the library in any of them. `find_library` is a warning, unless the same
+    function has opened a library by a name that could not be determined before.
 
     ## Why is this bad?
     `OSError: cannot open shared object file` when the package is imported or used.
@@ -152,6 +152,17 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
     lost: list[Scheme] = []
     name = posixpath.basename(opening.name)
     mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    if not mine:
+        # The folder is one of the environment or of the machine, which others may fill.
+        unknown = context.left.requirements
+        yield Hit(
+            message=f"{opening.text} opens `{opening.name}`, out of site-packages, where the wheel "
+            "has no file of this name",
+            member=source,
+            entry=opening.name,
+            hint="keep the library in the package, next to the code that opens it",
+            severity=min(_severity_of(opening), Severity.NOTE if unknown else Severity.WARNING),
+        )
     for layout in context.layouts if mine else ():
         for scheme in layout.schemes:
             origin = installed_path(source, wheel, scheme) or ""
