@@ -82,7 +82,8 @@ def verdict_from(
     return Verdict(
         overall=judgement.overall,
         external=external,
-        reasons=tuple(sorted((*library_reasons(wheel, external), *others), key=len)),
+        # What is in the objects comes first: WF805 names the libraries, too.
+        reasons=(*sorted(others, key=len), *sorted(library_reasons(wheel, external), key=len)),
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         unlisted=tuple(_tags_without_policy(wheel, judgement.overall, policies)),

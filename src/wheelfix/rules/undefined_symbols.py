@@ -113,17 +113,20 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
     if loaded is None or verdict is None or not verdict.glibcxx:
         return
     found = newer_cxx_symbols(loaded)
-    newest = (one for one in found if newer(one[2], verdict.glibcxx))
-    for member, some in grouped(newest, lambda one: one[0]).items():
-        name, number = max(some, key=lambda one: release_of(f"_{one[2]}"))[1:]
+    newest = [one for one in found if newer(one[2], verdict.glibcxx)]
+    if not newest:
+        return
+    # One cause, the image of the build: the same message and entry for all objects.
+    name, number = max(newest, key=lambda one: release_of(f"_{one[2]}"))[1:]
+    for member in dict.fromkeys(member for member, _, _ in newest):
         yield Hit(
-            message=f"undefined symbol `{demangle(name)}` where libstdc++ is the oldest that the "
-            f"tags promise: it has GLIBCXX_{verdict.glibcxx}, and the symbol came with {number}",
+            message=f"undefined symbols such as `{demangle(name)}` where libstdc++ is the oldest "
+            f"that the tags promise: it has GLIBCXX_{verdict.glibcxx}, and this one came with "
+            f"{number}",
             member=member,
             entry=name,
             notes=(
-                "the reference has no version: neither the loader nor auditwheel compares it",
-                *([f"{count(len(some), 'symbol')} of this object newer"] if some[1:] else []),
+                "the references have no version: neither the loader nor auditwheel compares them",
             ),
             hint="link with `-lstdc++` of the image for the tag, or statically",
         )
