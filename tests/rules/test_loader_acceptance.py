@@ -461,7 +461,7 @@ def test_static_tls_of_all_libraries_of_one_import_adds_up(tmp_path: Path) -> No
 def test_musl_has_no_room_for_static_tls(tmp_path: Path) -> None:
     compiler = tool("musl-gcc")
     path = tls(tmp_path / "m.so", 16, "initial-exec", compiler)
-    assert said(read(path), "musllinux_1_2_x86_64") == {"WF606": Severity.WARNING}
+    assert said(read(path), "musllinux_1_2_x86_64") == {"WF606": Severity.ERROR}
     words = opened_by([], opener(tmp_path / "opener", compiler), path)
     assert "initial-exec TLS resolves to dynamic definition" in words
 

@@ -39,6 +39,8 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
         (opening("x", LookupPlace.FIND, sure=False), [Severity.NOTE]),
         (opening("m", LookupPlace.FIND), []),
         (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
+        (opening("../../../libother.so", LookupPlace.SOURCE), [Severity.WARNING]),
+        (opening("../../../libother.so", LookupPlace.SOURCE, sure=False), [Severity.NOTE]),
     ],
 )
 def test_what_is_opened_is_looked_for_where_it_will_be(

@@ -5,6 +5,7 @@ import pytest
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.model import PathTag
 from wheelfix.rules.context import Stage
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import (
@@ -64,6 +65,16 @@ def test_a_bad_entry_is_named_and_mended_or_dropped(
     (found,) = findings(rule, subject)
     assert (found.member, found.entry) == (CORE, entry)
     assert repaired(f"{entry}:$ORIGIN") == (f"{left}:$ORIGIN" if left else "$ORIGIN")
+
+
+@pytest.mark.parametrize(
+    "folder", ["/usr/local/cuda/lib64", "/usr/local/cuda-12.4/lib64", "/opt/rocm/lib"]
+)
+def test_a_folder_of_a_toolkit_is_for_information(folder: str) -> None:
+    subject = wheel({CORE: elf(rpath=f"$ORIGIN/lib:{folder}")}, "demo/lib/libx.so")
+    (found,) = findings(absolute_entry, subject)
+    assert found.severity is Severity.NOTE
+    assert "build machine" not in found.message
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,14 @@ def test_a_listed_file_that_is_missing_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["demo/", "demo", "demo/lib/"])
+def test_a_row_of_a_folder_is_passed_over_as_installers_do(name: str) -> None:
+    listed = RecordRow(name, "", None)
+    rows = [row("demo/lib/a.py"), row("demo/a.py"), listed, OWN]
+    assert problems(rows, member("demo/lib/a.py"), member("demo/a.py")) == []
+    assert problems([listed, OWN]) == [(name, "is listed in RECORD but is not in the wheel")]
+
+
 def test_record_and_its_signatures_need_no_row() -> None:
     assert problems([], member(RECORD + ".jws"), member(RECORD + ".p7s")) == []
 

@@ -148,7 +148,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     ## What it does
     Adds up the thread-local data (PT_TLS) of all objects with DF_STATIC_TLS that one import loads,
     and compares it with the 1,664 bytes that glibc reserves and rounds up. musl reserves none, so
-    in a musllinux wheel any such data is too much. It is an error if an extension module loads
+    any such data is too much, always an error. For glibc, it is one if an extension module loads
     them. On ARM64, where GNU ld does not set the flag, relocations tell. A library that defines
     `malloc` and that no other object needs is left out: it is made for LD_PRELOAD, which has room
     for it.
@@ -173,7 +173,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
-    musl = promise_musl_alone(context.wheel.name.platforms)
+    musl = context.wheel.needs_musl or promise_musl_alone(context.wheel.name.platforms)
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
@@ -191,7 +191,8 @@ def static_tls(context: Context) -> Iterator[Hit]:
                 else f"glibc has only {SURPLUS:,} for all libraries together"
             ),
             member=listed[0],
-            severity=None if elfs[root].module_hooks else Severity.WARNING,
+            # musl refuses it whoever opens it; of glibc's room another process has enough.
+            severity=None if musl or elfs[root].module_hooks else Severity.WARNING,
             notes=tuple(f"`{member}`: {count(sizes[member], 'byte')}" for member in listed[:_SHOWN])
             + (f"loaded by `{root}`",) * (root != listed[0]),
             hint="build it with `-fPIC` and without `-ftls-model=initial-exec`",
