@@ -212,11 +212,13 @@ def python_module(path: Path, *names: str) -> Path:
         ("cp315-abi3t", "PyModule_Create2", [("WF303", Severity.WARNING)]),
         ("cp315-abi3.abi3t", "PyModuleDef_Init", [("WF303", Severity.WARNING)]),
         ("cp315-abi3", "PyModule_Create2", []),
-        ("cp314-cp314", "PyUnicode_AsUnicode", []),
+        ("cp315-cp315", "PyUnicode_AsUnicode", [("WF303", Severity.ERROR)]),
+        ("cp319-cp319", "PyUnicode_AsUnicode", []),
         ("cp313-cp313t", "_Py_DecRefShared", []),
         ("pp310-pypy310_pp73", "PyPyList_New", []),
         ("cp311-cp311", "PyList_Neu", [("WF301", Severity.ERROR)]),
-        ("cp314-cp314", "PyBrand_New", []),
+        ("cp315-cp315", "PyBrand_New", [("WF301", Severity.ERROR)]),
+        ("cp319-cp319", "PyBrand_New", []),
     ],
 )
 def test_python_is_held_to_what_each_version_exports(
