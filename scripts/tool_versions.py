@@ -8,8 +8,8 @@ A line says whether the wheel has the same files as with the newest releases, or
 the SBOM, which names versions, is left out. Exits with 1 if a release that wheelfix accepts does
 not make the same files as the newest. Needs uv.
 
-auditwheel's part is one function that is not public, `auditwheel.wheel_abi.analyze_wheel_abi`: the
-releases that have it as wheelfix calls it are those of `dependencies` in pyproject.toml.
+auditwheel's part is its public command `auditwheel show --json`, and its policy tables: the
+releases that have them as wheelfix reads them are those of `dependencies` in pyproject.toml.
 """
 
 import argparse

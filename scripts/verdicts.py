@@ -1,4 +1,4 @@
-"""Compare the verdict of `wheelfix check` with that of auditwheel, which a repair asks.
+"""Compare our own verdict with what `auditwheel show` says, which a repair asks in the end.
 
     python scripts/verdicts.py WHEEL_OR_FOLDER...
 
@@ -13,11 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict, verdict_from
 from wheelfix.errors import WheelfixError
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -40,9 +39,10 @@ def compare(wheel: Wheel) -> tuple[str, bool]:
 def _asked(wheel: Wheel) -> Verdict | None:
     with tempfile.TemporaryDirectory() as workdir, Auditwheel(os.environ) as auditwheel:
         try:
-            return AskedAuditwheel(auditwheel, Path(workdir)).verdict(wheel, Settings(), ())
+            judgement = ask(auditwheel, wheel, Settings(), (), Path(workdir))
         except WheelfixError:  # no object counts
             return None
+    return verdict_from(wheel, judgement, Settings(), read_policies())
 
 
 def _tag(verdict: Verdict | None) -> str:

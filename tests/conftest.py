@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(100_000)  # as the program does, for which little becomes garbage
     console.INTERVAL = 3600.0  # on a machine under load, quick commands are slow
     forget_unused()
+    import_module("auditwheel.main")
     import_module("auditwheel.wheel_abi")  # once for all processes that are forked for it
 
 

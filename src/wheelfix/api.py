@@ -99,8 +99,8 @@ def repair(
     """Write a wheel that works once installed to `settings.wheel_dir`.
 
     Failures are in `Outcome.error` and `Outcome.remaining`; raises `SettingsError` if `path` is not
-    a file. `environ` is the environment for auditwheel, with SOURCE_DATE_EPOCH; by default it is
-    that of this process. With `dry_run` nothing is written.
+    a file. `environ` has library paths and SOURCE_DATE_EPOCH; by default it is that of this
+    process. With `dry_run` nothing is written.
     """
     (outcome,) = repair_all([path], settings, environ=environ, dry_run=dry_run)
     return outcome

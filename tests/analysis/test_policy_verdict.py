@@ -14,13 +14,12 @@ from tests.support.fork_server import warm_program
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_analysis import analyze
-from wheelfix.analysis.policy_reasons import Judgement, Shortfall
-from wheelfix.analysis.policy_verdict import policy_verdict
+from wheelfix.analysis.policy_reasons import Judgement
+from wheelfix.analysis.policy_verdict import policy_verdict, verdict_from
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask, judgement_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -48,19 +47,7 @@ def agrees(path: Path) -> Judgement:
     assert analysis is not None
     ours = analysis.judgement
     theirs = show(path)
-    assert ours == Judgement(
-        overall=theirs["overall_tag"],
-        symbols=theirs["sym_tag"],
-        fpectl=theirs["pyfpe"],
-        narrow_unicode=theirs["ucs2"],
-        unsupported_isa=theirs["unsupported_isa"],
-        upgrades={
-            tag: Shortfall(
-                tuple(upgrade.get("libs_to_eliminate", ())), upgrade.get("blacklisted_symbols", {})
-            )
-            for tag, upgrade in theirs["policy_upgrades"].items()
-        },
-    )
+    assert ours == judgement_of(theirs)
     assert external(ours) == set(theirs["external_libs"])
     return ours
 
@@ -180,10 +167,9 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
         with Auditwheel(os.environ) as worker:
-            analyst = AskedAuditwheel(worker, tmp_path / "work")
-            asked = analyst.verdict(subject, settings, settings.exclude)
+            asked = ask(worker, subject, settings, settings.exclude, tmp_path)
         found = policy_verdict(subject, settings, POLICIES)
-        assert found == asked
+        assert found == verdict_from(subject, asked, settings, POLICIES)
 
 
 # --- On values ----------------------------------------------------------------------------------

@@ -1279,6 +1279,10 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "# What `repair` grafts;",
         "--all-pythons is about this machine",
     ),
+    "an option of `auditwheel show`": (
+        "--ldpaths",
+        "--disable-isa-ext-check",
+    ),
     "a piece of a command, which other cases follow": (
         "--add-requires",
         "`--provider {} --add-requires`",

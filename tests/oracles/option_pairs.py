@@ -26,7 +26,7 @@ from tests.support.environment import ENVIRON
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
 from wheelfix.errors import PlanConflictError, VerificationError
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_result import Outcome, Status

@@ -16,23 +16,22 @@ from typing import Any
 
 import pytest
 
-from tests.support import build
+from tests.support import build, repairing
 from tests.support.fork_server import warm_program
-from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.cli.app import run
 from wheelfix.errors import (
     BadWheelError,
     NonPlatformWheelError,
     SettingsError,
     ToolError,
-    WheelfixError,
 )
 from wheelfix.host.library_search import HostLibraries, library_paths, search_folders
-from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_decisions import Analyst, graft
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines.analyst import Analyst
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask
+from wheelfix.pipelines.auditwheel_decisions import graft
 from wheelfix.pipelines.graft import Graft
-from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -45,44 +44,31 @@ def _wheel(path: Path) -> Wheel:
         return archive.wheel
 
 
-def _graft(
-    path: Path, environ: Mapping[str, str] | None = None, *, alike: bool = True, **options: Any
-) -> Graft:
-    """Ask auditwheel; what `check` predicts of its answer is the same, if it is to be `alike`."""
+def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any) -> Graft:
     work = path.parent / "work"
     work.mkdir(exist_ok=True)
-    variables = {**os.environ, **(environ or {})}
-    with Auditwheel(variables) as auditwheel, open_wheel(path) as archive:
-        settings = Settings(**options)
-        host = HostLibraries(archive=archive, library_path=settings.library_path, environ=variables)
-        predicted = _outcome(PredictedAuditwheel(host, Memory()), archive.wheel, settings)
-        asked = _outcome(AskedAuditwheel(auditwheel, work), archive.wheel, settings)
-    assert not alike or _essence(predicted) == _essence(asked)
-    if isinstance(asked, Exception):
-        raise asked
-    return asked
-
-
-def _outcome(analyst: Analyst, wheel: Wheel, settings: Settings) -> Graft | WheelfixError:
-    try:
-        return graft(analyst, wheel, settings)
-    except WheelfixError as error:
-        return error
-
-
-def _essence(outcome: Graft | WheelfixError) -> object:
-    """What auditwheel decides; its messages and what is done with the files are left out."""
-    if isinstance(outcome, WheelfixError):
-        return type(outcome), outcome.message.partition(":")[0]
-    taken = [(lib.member, lib.host.source, lib.renames) for lib in outcome.libraries]
-    return outcome.tags, taken, outcome.renames, outcome.excluded
+    settings = Settings(**options)
+    with open_wheel(path) as archive:
+        host = HostLibraries(
+            archive=archive,
+            library_path=settings.library_path,
+            environ={**os.environ, **(environ or {})},
+        )
+        return graft(Analyst(host, Memory(), work), archive.wheel, settings)
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:
-    with Auditwheel(os.environ) as auditwheel:
-        analyst = AskedAuditwheel(auditwheel, path.parent / "work")
-        settings = Settings(**options)
-        return analyst.verdict(_wheel(path), settings, settings.exclude)
+    """Return our own verdict, whose tag is auditwheel's about the view."""
+    settings = Settings(**options)
+    work = path.parent / "work"
+    work.mkdir(exist_ok=True)
+    with Auditwheel(os.environ) as auditwheel, open_wheel(path) as archive:
+        wheel = archive.wheel
+        asked = ask(auditwheel, wheel, settings, settings.exclude, work).overall
+    found = policy_verdict(wheel, settings, read_policies())
+    assert found is not None
+    assert found.overall == asked
+    return found
 
 
 @pytest.fixture
@@ -347,8 +333,13 @@ def test_excluded_libraries_stay_out_and_are_named(wheel: Path, libraries: Path)
 
 def test_the_verdict_honours_excludes(wheel: Path, libraries: Path) -> None:
     assert _verdict(wheel).overall == f"linux_{os.uname().machine}"
-    for patterns in (("liba.so.1", "libb.so.2"), (f"{libraries}/*",)):
-        assert _verdict(wheel, exclude=patterns).overall.startswith("manylinux_")
+    excluded = _verdict(wheel, exclude=("liba.so.1", "libb.so.2")).overall
+    assert excluded.startswith("manylinux_")
+    by_path = repairing.repair(
+        wheel, Settings(wheel_dir=wheel.parent / "out", exclude=(f"{libraries}/*",)), os.environ
+    )
+    assert by_path.verdict is not None, by_path.error
+    assert by_path.verdict.overall == excluded
 
 
 # --- The environment ----------------------------------------------------------------------------
@@ -378,7 +369,7 @@ def test_auditwheel_s_own_variables_do_not_reach_it(wheel: Path) -> None:
 @pytest.mark.parametrize("entry", ["$ORIGIN/lib", "/x/${ORIGIN}/lib"])
 def test_origin_in_the_variable_is_refused(wheel: Path, entry: str) -> None:
     with pytest.raises(SettingsError, match="ORIGIN"):
-        _graft(wheel, alike=False, environ={"AUDITWHEEL_LD_LIBRARY_PATH": entry})
+        _graft(wheel, environ={"AUDITWHEEL_LD_LIBRARY_PATH": entry})
 
 
 @pytest.mark.parametrize("entry", ["$ORIGIN/lib", "${ORIGIN}/lib", "/x/${ORIGIN}"])
@@ -544,15 +535,13 @@ def test_an_impossible_platform_is_a_settings_error(wheel: Path) -> None:
     assert "manylinux2014" in (caught.value.hint or "")
 
 
-def test_an_old_auditwheel_is_refused(
-    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_auditwheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dist_info = tmp_path / "old" / "auditwheel-6.7.1.dist-info"
     dist_info.mkdir(parents=True)
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: auditwheel\nVersion: 6.7.1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
-    with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
-        _graft(wheel, alike=False)
+    with pytest.raises(ToolError, match=r"6\.7\.1") as caught, Auditwheel({}) as auditwheel:
+        auditwheel.prepare()
     assert "pip install" in (caught.value.hint or "")
 
 

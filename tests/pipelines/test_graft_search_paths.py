@@ -18,7 +18,7 @@ from tests.support.fork_server import warm_program
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
 from wheelfix.cli.all_rules import all_rules
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_result import Outcome, Status

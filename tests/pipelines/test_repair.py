@@ -29,10 +29,9 @@ from tests.support.fakes import use_fake_auditwheel
 from tests.support.fork_server import warm_program
 from tests.support.repairing import repair
 from wheelfix import check
-from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
-from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity
@@ -619,13 +618,13 @@ def test_a_signature_is_dropped_with_a_word(package: Path, tmp_path: Path) -> No
 def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     """Return a list that gets each question to auditwheel."""
     asked: list[Question] = []
-    analyze = Auditwheel.analyze
+    show = Auditwheel.show
 
-    def noted(auditwheel: Auditwheel, question: Question) -> Analysis | AuditwheelRefusal:
+    def noted(auditwheel: Auditwheel, question: Question) -> Mapping[str, Any]:
         asked.append(question)
-        return analyze(auditwheel, question)
+        return show(auditwheel, question)
 
-    monkeypatch.setattr(Auditwheel, "analyze", noted)
+    monkeypatch.setattr(Auditwheel, "show", noted)
     return asked
 
 
@@ -641,7 +640,42 @@ def test_a_wheel_that_is_named_and_right_is_not_grafted_again(
     fixed: Path, questions: list[Question], tmp_path: Path
 ) -> None:
     assert repaired(fixed, tmp_path / "out").status is Status.UNCHANGED
-    assert {question.platform for question in questions} == {None}, "it is only judged"
+    assert len(questions) == 1, "it is only judged"
+
+
+def test_auditwheel_is_asked_once_about_what_is_published(
+    sdk: Sdk, questions: list[Question], tmp_path: Path
+) -> None:
+    wheel = make_wheel(tmp_path, tag=LINUX, files={"demo/libuser.so": sdk.user})
+    assert repaired(wheel, tmp_path / "out", publish=False).status is Status.PLANNED
+    assert not questions, "a dry run publishes nothing"
+    assert repaired(wheel, tmp_path / "out", verdict=False).status is Status.REPAIRED
+    assert not questions, "`verdict = false` leaves it out"
+    assert repaired(wheel, tmp_path / "again").status is Status.REPAIRED
+    assert len(questions) == 1
+
+
+def test_nothing_is_published_if_auditwheel_disagrees(
+    sdk: Sdk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wheel = make_wheel(tmp_path, tag=LINUX, files={"demo/libuser.so": sdk.user})
+    ours = repaired(wheel, tmp_path / "out").verdict
+    other = f"manylinux_2_39_{MACHINE}"
+    show = Auditwheel.show
+
+    def lied(auditwheel: Auditwheel, question: Question) -> Mapping[str, Any]:
+        return {**show(auditwheel, question), "overall_tag": other}
+
+    monkeypatch.setattr(Auditwheel, "show", lied)
+    outcome = repaired(wheel, tmp_path / "other")
+    assert outcome.status is Status.FAILED
+    assert isinstance(outcome.error, VerificationError)
+    assert ours is not None
+    assert f"`{ours.overall}` by wheelfix's own analysis, and `{other}` by auditwheel's" in str(
+        outcome.error
+    )
+    assert "report" in str(outcome.error.hint)
+    assert not list((tmp_path / "other").glob("*"))
 
 
 def test_a_wheel_that_is_named_and_not_right_is_grafted(

@@ -10,7 +10,7 @@ from tests.support.kept_auditwheel import keep_none
 
 
 def fake_auditwheel(folder: Path, code: str) -> Path:
-    """Write an `auditwheel` that runs `code` as soon as its analysis is imported.
+    """Write an `auditwheel` that runs `code` as soon as its command is imported.
 
     It has the policy tables of the real one.
 
@@ -23,7 +23,7 @@ def fake_auditwheel(folder: Path, code: str) -> Path:
     assert real is not None
     assert real.origin is not None
     (package / "policy").symlink_to(Path(real.origin).with_name("policy"))
-    (package / "wheel_abi.py").write_text(f"import os, subprocess, sys, time\n{code}\n")
+    (package / "main.py").write_text(f"import os, subprocess, sys, time\n{code}\n")
     return folder
 
 

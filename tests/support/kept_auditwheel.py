@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from wheelfix.pipelines import auditwheel_worker
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines import ask_auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.system.workers import WorkerProcess
 
-_MODULE: Any = auditwheel_worker
+_MODULE: Any = ask_auditwheel
 _CLASS: Any = Auditwheel
 _CHILDREN: Any = process
 _start: Callable[[], WorkerProcess] = _MODULE._start

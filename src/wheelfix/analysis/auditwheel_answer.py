@@ -1,4 +1,4 @@
-"""auditwheel's findings as values: the platform tags, and what to graft for each."""
+"""What the platform policies say of a wheel: the tags, and what to graft for each."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
 
 
 class PolicyFindings(NamedTuple):
-    """The findings of auditwheel for one platform policy."""
+    """The findings for one platform policy."""
 
     name: str
     """The platform tag: `manylinux_2_17_x86_64`."""
@@ -22,7 +22,7 @@ class PolicyFindings(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """The findings of auditwheel for a wheel (its `WheelAbIInfo`)."""
+    """The findings for a wheel (auditwheel's `WheelAbIInfo`)."""
 
     policies: tuple[PolicyFindings, ...]
     """The weakest first, which is `linux_<arch>`: it promises nothing."""
@@ -38,11 +38,17 @@ class Analysis(NamedTuple):
     """Object -> name of the policy -> libraries to graft for it, and those that they need."""
     excluded: frozenset[str]
     """Names in DT_NEEDED, and paths of this machine, that a pattern of `exclude` matched."""
-    warnings: tuple[str, ...]
+    libc_of_none: bool
+    """Whether neither a tag nor an object says for which C library the wheel is."""
     untrusted: tuple[UntrustedLibrary, ...]
     """The libraries that were passed over."""
     searched: tuple[str, ...]
     """The folders that were searched besides the system's and the objects' own."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The libraries that are to be grafted for any policy."""
+        return frozenset(name for policy in self.policies for name in policy.external)
 
     @property
     def judgement(self) -> Judgement:

@@ -83,12 +83,6 @@ def blacklisted_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     return frozenset(library for policy in policies for library in policy.blacklist)
 
 
-def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
-    """Return the libraries of every manylinux platform of `policies`."""
-    lists = [policy.whitelist for policy in policies if policy.libc is Libc.GLIBC]
-    return lists[0].intersection(*lists[1:]) if lists else frozenset()
-
-
 def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
     """Return the policy for the tag `target`."""
     for policy in policies:

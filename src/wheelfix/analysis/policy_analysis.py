@@ -2,9 +2,9 @@
 
 It applies the rules of auditwheel's `wheel_abi.py`, `policy/__init__.py` and `lddtree.py` to the
 wheel as it is installed: an object that needs a library of the wheel has it, since the WF1xx rules
-judge search paths. tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold it equal to
-auditwheel's own. They can differ in one case: for musl, auditwheel searches this machine for
-`libc.so` and the other names of `_MUSL_OWN`.
+judge search paths. A repair asks auditwheel about what it wrote, and publishes nothing if the tags
+differ. tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold both equal, and
+tests/pipelines/test_auditwheel_decisions.py the grafts.
 """
 
 import re
@@ -60,6 +60,8 @@ class _Subject(NamedTuple):
     """The objects that are checked, by the checks that apply to them."""
 
     family: Family
+    libc_of_none: bool
+    """Whether nothing says so, and the family is assumed."""
     arch: str
     elfs: Mapping[str, Elf]
     """The objects for the architecture and C library of the wheel: their symbol versions count."""
@@ -86,7 +88,7 @@ def analyze(
     Patterns of `exclude` count for names and for the paths that `find` leads to. Without it, no
     library may be grafted.
     """
-    subject = _subject_of(wheel, tuple(exclude))
+    subject = _subject_of(wheel, tuple(exclude), settings.plat if find else "")
     if subject is None:
         return None
     ladder = _ladder_of(subject, policies)
@@ -119,7 +121,7 @@ def analyze(
         **{name: tags[rung][0] for name, rung in checked._asdict().items()},
         external={member: by_tag[id(some)] for member, some in found.items()},
         excluded=excluded_names(wheel.elfs.values(), exclude) | search.excluded,
-        warnings=(),
+        libc_of_none=subject.libc_of_none,
         untrusted=(),
         searched=(),
     )
@@ -200,7 +202,7 @@ class _Search:
                 continue
             found = self._find(name, dependent, path, further if path else own)
             if found is not None and matches_any(str(found.path), self._exclude):
-                self.excluded.add(str(found.path))
+                self.excluded |= {name, str(found.path)}
                 continue
             names[name] = found
             if found is not None:
@@ -284,8 +286,11 @@ def auditwheel_opens(member: str) -> bool:
     return not member.endswith(".py")
 
 
-def _subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> _Subject | None:
-    """Return the objects of `wheel` that count; None if none does."""
+def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subject | None:
+    """Return the objects of `wheel` that count; None if none does.
+
+    The C library is that of the tags, else that of the platform `plat`, else of the first object.
+    """
     machines = {
         member: machine
         for member, elf in wheel.elfs.items()
@@ -301,7 +306,10 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> _Subject | None:
         return None
     named = (family for family in families.values() if family is not None)
     promised = {tag.family for tag in tags if tag.libc is not None}
-    family = _only(promised) or next(named, Family.MANYLINUX)
+    asked = parse_platform_tag(plat)
+    promised = promised if len(promised) == 1 or asked.libc is None else {asked.family}
+    known_family = _only(promised) or next(named, None)
+    family = known_family or Family.MANYLINUX
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
@@ -315,6 +323,7 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...]) -> _Subject | None:
     all_needed = {name for names in needed.values() for name in names}
     return _Subject(
         family=family,
+        libc_of_none=known_family is None,
         arch=arch,
         elfs=elfs,
         extensions=extensions,

@@ -1,13 +1,4 @@
-"""The platform tag that a wheel's objects allow: our own computation, without auditwheel.
-
-There are two verdicts, and both are values of `Verdict`:
-
-- `policy_verdict` here, which `check` uses: it starts no process, and reads no libraries of this
-  machine. Exclude patterns for paths of this machine do not count for it.
-- `pipelines.ask_auditwheel.AskedAuditwheel`, which `repair` uses: it asks auditwheel itself.
-
-Both judge the wheel as it is installed.
-"""
+"""The platform tag that a wheel's objects allow once it is installed, by auditwheel's tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

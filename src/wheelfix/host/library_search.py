@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from weakref import finalize
 
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
+from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import (
     SymbolTables,
@@ -27,7 +28,14 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.grouping import grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
-from wheelfix.host.machine_files import files_below, map_regular, open_regular
+from wheelfix.host.machine_files import (
+    MAX_LIBRARY,
+    UntrustedFileError,
+    files_below,
+    map_regular,
+    open_regular,
+    trusted_file,
+)
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
@@ -66,6 +74,7 @@ class _Cache:
         self.given: dict[_LibraryPath, Mapping[str, Sequence[_GivenLibrary]]] = {}
         self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
         self.directories: dict[object, _Directories] = {}
+        self.untrusted: dict[UntrustedLibrary, None] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,12 +292,34 @@ class HostLibraries(GivenLibraries):
     def graftable(
         self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH
     ) -> Library | None:
-        """Find a library as `host` does, among those alone that can be grafted."""
+        """Find a library as `host` does, among those alone that can be grafted.
+
+        A file that another user could change cannot.
+        """
         for directory in self._folders(dependent, path, root):
-            library = self._file(posixpath.join(directory, name))  # which may be a path
-            if library is not None and library.elf.abi == dependent.abi:
+            place = posixpath.join(directory, name)  # which may be a path
+            library = self._file(place)
+            fits = library is not None and library.elf.abi == dependent.abi
+            if fits and self._is_trusted(name, place):
                 return library
         return None
+
+    def _is_trusted(self, name: str, place: str) -> bool:
+        """Return whether no other user can change the file `place`; one that can is noted."""
+        try:
+            trusted_file(Path(place), MAX_LIBRARY)
+        except UntrustedFileError as error:
+            reason = f"`{place}` is not used, as `{error.filename}` {error.strerror}"
+            self._cache.untrusted[UntrustedLibrary(name, reason, error.remedy)] = None
+            return False
+        except OSError:
+            return False
+        return True
+
+    @property
+    def untrusted(self) -> tuple[UntrustedLibrary, ...]:
+        """What `graftable` passed over so far."""
+        return tuple(self._cache.untrusted)
 
     @cached_property
     def searched(self) -> tuple[str, ...]:

@@ -1,98 +1,133 @@
-"""Questions to auditwheel about a view of a wheel, and its answers as those about the wheel.
+"""auditwheel's own answer about a wheel: what `auditwheel show --json` prints of a view of it.
 
-auditwheel reads the view (see `auditwheel_view`) in a process of its own.
+That command and its JSON are auditwheel's public interface (its show-schema.json). It runs in a
+process of its own, which is started early, so that its import ends before the question is asked,
+and serves all wheels of a run.
 """
 
+import io
+import json
+import logging
+import os
+import sys
 import tempfile
+import traceback
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import metadata
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any, NamedTuple, Self
 
-from wheelfix.analysis.auditwheel_answer import Analysis
-from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import checks_isa, newest_symbol
-from wheelfix.analysis.policy_verdict import Verdict, verdict_from
-from wheelfix.elf.model import ORIGIN
-from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.host.library_search import AUDITWHEEL_PATH, LIBRARY_PATHS, search_folders
-from wheelfix.host.machine_files import Trust
+from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa
+from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import not_installed_error, read_policies
-from wheelfix.pipelines.auditwheel_view import View, build_view
-from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
-from wheelfix.pipelines.graft import HostLibrary, read_library
-from wheelfix.pipelines.repair_refusals import no_object_error
+from wheelfix.pipelines.auditwheel_view import build_view
 from wheelfix.settings import Settings
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
+from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from wheelfix.text import overdue
 from wheelfix.wheel.model import FILE_MODE, Wheel
 
+_AGAIN = "was the machine overloaded, or out of memory? run it again"
 
-@dataclass(frozen=True, slots=True)
-class AskedAuditwheel:
-    """auditwheel, asked in a process of its own; all files are written to `workdir`.
 
-    LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH of the user's environment are used.
-    """
+class Question(NamedTuple):
+    """What `auditwheel show` is asked about a wheel."""
 
-    auditwheel: Auditwheel
-    workdir: Path
+    wheel: Path
+    isa_ext_check: bool
+    timeout: int
+    """Seconds for the answer; 0 for no limit."""
 
-    def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
-        """Ask about a view of `wheel`; the answer is about its members."""
-        shown = wheel if settings.ldpaths is None else _without_loaders(wheel)
-        view = build_view(shown, exclude, _policies())
-        question = self._question(view, wheel, settings, exclude)
-        return _about_members(_analyze(self.auditwheel, question, wheel), view, question)
 
-    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict:
-        """Ask about a view of `wheel`; raises as `graft` does.
+class Auditwheel:
+    """auditwheel in worker processes. Use it as a context manager; threads may share it."""
 
-        Unless a pattern of `exclude` is for paths, it does not matter what this machine has.
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Start no process yet; `environ` is the user's environment."""
+        self.environ = environ
+        self._idle: list[WorkerProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._idle:
+            self._idle.pop().kill()
+
+    def prepare(self) -> None:
+        """Start a process if none is idle. Raises `ToolError` if auditwheel is not supported."""
+        _refuse_unsupported()
+        if not self._idle:
+            self._idle.append(_start())
+
+    def show(self, question: Question) -> Mapping[str, Any]:
+        """Return what `auditwheel show --json` prints, from a new process if the others are busy.
+
+        Raises `ToolError` if it fails, takes too long, or ends its process.
         """
-        policies = _policies()
-        view = build_view(wheel, exclude, policies)
-        question = self._question(view, wheel, settings, exclude)._replace(platform=None)
-        if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
-            # What this machine has for an external library makes no difference to the tag.
-            nowhere = {**question.environ, AUDITWHEEL_PATH: ""}
-            question = question._replace(ldpaths="", environ=nowhere)
-        judgement = _analyze(self.auditwheel, question, wheel).judgement
-        found = verdict_from(wheel, judgement, settings, policies)
-        return found._replace(newest=newest_symbol(wheel, found.overall, policies))
-
-    def library(self, source: Path) -> HostLibrary:
-        """Copy the library."""
-        return read_library(source, self.workdir)
-
-    def _question(
-        self, view: View, wheel: Wheel, settings: Settings, exclude: Sequence[str]
-    ) -> Question:
-        """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
-        self.workdir.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=self.workdir)).resolve()
-        with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
-            for name, content in view.members.items():
-                entry = zipfile.ZipInfo(name)
-                entry.external_attr = FILE_MODE << 16
-                archive.writestr(entry, content)
-        return Question(
-            wheel=folder / view.filename,
-            exclude=frozenset(exclude),
-            platform=settings.plat,
-            ldpaths=settings.ldpaths,
-            isa_ext_check=checks_isa(wheel, settings),
-            environ=_environment(folder, self.auditwheel.environ, settings),
-            trust=Trust.of_process(),
-            timeout=settings.timeout,
-        )
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = _start()
+        try:
+            worker.start_call(_show, question)
+            answer: Mapping[str, Any] | Exception = worker.answer(question.timeout or None)
+        except BaseException:  # Ctrl-C
+            worker.kill()
+            raise
+        if isinstance(answer, WorkerTimeoutError):
+            raise ToolError(f"auditwheel {overdue(question.timeout)}", hint=_AGAIN)
+        if isinstance(answer, WorkerDiedError):
+            raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
+        self._idle.append(worker)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
-# --- The question ---------------------------------------------------------------------------------
+def ask(
+    auditwheel: Auditwheel,
+    wheel: Wheel,
+    settings: Settings,
+    exclude: Sequence[str],
+    workdir: Path,
+) -> Judgement:
+    """Return auditwheel's judgement of a view of `wheel`, which is written to `workdir`.
+
+    Libraries that a pattern of `exclude` matches count as provided; what this machine has makes no
+    difference. Raises `ToolError`.
+    """
+    filename, members = build_view(wheel, exclude, read_policies())
+    folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
+    with zipfile.ZipFile(folder / filename, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = FILE_MODE << 16
+            archive.writestr(entry, content)
+    question = Question(folder / filename, checks_isa(wheel, settings), settings.timeout)
+    return judgement_of(auditwheel.show(question))
 
 
-def _policies() -> tuple[Policy, ...]:
-    """Return the policies of a supported auditwheel. Raises `ToolError` if there is none."""
+def judgement_of(said: Mapping[str, Any]) -> Judgement:
+    """Return the judgement that `auditwheel show --json` prints."""
+    return Judgement(
+        overall=said["overall_tag"],
+        symbols=said["sym_tag"],
+        fpectl=said["pyfpe"],
+        narrow_unicode=said["ucs2"],
+        unsupported_isa=said["unsupported_isa"],
+        upgrades={
+            tag: Shortfall(
+                tuple(upgrade.get("libs_to_eliminate", ())), upgrade.get("blacklisted_symbols", {})
+            )
+            for tag, upgrade in said["policy_upgrades"].items()
+        },
+    )
+
+
+def _refuse_unsupported() -> None:
     try:
         version = metadata.version("auditwheel")
     except metadata.PackageNotFoundError:
@@ -103,67 +138,53 @@ def _policies() -> tuple[Policy, ...]:
             f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
             hint=f"pip install 'auditwheel{releases}'",
         )
-    return read_policies()
 
 
-def _without_loaders(wheel: Wheel) -> Wheel:
-    """Return `wheel` without PT_INTERP: auditwheel also searches the folder of the loader."""
-    elfs = {member: elf._replace(interpreter=None) for member, elf in wheel.elfs.items()}
-    return replace(wheel, elfs=elfs)
+def _start() -> WorkerProcess:
+    """Start a process. Raises `ToolError` if that is not possible."""
+    try:
+        return WorkerProcess(_import_auditwheel)
+    except OSError as error:
+        raise ToolError(
+            f"no process can be started for auditwheel: {error}",
+            hint="is there enough memory, and a limit on processes (`ulimit -u`)?",
+        ) from error
 
 
-def _environment(folder: Path, environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Return `environ` without auditwheel's own variables but that of the folders to search."""
-    own, _ = LIBRARY_PATHS
-    if ORIGIN.search(environ.get(own, "")):
-        raise SettingsError(
-            f"`{own}={environ[own]}` has an entry with `$ORIGIN`, which stands for no object here",
-            hint="write absolute paths, or paths relative to the current directory",
+# --- In the worker process ------------------------------------------------------------------------
+# auditwheel has no types, and is imported in that process alone, while ours goes on.
+
+
+def _import_auditwheel() -> None:
+    with suppress(BaseException):  # the answer will say so
+        import_module("auditwheel.main")
+        import_module("auditwheel.wheel_abi")  # `show` imports it when it is called
+
+
+def _show(question: Question) -> Mapping[str, Any] | ToolError:
+    """Run `auditwheel show --json` in this process; return its answer, or why there is none."""
+    os.environ.clear()  # of its variables, and those of libraries
+    os.environ["TMPDIR"] = str(question.wheel.parent)
+    os.chdir(question.wheel.parent)
+    tempfile.tempdir = None  # so that TMPDIR is read again
+    logging.getLogger("auditwheel").propagate = False
+    sys.argv = ["auditwheel", "show", "--json", "--ldpaths", ""]
+    sys.argv += [] if question.isa_ext_check else ["--disable-isa-ext-check"]
+    sys.argv += [str(question.wheel)]
+    said, complaints = io.StringIO(), io.StringIO()
+    try:
+        main: Any = import_module("auditwheel.main").main
+        with redirect_stdout(said), redirect_stderr(complaints):
+            main()
+        answer: Mapping[str, Any] = json.loads(said.getvalue())
+        if "error" in answer:
+            return ToolError(f"auditwheel failed: {' '.join(str(answer['error']).split())}")
+    except BaseException as error:  # noqa: BLE001 - a border: whatever it raises is its failure
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        words = " ".join(f"{error} {complaints.getvalue()}".split())
+        return ToolError(
+            f"auditwheel failed: {type(error).__name__}: {words} ({Path(frame.filename).name}, "
+            f"line {frame.lineno})",
+            hint="`auditwheel show` on the same wheel may say more",
         )
-    known = {
-        key: value
-        for key, value in environ.items()
-        if not key.startswith("AUDITWHEEL_") and key not in LIBRARY_PATHS
-    }
-    folders = search_folders(settings.library_path, environ, settings.ldpaths)
-    return {**known, own: ":".join(folders), "TMPDIR": str(folder)}
-
-
-def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analysis:
-    """Return the analysis of a view of `wheel`. Raises `BadWheelError`, or `ToolError`."""
-    match auditwheel.analyze(question):
-        case Analysis() as analysis:
-            return analysis
-        case AuditwheelRefusal.LIBC_UNKNOWN:
-            raise BadWheelError(
-                "no object of the wheel says for which C library it was built",
-                hint="name the platform, such as --plat manylinux_2_28_x86_64",
-            )
-        case AuditwheelRefusal.NO_OBJECT:
-            raise no_object_error(wheel, question.platform or "auto")
-
-
-# --- The answer -----------------------------------------------------------------------------------
-
-
-def _about_members(analysis: Analysis, view: View, question: Question) -> Analysis:
-    """Return the answer to a question about `view` as one about the wheel."""
-    return analysis._replace(
-        external={
-            member: analysis.external[place]
-            for place, members in view.represented.items()
-            if place in analysis.external
-            for member in members
-        },
-        excluded=view.excluded | analysis.excluded,
-        searched=tuple(filter(None, question.environ[LIBRARY_PATHS[0]].split(":"))),
-        warnings=tuple(_warnings(analysis, view)),
-    )
-
-
-def _warnings(analysis: Analysis, view: View) -> Iterator[str]:
-    """Yield auditwheel's warnings about members."""
-    for text in dict.fromkeys(analysis.warnings):
-        if text.startswith("ignoring: ") or " not found in " in text:
-            continue  # these have no folder, and name nothing that exists
-        yield view.name_members(text)
+    return answer

@@ -1,17 +1,15 @@
-"""Decisions that follow from auditwheel's analysis of a wheel: libraries to graft, platform tags.
+"""Decisions that follow from the analysis of a wheel: libraries to graft, platform tags.
 
-They are made as in auditwheel's main_repair.py, for its own and for a predicted analysis.
+They are made as in auditwheel's main_repair.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from wheelfix.analysis.auditwheel_answer import Analysis
-from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policies import Policy, hook_prefix
 from wheelfix.analysis.policy_analysis import has_policies
 from wheelfix.analysis.policy_reasons import Obstacle, images, unattainable_tag_error
-from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.ungraftable_libraries import (
     MissingLibraries,
     other_libc_error,
@@ -22,10 +20,10 @@ from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.loader.musl_search import is_musl_itself
+from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,
-    HostLibrary,
     add_platforms,
     grafted_libraries,
     renames,
@@ -38,25 +36,6 @@ from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag
-
-
-class Analyst(Protocol):
-    """What decides about a wheel by auditwheel's policies, with the libraries of this machine.
-
-    `exclude` are patterns of libraries that are left to others.
-    """
-
-    def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
-        """Return which libraries to graft, and the tag. Raises `BadWheelError`, `ToolError`."""
-        ...
-
-    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict | None:
-        """Return which platform tag the objects of `wheel` allow; None if none of them counts."""
-        ...
-
-    def library(self, source: Path) -> HostLibrary:
-        """Return a library of this machine. Raises `ToolError` if it cannot be grafted."""
-        ...
 
 
 def graft(
@@ -72,7 +51,7 @@ def graft(
     are what was found beside the wheel.
 
     Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
-    that is not possible, `ToolError` if auditwheel or a library is missing.
+    that is not possible, `ToolError` if a library is missing.
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
@@ -107,7 +86,7 @@ def graft(
         renames=renames(externals, hosts, wheel),
         excluded=analysis.excluded,
         messages=(
-            *analysis.warnings,
+            *_about_the_libc(analysis, wheel),
             *(f"{found.reason}; to use it: {found.remedy}" for found in analysis.untrusted),
             *_about_a_better_tag(requested, platforms),
         ),
@@ -222,6 +201,20 @@ def _unknown_requirements(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
 
 
 # --- Messages -------------------------------------------------------------------------------------
+
+
+def _about_the_libc(analysis: Analysis, wheel: Wheel) -> Iterator[str]:
+    """Yield that the C library is assumed; raises `BadWheelError` if there is an extension.
+
+    An extension calls the C library through Python at least; a static program needs none.
+    """
+    if analysis.libc_of_none:
+        if any(hook_prefix(member, elf) for member, elf in wheel.elfs.items()):
+            raise BadWheelError(
+                "no object of the wheel says for which C library it was built",
+                hint="name the platform, such as --plat manylinux_2_28_x86_64",
+            )
+        yield "no object says for which C library it was built: the tag is that of glibc"
 
 
 def _about_a_better_tag(requested: str, platforms: Sequence[str]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.host.library_search import HostLibraries
+from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.hinted_command import as_options, command_of, done_by, names_repair
-from wheelfix.pipelines.predicted_analysis import PredictedAuditwheel
 from wheelfix.pipelines.repair_plan import (
     Plan,
     Planner,
@@ -117,10 +117,9 @@ def _remaining(
 ) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
     settings, libraries = call.settings, call.libraries
-    memory = context.memory.fork()
-    analyst = PredictedAuditwheel(libraries, memory)
-    planner = planner_of(libraries, settings, call.beside, analyst)
-    read = replace(planner.read, memory=memory)
+    analyst = Analyst(libraries, context.memory.fork())
+    planner = planner_of(analyst, settings, call.beside)
+    read = planner.read
     if is_repaired(context.wheel, settings, lambda: context.verdict):
         # No library of this machine is grafted: what the check knows of them is enough.
         read = replace(read, definitions=context.definitions)

@@ -1,7 +1,8 @@
 """Repair of one wheel: read, decide, graft, decide, write, read back, judge, publish.
 
-Decisions are values, made by the rules and by auditwheel. A wheel is written once, after all
-decisions, and gets its name only once the written file was read back and judged.
+Decisions are values, made by the rules and by auditwheel's tables. A wheel is written once, after
+all decisions, and gets its name only once the written file was read back and judged, by auditwheel
+too.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -10,21 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from wheelfix.analysis.policy_reasons import newest_symbol
 from wheelfix.errors import (
     BadWheelError,
     LockError,
     NonPlatformWheelError,
     OutputError,
     SettingsError,
+    VerificationError,
     WheelfixError,
     unexpected_error,
 )
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.apply_edits import Applied, apply
-from wheelfix.pipelines.ask_auditwheel import AskedAuditwheel
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask
 from wheelfix.pipelines.bundled_licenses import (
     Text,
     license_edits,
@@ -52,6 +56,7 @@ from wheelfix.pipelines.repair_plan import (
     judged_context,
     placed_grafts,
     planner_of,
+    provided_patterns,
     silent,
 )
 from wheelfix.pipelines.repair_proof import (
@@ -61,13 +66,13 @@ from wheelfix.pipelines.repair_proof import (
     read_back,
     verify_wheel,
 )
-from wheelfix.pipelines.repair_refusals import refuse_other_platform
+from wheelfix.pipelines.repair_refusals import PLEASE_REPORT, refuse_other_platform
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_not_found import gaps_of_repair
-from wheelfix.rules.context import Context
+from wheelfix.rules.context import Context, Memory
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import plan_in_order
 from wheelfix.rules.plugins import load_rules
@@ -111,7 +116,7 @@ def repair(
     """
     path = task.wheel
     try:
-        with open_job(task, auditwheel, outputs, progress) as job:
+        with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
             return _repair(job) if publish else _rehearse(job)
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)
@@ -128,11 +133,21 @@ def plan_repair(job: "Job") -> Plan:
 
 @contextmanager
 def open_job(
-    task: RepairTask, auditwheel: Auditwheel, outputs: Outputs, progress: Progress = silent
+    task: RepairTask,
+    auditwheel: Auditwheel,
+    outputs: Outputs,
+    progress: Progress = silent,
+    *,
+    publish: bool = False,
 ) -> Generator["Job"]:
-    """Read the wheel of `task`. Raises `WheelfixError` for one that cannot be repaired as asked."""
+    """Read the wheel of `task`, while auditwheel starts if it is to be published.
+
+    Raises `WheelfixError` for one that cannot be repaired as asked.
+    """
     path, settings = task.wheel, task.settings
     progress("reading")
+    if publish and settings.verdict:
+        auditwheel.prepare()
     try:
         with _opened(task) as archive, scratch() as workdir:
             libraries = HostLibraries(
@@ -141,7 +156,7 @@ def open_job(
                 environ=auditwheel.environ,
                 ldpaths=settings.ldpaths,
             )
-            analyst = AskedAuditwheel(auditwheel, workdir)
+            analyst = Analyst(libraries, Memory(), workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)
             beside = (*task.beside, *neighbors)
             yield Job(
@@ -149,7 +164,7 @@ def open_job(
                 folder=task.folder,
                 archive=archive,
                 settings=settings,
-                planner=planner_of(libraries, settings, beside, analyst, progress),
+                planner=planner_of(analyst, settings, beside, progress),
                 auditwheel=auditwheel,
                 workdir=workdir,
                 outputs=outputs,
@@ -221,7 +236,7 @@ def _repair(job: Job) -> Outcome:
     plan, planned = _plan(job, Status.REPAIRED)
     in_place = _is_in_place(job, planned, plan.after.wheel.name)
     if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
-        return replace(_judge(job, plan, planned), output=job.path)
+        return _revalidate(job, plan, replace(_judge(job, plan, planned), output=job.path))
     job.progress("writing")
     symbols = Path(job.settings.debug_symbols or "")
     pending, applied = _write(job, plan)
@@ -235,7 +250,7 @@ def _repair(job: Job) -> Outcome:
             codec=job.codec.name if plan.edits else "",
             bytes_after=pending.size,
         )
-        outcome = _judge(job, plan, written)
+        outcome = _revalidate(job, plan, _judge(job, plan, written))
         if outcome.status is not Status.REJECTED and job.settings.verify:
             job.progress("verifying")
             failed = verify_wheel(
@@ -302,7 +317,7 @@ def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
 
 
 def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
-    """Run all rules on the result and auditwheel's verdict on it."""
+    """Run all rules on the result, with the verdict of the policies on it."""
     wheel = outcome.after or plan.after.wheel
     context = judged_context(job.planner, plan, wheel)
     breaks = breaks_by_stage({**plan.stages, "pack": context}, job.rules)
@@ -310,9 +325,13 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
         attribute_to_stage(finding, breaks)
         for finding in _notes_as_of_check(context, run_rules(context, job.rules), job.rules)
     )
+    verdict = context.verdict
+    if verdict is not None:
+        newest = newest_symbol(wheel, verdict.overall, read_policies())
+        verdict = verdict._replace(newest=newest)
     judged = replace(
         outcome,
-        verdict=context.verdict,
+        verdict=verdict,
         loads=loads_of_changed(job.archive.wheel, context),
         absent=tuple(absent_libraries(context, plan.excluded)),
     )
@@ -320,6 +339,25 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     if judged.status is Status.REJECTED:
         return judged
     return _add_remaining(judged, (*remaining, *gaps_of_repair(context, job.archive.wheel)))
+
+
+def _revalidate(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
+    """Ask auditwheel about the wheel that is to be published.
+
+    Raises `VerificationError` if its tag is another one: one of the two is wrong.
+    """
+    wheel, verdict = outcome.after or plan.after.wheel, outcome.verdict
+    if outcome.status is Status.REJECTED or verdict is None:
+        return outcome
+    exclude = provided_patterns(job.planner, wheel, plan.excluded)
+    tag = ask(job.auditwheel, wheel, job.settings, exclude, job.workdir).overall
+    if tag != verdict.overall:
+        raise VerificationError(
+            f"`{wheel.name}`: its objects allow `{verdict.overall}` by wheelfix's own analysis, "
+            f"and `{tag}` by auditwheel's",
+            hint=PLEASE_REPORT,
+        )
+    return outcome
 
 
 def _notes_as_of_check(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from wheelfix.errors import SettingsError
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
 from wheelfix.pipelines.hinted_command import name_commands
 from wheelfix.pipelines.output_claims import Outputs

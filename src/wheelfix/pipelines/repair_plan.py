@@ -1,8 +1,7 @@
 """The plan of a repair: which libraries to graft, which edits to make, and what would remain.
 
 Nothing is written, except private copies of libraries if the planner's analyst makes them, and no
-program is run except by that analyst. `repair` carries the plan out; `check` asks it what a repair
-would fix.
+program is run. `repair` carries the plan out; `check` asks it what a repair would fix.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,13 +12,12 @@ from glob import escape
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.elf.library_names import stem_of
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.auditwheel_decisions import Analyst
+from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.graft import Graft, GraftedLibrary, places_of
 from wheelfix.pipelines.graft_included import (
     included_libraries,
@@ -75,17 +73,16 @@ class Planner(NamedTuple):
 
 
 def planner_of(
-    libraries: HostLibraries,
+    analyst: Analyst,
     settings: Settings,
     beside: Sequence[Provided],
-    analyst: Analyst,
     progress: Progress = silent,
 ) -> Planner:
-    """Return the planner for the wheel of `libraries`; `beside` are other wheels of the run.
+    """Return the planner for the wheel of `analyst`; `beside` are other wheels of the run.
 
     Raises `SettingsError` for a provider that is not found.
     """
-    archive = libraries.archive
+    libraries, archive = analyst.libraries, analyst.libraries.archive
     wheel = with_record(archive.wheel) if settings.trust_files else archive.wheel
     providers = find_providers(settings.provider, wheel, libraries.host, beside)
     libraries = libraries.beside(providers)
@@ -96,6 +93,7 @@ def planner_of(
         neighbors=cache(partial(neighbors_of, wheel, providers)),
         budget=archive.budget,
         definitions=libraries,
+        memory=analyst.memory,
     )
     return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
 
@@ -110,7 +108,7 @@ class Plan:
     stages: Mapping[str, Context] = field(default_factory=dict[str, Context])
     """The wheel as read, and as each stage of the repair left it."""
     excluded: tuple[str, ...] = ()
-    """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
+    """Names and paths of what was kept out, if a pattern may be for paths of this machine."""
     unmatched_excludes: tuple[str, ...] = ()
     grafted: tuple[GraftedLibrary, ...] = ()
     messages: tuple[str, ...] = ()
@@ -123,8 +121,15 @@ def verdict_of(planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()) -> 
     settings = planner.read.settings
     if wheel.is_pure or not settings.verdict:
         return None
+    return planner.analyst.verdict(wheel, settings, provided_patterns(planner, wheel, excluded))
+
+
+def provided_patterns(
+    planner: Planner, wheel: Wheel, excluded: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the patterns of libraries that count as provided; `excluded` by their paths."""
     elsewhere = libraries_provided_elsewhere(replace(planner.read, wheel=wheel))
-    return planner.analyst.verdict(wheel, settings, (*settings.exclude, *excluded, *elsewhere))
+    return (*planner.read.settings.exclude, *excluded, *elsewhere)
 
 
 def judged_context(planner: Planner, plan: Plan, wheel: Wheel) -> Context:
@@ -170,7 +175,8 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         return Plan(after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in fixing if rule.stage is Stage.BEFORE)
     pruned, early, kept = _prune(start.at_stage(Stage.BEFORE), before)
-    graft, grafting_steps = _graft(planner, pruned.wheel, included)
+    excluded = _excluded_by_path(planner, pruned.wheel)
+    graft, grafting_steps = _graft(planner, pruned.wheel, included, excluded)
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
         grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_repair(now, read.wheel)
@@ -186,9 +192,9 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         after=stripped,
         edits=edits,
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
-        excluded=_names_of(graft.excluded, grafted.wheel),
+        excluded=excluded,
         unmatched_excludes=_unmatched_patterns(
-            settings.exclude, grafted.wheel, {*read.wheel.needed, *graft.excluded}
+            settings.exclude, grafted.wheel, {*read.wheel.needed, *graft.excluded, *excluded}
         ),
         grafted=(*included, *graft.libraries),
         included=tuple(library.original for library in included),
@@ -232,12 +238,12 @@ def _plan_inclusion(
 
 
 def _graft(
-    planner: Planner, wheel: Wheel, included: Sequence[GraftedLibrary]
+    planner: Planner, wheel: Wheel, included: Sequence[GraftedLibrary], excluded: Sequence[str]
 ) -> tuple[Graft, tuple[PlannedEdit, ...]]:
-    """Let auditwheel decide what to graft, unless the wheel is repaired already."""
+    """Decide what to graft, unless the wheel is repaired already."""
     settings = planner.read.settings
     planner.progress("judging")
-    if is_repaired(wheel, settings, partial(verdict_of, planner, wheel)):
+    if is_repaired(wheel, settings, partial(verdict_of, planner, wheel, excluded)):
         return Graft(tags=grafting.tags_of(wheel)), ()
     planner.progress("grafting")
     whole = graft_of(planner, keep_search_paths(wheel, included))
@@ -250,6 +256,17 @@ def _graft(
         "graft libraries that the platform does not provide",
     )
     return replace(graft, messages=(*graft.messages, *graft_notes(graft.libraries, wheel))), steps
+
+
+def _excluded_by_path(planner: Planner, wheel: Wheel) -> tuple[str, ...]:
+    """Return the names and paths of what is excluded, if there may be a pattern for paths.
+
+    The repaired objects no longer have the absolute search paths that lead there.
+    """
+    exclude = planner.read.settings.exclude
+    if not wheel.elfs or not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
+        return ()
+    return tuple(sorted(planner.analyst.analyze(wheel, planner.read.settings, exclude).excluded))
 
 
 def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
@@ -329,13 +346,3 @@ def _idle_patterns(
             known = any(fnmatchcase(name, pattern) for name in needed)
             why = "is unused" if known else "is in the wheel"
             yield f"`drop-needed`: no DT_NEEDED entry that matches `{pattern}` {why}"
-
-
-def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
-    """Return the DT_NEEDED entries for libraries that were excluded by their path.
-
-    The repaired object no longer has the absolute search path that led there.
-    """
-    stems = {stem_of(path.rpartition("/")[2]) for path in excluded if "/" in path}
-    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-    return tuple(name for name in names if stem_of(name) in stems)

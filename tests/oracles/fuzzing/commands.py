@@ -23,10 +23,9 @@ from tests.oracles.fuzzing import forge, heavy
 from tests.oracles.fuzzing.damage import damaged
 from tests.oracles.fuzzing.sound import METADATA, WHEEL, objects, wheels
 from tests.oracles.fuzzing.well_formed import source_text, wheel_file
-from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.pipelines import repair_many
-from wheelfix.pipelines.auditwheel_worker import Auditwheel, AuditwheelRefusal, Question
+from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
 from wheelfix.pipelines.sbom import Bundled, listed_packages, sbom_edits
 from wheelfix.wheel.edits import AddMember, NewFile
 from wheelfix.wheel.model import Wheel
@@ -48,20 +47,18 @@ class _Shared(Auditwheel):
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Keep each answer."""
         super().__init__(environ)
-        self._answers: dict[object, Analysis | AuditwheelRefusal] = {}
+        self._answers: dict[object, Mapping[str, Any]] = {}
 
     def __call__(self, _environ: object) -> AbstractContextManager[Auditwheel]:
         """Return the process, which goes on when the context ends."""
         return nullcontext(self)
 
-    def analyze(self, question: Question) -> Analysis | AuditwheelRefusal:
+    def show(self, question: Question) -> Mapping[str, Any]:
         """Return the answer to an equal question about an equal view, wherever it lies."""
-        facts = question._asdict()
-        wheel, environ = facts.pop("wheel"), facts.pop("environ")
-        variables = frozenset(item for item in environ.items() if item[0] != "TMPDIR")
-        key = wheel.name, wheel.read_bytes(), variables, *facts.values()
+        wheel, *facts = question
+        key = wheel.name, wheel.read_bytes(), *facts
         if key not in self._answers:
-            self._answers[key] = super().analyze(question)
+            self._answers[key] = super().show(question)
         return self._answers[key]
 
 

@@ -50,9 +50,9 @@ class _Options:
 def repair(call: Call, paths: Wheels, request: _Options) -> None:
     """Write wheels that work once installed.
 
-    auditwheel grafts the external libraries and chooses the tag, with its own options; rules
-    repair the rest. The paths of the wheels written go to stdout, or with
-    --output-format json everything about them.
+    External libraries are grafted and the tag is chosen by auditwheel's rules, with its options;
+    wheelfix's rules repair the rest, and auditwheel judges what was written. The paths of the
+    wheels written go to stdout, or with --output-format json everything about them.
     """
     refuse_tmpdir_of_others()
     configuration, terminal = call.read_configuration().check(stated_rules()), call.terminal

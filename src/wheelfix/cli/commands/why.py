@@ -24,7 +24,7 @@ from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, open_job, plan_repair

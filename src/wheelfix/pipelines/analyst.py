@@ -1,0 +1,86 @@
+"""Our own analysis of a wheel, with the libraries of this machine: no process is started."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from wheelfix.analysis.auditwheel_answer import Analysis
+from wheelfix.analysis.lddtree_search import SearchPath
+from wheelfix.analysis.policy_analysis import analyze
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
+from wheelfix.elf.model import ORIGIN, Elf
+from wheelfix.errors import SettingsError
+from wheelfix.host.library_search import AUDITWHEEL_PATH, HostLibraries
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.loader.as_needed import Library
+from wheelfix.pipelines.graft import HostLibrary, read_library
+from wheelfix.pipelines.repair_refusals import no_object_error
+from wheelfix.rules.context import Memory
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    """Decides about a wheel by auditwheel's policy tables, with `libraries` of this machine.
+
+    `exclude` are patterns of libraries that are left to others.
+    """
+
+    libraries: HostLibraries
+    memory: Memory
+    workdir: Path | None = None
+    """Where libraries are copied to; None for a plan that is not carried out."""
+
+    def analyze(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Analysis:
+        """Return which libraries to graft, and the tag.
+
+        Raises `NonPlatformWheelError` if no object counts, and `SettingsError`.
+        """
+        key = wheel.name, tuple(exclude), wheel.elfs
+        make = partial(_analyze, wheel, settings, exclude, self.libraries)
+        return self.memory.recall("analysis", key, make)
+
+    def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict:
+        """Return which platform tag the objects of `wheel` allow, as they are.
+
+        Raises `NonPlatformWheelError` if none of them counts.
+        """
+        judged = {
+            member: elf._replace(rpath=None, runpath=None, segments=())
+            for member, elf in wheel.elfs.items()
+        }
+        key = wheel.name, exclude, judged
+        judge = partial(policy_verdict, wheel, settings, read_policies(), exclude)
+        verdict = self.memory.recall("verdict", key, judge)
+        if verdict is None:
+            raise no_object_error(wheel, settings.plat)
+        return verdict
+
+    def library(self, source: Path) -> HostLibrary:
+        """Read a library of this machine. Raises `ToolError` if it cannot be grafted."""
+        read = partial(read_library, source, self.workdir)
+        return self.memory.recall(f"library {source}", None, read)
+
+
+def _analyze(
+    wheel: Wheel, settings: Settings, exclude: Sequence[str], libraries: HostLibraries
+) -> Analysis:
+    entries = libraries.environ.get(AUDITWHEEL_PATH, "")
+    if ORIGIN.search(entries):
+        raise SettingsError(
+            f"`{AUDITWHEEL_PATH}={entries}` has an entry with `$ORIGIN`, which stands for no "
+            "object here",
+            hint="write absolute paths, or paths relative to the current directory",
+        )
+
+    def find(name: str, dependent: Elf, path: str, root: SearchPath) -> tuple[Library, Path] | None:
+        library = libraries.graftable(name, dependent, path, root)
+        return None if library is None else (library, Path(library.path).resolve())
+
+    analysis = analyze(wheel, settings, read_policies(), exclude, find)
+    if analysis is None:
+        raise no_object_error(wheel, settings.plat)
+    untrusted = (passed for passed in libraries.untrusted if passed.name in analysis.names)
+    return analysis._replace(searched=libraries.searched, untrusted=tuple(untrusted))
