@@ -74,6 +74,14 @@ def example_wheels(folder: Path) -> None:
         "solver-1.0.data/data/share/solver/libsolver.so": solver,
     }
     make_wheel(dist / "data", "solver", "1.0", TAG, files)
+    lacking = extension(
+        folder / "build" / "sym" / f"_core{SUFFIX}",
+        "_core",
+        calls=["foo_open"],
+        flags=NOW,
+    )
+    sym: dict[str, Path | str] = {"sym/__init__.py": "", f"sym/{lacking.name}": lacking}
+    make_wheel(folder / "undefined", "sym", "1.0", TAG, sym)
     opener = 'import ctypes\n\nlibrary = ctypes.CDLL("libfoo.so.1")\n'
     make_wheel(folder / "opened", "viewer", "1.0", "py3-none-any", {"viewer/__init__.py": opener})
     _wheel_without_cuda(folder)
