@@ -70,6 +70,10 @@ class Defined:
         del name, dependent, path, root
         return None
 
+    def outside(self, name: str, dependent: Elf, folders: Iterable[str]) -> Library | None:
+        del name, dependent, folders
+        return None
+
     def provider_library(
         self, name: str, dependent: Elf, provider: Provided, folder: str | None, /
     ) -> Library | None:

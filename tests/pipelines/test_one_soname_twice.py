@@ -1,5 +1,7 @@
 """Repairs of wheels whose objects find different libraries under one SONAME."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 from tests.support.build import extension, make_wheel, shared_object
@@ -108,3 +110,91 @@ def test_an_unused_entry_may_lead_to_the_file_that_is_grafted(tmp_path: Path) ->
     assert outcome.output is not None
     printed = run(installed(outcome.output, tmp_path / "site"), "import clash._a as a; print(a)")
     assert "_a" in printed.stdout
+
+
+def with_a_copy(folder: Path, copy: Path, *, first: str = "") -> Path:
+    """`_a` loads the `libdup.so.1` of the wheel, `_b` finds another one by its search path.
+
+    `copy` is what the wheel has; the search path of `_b` begins with `first`.
+    """
+    other = library(folder / "c2", "twin", 2)
+    modules = {
+        f"clash/{name}{SUFFIX}": extension(
+            folder / name, name, needed=[lib], calls=["twin"], runpath=search
+        )
+        for name, lib, search in (
+            ("_a", copy, "$ORIGIN"),
+            ("_b", other, f"{first}:{other.parent}".strip(":")),
+        )
+    }
+    files: dict[str, str | Path] = {"clash/__init__.py": "", "clash/libdup.so.1": copy, **modules}
+    return make_wheel(folder, name="clash", tag=TAG, files=files)
+
+
+def test_a_library_outside_of_the_wheel_is_not_taken_for_the_wheel_s(tmp_path: Path) -> None:
+    """As built, each module loads its own if it is imported first."""
+    wheel = with_a_copy(tmp_path, library(tmp_path / "c1", "twin", 1))
+    alone = "import clash._b; print(clash._b.value())"
+    assert run(installed(wheel, tmp_path / "as built"), alone).stdout == "2\n"
+    outcome = repaired(wheel, tmp_path)
+    assert [one.host.source for one in outcome.grafted] == [tmp_path / "c2" / "libdup.so.1"]
+    assert outcome.output is not None, outcome.error
+    shutil.rmtree(tmp_path / "c2")
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "1 2\n"
+    again = repair(outcome.output, Settings(wheel_dir=tmp_path / "again"), ENVIRON)
+    assert again.output is not None
+    assert again.output.read_bytes() == outcome.output.read_bytes()
+
+
+def test_symbols_that_only_the_library_outside_has_are_found_in_it(tmp_path: Path) -> None:
+    first, second = library(tmp_path / "c1", "dup_a", 1), library(tmp_path / "c2", "dup_b", 2)
+    modules = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name, name, needed=[lib], calls=[function], runpath=search
+        )
+        for name, lib, function, search in (
+            ("_a", first, "dup_a", "$ORIGIN"),
+            ("_b", second, "dup_b", str(second.parent)),
+        )
+    }
+    files: dict[str, str | Path] = {"clash/__init__.py": "", "clash/libdup.so.1": first, **modules}
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files=files)
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.output is not None, outcome.error
+    assert not any(isinstance(step.edit, DropNeeded) for step in outcome.edits)
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "1 2\n"
+
+
+def test_an_entry_that_leads_into_the_wheel_first_decides(tmp_path: Path) -> None:
+    wheel = with_a_copy(tmp_path, library(tmp_path / "c1", "twin", 1), first="$ORIGIN")
+    outcome = repaired(wheel, tmp_path)
+    assert not outcome.grafted
+    assert outcome.output is not None, outcome.error
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "1 1\n"
+
+
+def test_the_library_of_the_build_tree_is_the_wheel_s_own(tmp_path: Path) -> None:
+    """It was linked once, and installed with another search path: its build-id is the same."""
+    built = shared_object(
+        tmp_path / "c2" / "libdup.so.1",
+        "int twin(void) { return 2; }",
+        soname="libdup.so.1",
+        runpath="/build",
+        flags=["-Wl,--build-id"],
+    )
+    copy = tmp_path / "c1" / "libdup.so.1"
+    copy.parent.mkdir()
+    shutil.copyfile(built, copy)
+    subprocess.run(["patchelf", "--remove-rpath", copy], check=True)
+    modules = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name, name, needed=[built], calls=["twin"], runpath=str(built.parent)
+        )
+        for name in ("_a", "_b")
+    }
+    files: dict[str, str | Path] = {"clash/__init__.py": "", "clash/libdup.so.1": copy, **modules}
+    outcome = repaired(make_wheel(tmp_path, name="clash", tag=TAG, files=files), tmp_path)
+    assert not outcome.grafted
+    assert outcome.output is not None, outcome.error
+    shutil.rmtree(built.parent)
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "2 2\n"

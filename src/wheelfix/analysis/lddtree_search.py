@@ -5,7 +5,7 @@ objects of the wheel may find another file of that name, by search paths of thei
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -47,6 +47,37 @@ class Host(Protocol):
         the member that needs it, directly or not.
         """
         ...
+
+
+class Outside(Protocol):
+    """Finds another library than the wheel's of that name."""
+
+    def __call__(self, name: str, dependent: Elf, folders: Iterable[str], /) -> Library | None:
+        """Return the first library `name` in `folders`, unless it is a copy of the wheel's."""
+        ...
+
+
+def outside_libraries(
+    path: str, elf: Elf, paths: Container[str], shipped: Container[str], find: Outside
+) -> dict[str, Library]:
+    """Return by name what an object at `path` finds outside, though the wheel has that name.
+
+    As built it loads these, and auditwheel grafts them. `paths` are those of the wheel's objects.
+    """
+    if not any(entry.startswith("/") for entry in elf.entries):
+        return {}
+    names = (name for name in elf.needed if name in shipped and "/" not in name)
+    found = ((name, find(name, elf, _folders_before(name, path, elf, paths))) for name in names)
+    return {name: library for name, library in found if library is not None}
+
+
+def _folders_before(name: str, path: str, elf: Elf, paths: Container[str]) -> Iterator[str]:
+    """Yield the absolute search path entries before one that leads to `name` in the wheel."""
+    for entry in elf.entries:
+        if entry.startswith("/"):
+            yield entry
+        elif f"{entry_directory(entry, posixpath.dirname(path))}/{name}" in paths:
+            return
 
 
 def members_by_name(elfs: Mapping[str, Elf]) -> dict[str, str]:
@@ -118,6 +149,7 @@ class MachineLibraries:
     shipped: Mapping[str, str]
     """Name in DT_NEEDED -> the object of the wheel that has it."""
     host: Host
+    outside: Outside
     budget: Budget
 
     @cached_property
@@ -127,14 +159,21 @@ class MachineLibraries:
         known: dict[object, Mapping[str, Library]] = {}
         found: dict[str, Mapping[str, Library]] = {}
         for path, elf in self.elfs.items():
-            key = elf.needed, elf.path_tag, entries[path], elf.abi
+            apart = outside_libraries(path, elf, self.elfs, self.shipped, self.outside)
+            places = tuple(library.path for library in apart.values())
+            key = elf.needed, elf.path_tag, entries[path], elf.abi, places
             if key not in known:
-                known[key] = self._search(path, entries[path])
+                known[key] = self._search(path, entries[path], apart)
             found[path] = known[key]
         return found
 
-    def _search(self, path: str, entries: tuple[str, ...]) -> Mapping[str, Library]:
-        """Search as auditwheel does, depth first (lddtree.py, `ldd`)."""
+    def _search(
+        self, path: str, entries: tuple[str, ...], apart: Mapping[str, Library]
+    ) -> Mapping[str, Library]:
+        """Search as auditwheel does, depth first (lddtree.py, `ldd`).
+
+        `apart` are libraries outside of the wheel whose names it has, too.
+        """
         found: dict[str, Library] = {}
         elf = self.elfs[path]
         late = elf.path_tag is PathTag.RUNPATH
@@ -143,10 +182,10 @@ class MachineLibraries:
         while waiting:
             self.budget.spend(1, "the libraries that it needs", path)
             name, dependent, place = waiting.pop()
-            if name in found or name in self.shipped:
+            if name in found or (name in self.shipped and name not in apart):
                 continue
             root = further_root if place else SearchPath(rpath=entries)
-            library = self.host(name, dependent, place, root)
+            library = apart.get(name) or self.host(name, dependent, place, root)
             if library is not None:
                 found[name] = library
                 needed = reversed(library.elf.needed)
@@ -169,7 +208,8 @@ class MachineLibraries:
         A library gets that to which its own search path leads, or else what the first object that
         needs it finds, as in a graft.
         """
-        return dict(self._choices({name for name, some in self.by_name.items() if some[1:]}))
+        several = {name for name, some in self.by_name.items() if some[1:] or name in self.shipped}
+        return dict(self._choices(several))
 
     def _choices(self, several: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
         names = frozenset(several)

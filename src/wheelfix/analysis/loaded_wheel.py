@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wheelfix.analysis.lddtree_search import Host, MachineLibraries
+from wheelfix.analysis.lddtree_search import Host, MachineLibraries, Outside
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
@@ -46,6 +46,11 @@ class Definitions(Protocol):
     @property
     def host(self) -> Host:
         """The search for libraries outside of the wheel."""
+        ...
+
+    @property
+    def outside(self) -> Outside:
+        """The search for other libraries than the wheel's of a name."""
         ...
 
     def provider_library(
@@ -163,9 +168,13 @@ class LoadedWheel:
         cache = {name: path for name, path in cache.items() if not may_come_from_platform(name)}
         installed = {path: wheel.elfs[member] for member, path in paths.items()}
         hosts = MachineLibraries(
-            elfs=installed, shipped=cache, host=definitions.host, budget=world.budget
+            elfs=installed,
+            shipped=cache,
+            host=definitions.host,
+            outside=definitions.outside,
+            budget=world.budget,
         )
-        cache = cache | {name: some[0].path for name, some in hosts.by_name.items()}
+        cache = {name: some[0].path for name, some in hosts.by_name.items()} | cache
         added = {
             library.path: library
             for libraries in hosts.by_name.values()

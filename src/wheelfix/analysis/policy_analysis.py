@@ -72,8 +72,13 @@ class _Subject(NamedTuple):
     """Member -> its DT_NEEDED entries, except those that an exclude pattern matches."""
 
 
-FindLibrary = Callable[[str, Elf, str, SearchPath], tuple[Library, Path] | None]
-"""Find a library to graft as `lddtree_search.Host` does, with its path without links."""
+class ThisMachine(NamedTuple):
+    """The libraries of this machine, each with its path without links."""
+
+    find: Callable[[str, Elf, str, SearchPath], tuple[Library, Path] | None]
+    """Find a library to graft as `lddtree_search.Host` does."""
+    outside: Callable[[str], Mapping[str, tuple[Library, Path]]]
+    """What a member finds outside of the wheel, though the wheel has one of that name."""
 
 
 def analyze(
@@ -81,18 +86,18 @@ def analyze(
     settings: Settings,
     policies: Sequence[Policy],
     exclude: Sequence[str],
-    find: FindLibrary | None = None,
+    machine: ThisMachine | None = None,
 ) -> Analysis | None:
     """Return what auditwheel finds in the installed wheel; None if no object counts.
 
-    Patterns of `exclude` count for names and for the paths that `find` leads to. Without it, no
+    Patterns of `exclude` count for names and for the paths that `machine` finds. Without it, no
     library may be grafted.
     """
-    subject = _subject_of(wheel, tuple(exclude), settings.plat if find else "")
+    subject = _subject_of(wheel, tuple(exclude), settings.plat if machine else "")
     if subject is None:
         return None
     ladder = _ladder_of(subject, policies)
-    search = _Search(subject, find, exclude)
+    search = _Search(subject, machine, exclude)
     allowed = [frozenset(_allowed_libraries(subject, policy)) for policy in ladder]
     found = {member: search.of(member, allowed) for member in subject.elfs}
     answers = {id(some): some for some in found.values()}  # most objects share theirs
@@ -103,7 +108,7 @@ def analyze(
     grafts = [[one.elf for one in some.values() if one is not None] for some in external]
     blacklisted = _blacklisted_symbols(subject, ladder)
     checked = _limits(subject, ladder, blacklisted, grafts, isa=checks_isa(wheel, settings))
-    most = _most_grafts(settings.plat, ladder, external) if find else 0
+    most = _most_grafts(settings.plat, ladder, external) if machine else 0
     overall = max(*checked, _first_met(len(names) <= most for names in external))
     tags = _tags(subject.arch, ladder)
     by_tag = {
@@ -169,11 +174,13 @@ def _paths(names: _Names) -> dict[str, Path | None]:
 class _Search:
     """The search for libraries to graft. Mutable: it keeps what was found, and excluded."""
 
-    def __init__(self, subject: _Subject, find: FindLibrary | None, exclude: Sequence[str]) -> None:
+    def __init__(
+        self, subject: _Subject, machine: ThisMachine | None, exclude: Sequence[str]
+    ) -> None:
         self.excluded: set[str] = set()
         self._exclude = exclude
         self._subject = subject
-        self._search = find
+        self._machine = machine
         self._shipped = members_by_name(subject.elfs)
         self._entries = search_entries(subject.elfs, self._shipped)
         self._found: dict[object, _Found | None] = {}
@@ -182,25 +189,37 @@ class _Search:
     def of(self, member: str, allowed: Iterable[frozenset[str]]) -> list[_Names]:
         """Return for each policy, which allows these libraries, those to graft for `member`."""
         elf, entries = self._subject.elfs[member], self._entries[member]
-        needed = tuple(name for name in self._subject.needed[member] if name not in self._shipped)
-        key = needed, elf.abi, elf.libc, elf.path_tag, entries
+        outside = self._machine.outside(member) if self._machine else {}
+        apart = {name: self._located(*found) for name, found in outside.items()}
+        shipped = self._shipped.keys() - apart.keys()
+        needed = tuple(name for name in self._subject.needed[member] if name not in shipped)
+        places = tuple(found.place for found in apart.values())
+        key = needed, elf.abi, elf.libc, elf.path_tag, entries, places
         if key not in self._walked:
-            self._walked[key] = [self._walk(elf, needed, entries, names) for names in allowed]
+            walk = partial(self._walk, elf, needed, entries, apart)
+            self._walked[key] = [walk(names) for names in allowed]
         return self._walked[key]
 
     def _walk(
-        self, elf: Elf, needed: Sequence[str], entries: tuple[str, ...], allowed: frozenset[str]
+        self,
+        elf: Elf,
+        needed: Sequence[str],
+        entries: tuple[str, ...],
+        apart: Mapping[str, _Found],
+        allowed: frozenset[str],
     ) -> _Names:
         asked = [name for name in needed if name not in allowed]
+        shipped = self._shipped.keys() - apart.keys()
         names: _Names = {}
         own, late = SearchPath(rpath=entries), elf.path_tag is PathTag.RUNPATH
         further = SearchPath(runpath=entries) if late else own
         waiting = [(name, elf, "") for name in reversed(asked)]
         while waiting:
             name, dependent, path = waiting.pop()
-            if name in names or name in allowed or name in self._shipped or is_glibc_loader(name):
+            if name in names or name in allowed or name in shipped or is_glibc_loader(name):
                 continue
-            found = self._find(name, dependent, path, further if path else own)
+            root = further if path else own
+            found = apart.get(name) or self._find(name, dependent, path, root)
             if found is not None and matches_any(str(found.path), self._exclude):
                 self.excluded |= {name, str(found.path)}
                 continue
@@ -212,7 +231,7 @@ class _Search:
     def _find(self, name: str, dependent: Elf, path: str, root: SearchPath) -> _Found | None:
         key = name, dependent.abi, dependent.search_path, path, root
         if key not in self._found:
-            found = self._search and self._search(name, dependent, path, root)
+            found = self._machine and self._machine.find(name, dependent, path, root)
             self._found[key] = found and self._located(*found)
         return self._found[key]
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from posixpath import basename
 from typing import NamedTuple, Self
 from weakref import finalize
 
@@ -22,9 +24,10 @@ from wheelfix.elf.exports import (
     lazy_exports,
     read_symbol_tables,
 )
+from wheelfix.elf.image import Buffer
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
-from wheelfix.elf.reader import read_elf
+from wheelfix.elf.reader import build_id, read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.grouping import grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
@@ -75,6 +78,7 @@ class _Cache:
         self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
         self.directories: dict[object, _Directories] = {}
         self.untrusted: dict[UntrustedLibrary, None] = {}
+        self.copies: dict[str, bool] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +166,11 @@ class GivenLibraries:
                 return library
         # The repair may have removed the build machine's RPATH, which led to it before.
         return self._cache.found.get(known)
+
+    def outside(self, name: str, dependent: Elf, folders: Iterable[str]) -> Library | None:
+        """Find the first library `name` in `folders`, unless it is a copy of the wheel's."""
+        del name, dependent, folders
+        return None
 
     def provider_library(
         self, name: str, dependent: Elf, provider: Provided, directory: str | None
@@ -304,6 +313,29 @@ class HostLibraries(GivenLibraries):
                 return library
         return None
 
+    def outside(self, name: str, dependent: Elf, folders: Iterable[str]) -> Library | None:
+        """Find the first library `name` in `folders`, unless it is a copy of the wheel's."""
+        for folder in folders:
+            place = posixpath.join(folder, name)
+            library = self._file(place)
+            if library is not None and library.elf.abi == dependent.abi:
+                is_other = self._is_trusted(name, place) and not self._is_copy(library, name)
+                return library if is_other else None
+        return None
+
+    def _is_copy(self, library: Library, name: str) -> bool:
+        """Return whether a member called `name` was made by the same run of the linker.
+
+        The build-id says so, which stays when the search path is edited; without one, the bytes.
+        """
+        if library.path not in self._cache.copies:
+            read = self.archive
+            named = (m for m, elf in read.wheel.elfs.items() if name in {basename(m), elf.soname})
+            mark = _mark(map_regular(library.path), name)
+            same = any(_mark(read.buffer(member), name) == mark for member in named)
+            self._cache.copies[library.path] = same
+        return self._cache.copies[library.path]
+
     def _is_trusted(self, name: str, place: str) -> bool:
         """Return whether no other user can change the file `place`; one that can is noted."""
         try:
@@ -346,6 +378,11 @@ class HostLibraries(GivenLibraries):
                 )
             self._cache.loaders[key] = environment
         return self._cache.loaders[key]
+
+
+def _mark(data: Buffer, name: str) -> bytes:
+    """Return the build-id of an object, or a hash of its bytes if it has none."""
+    return build_id(data, name) or sha256(data).digest()
 
 
 def search_folders(

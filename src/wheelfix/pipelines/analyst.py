@@ -1,19 +1,20 @@
 """Our own analysis of a wheel, with the libraries of this machine: no process is started."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
-from wheelfix.analysis.lddtree_search import SearchPath
-from wheelfix.analysis.policy_analysis import analyze
+from wheelfix.analysis.lddtree_search import SearchPath, members_by_name, outside_libraries
+from wheelfix.analysis.policy_analysis import ThisMachine, analyze
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.elf.model import ORIGIN, Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.library_search import AUDITWHEEL_PATH, HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import layouts
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.pipelines.repair_refusals import no_object_error
 from wheelfix.rules.context import Memory
@@ -79,7 +80,15 @@ def _analyze(
         library = libraries.graftable(name, dependent, path, root)
         return None if library is None else (library, Path(library.path).resolve())
 
-    analysis = analyze(wheel, settings, read_policies(), exclude, find)
+    paths = {path: member for member, path in next(iter(layouts(wheel))).paths.items()}
+    shipped, places = members_by_name(wheel.elfs), {m: path for path, m in paths.items()}
+
+    def outside(member: str) -> Mapping[str, tuple[Library, Path]]:
+        elf, path = wheel.elfs[member], places.get(member, "")
+        found = outside_libraries(path, elf, paths, shipped, libraries.outside)
+        return {name: (library, Path(library.path).resolve()) for name, library in found.items()}
+
+    analysis = analyze(wheel, settings, read_policies(), exclude, ThisMachine(find, outside))
     if analysis is None:
         raise no_object_error(wheel, settings.plat)
     untrusted = (passed for passed in libraries.untrusted if passed.name in analysis.names)

@@ -181,7 +181,9 @@ def grafted_libraries(
             host = hosts[path]
             if host.hashed_name in found:
                 continue
-            names = [n for n in host.elf.needed if n in known and n not in shipped]
+            names = [
+                n for n in host.elf.needed if n in sources or (n in known and n not in shipped)
+            ]
             inner = {
                 n: _own_choice(host, n, known[n]) or sources.get(n, known[n][0]) for n in names
             }

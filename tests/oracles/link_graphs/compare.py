@@ -1,6 +1,6 @@
 """Differences between a pruned object and one linked with `--as-needed`, or not pruned."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -98,11 +98,15 @@ def _no_host(name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PA
     del name, dependent, path, root
 
 
+def _nowhere(name: str, dependent: Elf, folders: Iterable[str], /) -> None:
+    del name, dependent, folders
+
+
 def _loaded(libraries: Mapping[str, Library]) -> LoadedWheel:
     """Return libraries of one folder as those of a wheel, by file name."""
     by_path = {lib.path: lib for lib in libraries.values()}
     budget = Budget.of_files()
-    nowhere = MachineLibraries(elfs={}, shipped={}, host=_no_host, budget=budget)
+    nowhere = MachineLibraries(elfs={}, shipped={}, host=_no_host, outside=_nowhere, budget=budget)
     return LoadedWheel(
         environment=Environment(
             libc=Libc.GLIBC,
