@@ -9,14 +9,19 @@ FEW = 3
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
     """List the first `most` different names: "`a`, `b` and 3 more"."""
-    return join_plain((f"`{_one_line(name)}`" for name in names), most)
+    return join_plain(map(quote, names), most)
 
 
-def _one_line(name: object) -> str:
-    """Return a name without line breaks: a message is read line by line."""
+def quote(name: object) -> str:
+    """Return a name in backticks, without line breaks: a message is read line by line."""
+    return f"`{without_breaks(str(name))}`"
+
+
+def without_breaks(text: str, instead: str | None = None) -> str:
+    """Return `text` with `instead` for each line break, or with its escape sequence."""
     return "".join(
-        c.encode("unicode_escape").decode("ascii") if c.splitlines() == [""] else c
-        for c in str(name)
+        (instead or c.encode("unicode_escape").decode("ascii")) if c.splitlines() == [""] else c
+        for c in text
     )
 
 

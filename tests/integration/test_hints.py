@@ -1279,10 +1279,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "# What `repair` grafts;",
         "--all-pythons is about this machine",
     ),
-    "an option of `auditwheel show`": (
-        "--ldpaths",
-        "--disable-isa-ext-check",
-    ),
+    "an option of `auditwheel show`": ("--ldpaths",),
     "a piece of a command, which other cases follow": (
         "--add-requires",
         "`--provider {} --add-requires`",

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import struct
@@ -32,7 +33,6 @@ from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask
 from wheelfix.pipelines.auditwheel_decisions import graft
 from wheelfix.pipelines.graft import Graft
-from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import satisfies
@@ -54,7 +54,7 @@ def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any)
             library_path=settings.library_path,
             environ={**os.environ, **(environ or {})},
         )
-        return graft(Analyst(host, Memory(), work), archive.wheel, settings)
+        return graft(Analyst(host, work), archive.wheel, settings)
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:
@@ -439,6 +439,20 @@ def test_all_missing_libraries_are_named_at_once(tmp_path: Path, libraries: Path
     assert "`libb.so.2` is needed by `p/x.so`" in caught.value.message
     assert "`liblost.so.1` is needed by `p/y.so`" in caught.value.message
     assert "--exclude libb.so.2 --exclude liblost.so.1" in (caught.value.hint or "")
+
+
+def test_a_name_with_a_line_break_is_one_line_and_its_option_can_be_pasted(tmp_path: Path) -> None:
+    name = "liba\nerror: forged.so"
+    library = build.shared_object(tmp_path / "libb.so", "int b(void) { return 1; }", soname=name)
+    x = build.extension(tmp_path / "x.so", "x", needed=[library], calls=["b"])
+    wheel = build.make_wheel(tmp_path / "in", files={"p/x.so": x})
+    with pytest.raises(ToolError) as caught:
+        _graft(wheel)
+    said = f"{caught.value.message}\n{caught.value.hint}"
+    assert not any(line.startswith("error: forged") for line in said.splitlines())
+    assert not any(line.startswith("error: forged") for line in _verdict(wheel).reasons)
+    (option,) = re.findall("`(--exclude .*)`", said)
+    assert not _graft(wheel, exclude=(shlex.split(option)[1],)).libraries
 
 
 def test_a_symbol_that_is_too_new_is_named_with_its_dependent(tmp_path: Path) -> None:

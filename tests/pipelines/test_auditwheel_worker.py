@@ -21,7 +21,6 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.machine_files import Trust
 from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
-from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
@@ -174,7 +173,7 @@ def _children_of(pid: int) -> set[int]:
 def analysis(wheel: Path, environ: Mapping[str, str] | None = None) -> Analysis:
     with open_wheel(wheel) as archive:
         host = HostLibraries(archive=archive, library_path=(), environ=environ or {})
-        return Analyst(host, Memory()).analyze(archive.wheel, Settings(), ())
+        return Analyst(host).analyze(archive.wheel, Settings(), ())
 
 
 def _fifo(path: Path, library: Path) -> None:

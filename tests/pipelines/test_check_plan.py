@@ -106,13 +106,31 @@ def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -
     assert "cannot write this wheel here:\n`libdeep.so.1`" in absolute.hint
 
 
+def test_what_is_selected_does_not_change_what_a_repair_does(tmp_path: Path) -> None:
+    """The repair drops the entry, which nothing uses, whether WF201 is reported or not."""
+    gone = shared_object(tmp_path / "libgone.so.1", "int gone(void);", soname="libgone.so.1")
+    module = extension(tmp_path / "_core.so", "_core", needed=[gone])
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files={"demo/_core.so": module})
+    gone.unlink()
+    for settings in (Settings(), Settings(select=("WF805",))):
+        fix = found(wheelfix.check(wheel, settings), "WF805").fix
+        assert fix is not None
+        assert fix.title == "drop `libgone.so.1`, which is unused"
+    assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 0
+
+
 def test_many_libraries_that_are_nowhere_are_one_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the first three, each with its dependents, and how to find or to leave them."""
     names = [f"libgone{letter}.so.1" for letter in "abcde"]
-    gone = [shared_object(tmp_path / "lib" / n, f"int {n[:8]}(void);", soname=n) for n in names]
-    module = extension(tmp_path / "_core.so", "_core", needed=gone)
+    calls = [name.partition(".")[0] for name in names]
+    gone = [
+        shared_object(tmp_path / "lib" / name, f"int {call}(void) {{ return 1; }}", soname=name)
+        for name, call in zip(names, calls, strict=True)
+    ]
+    module = extension(tmp_path / "_core.so", "_core", needed=gone, calls=calls)
     tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
     files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
     wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)

@@ -189,8 +189,10 @@ class _Search:
     def of(self, member: str, allowed: Iterable[frozenset[str]]) -> list[_Names]:
         """Return for each policy, which allows these libraries, those to graft for `member`."""
         elf, entries = self._subject.elfs[member], self._entries[member]
-        outside = self._machine.outside(member) if self._machine else {}
-        apart = {name: self._located(*found) for name, found in outside.items()}
+        apart: dict[str, _Found] = {}
+        if self._machine is not None:
+            outside = self._machine.outside(member).items()
+            apart = {name: self._located(*found) for name, found in outside}
         shipped = self._shipped.keys() - apart.keys()
         needed = tuple(name for name in self._subject.needed[member] if name not in shipped)
         places = tuple(found.place for found in apart.values())

@@ -24,7 +24,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
-from wheelfix.text import count, join_some
+from wheelfix.text import count, join_some, quote
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
 from wheelfix.wheel.variant import promised_isa
@@ -175,8 +175,8 @@ def _age(version: str) -> tuple[bool, str, Release]:
 
 def _symbols(file: str, version: str, names: Iterable[str]) -> Sequence[str]:
     """Return how the symbols of a library with a version are printed; without any, the version."""
-    symbols = [f"`{demangle(name)}@{version}` of `{file}`" for name in names]
-    return symbols or [f"`{version}` of `{file}`"]
+    symbols = [f"{quote(f'{demangle(name)}@{version}')} of {quote(file)}" for name in names]
+    return symbols or [f"{quote(version)} of {quote(file)}"]
 
 
 def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
@@ -232,7 +232,7 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
     for name in external:
         some = dependents.get(name)
         by = f"needed by {join_some(some)}" if some else "needed by another library"
-        yield f"`{name}` is neither in the wheel nor allowed by the policy: {by}"
+        yield f"{quote(name)} is neither in the wheel nor allowed by the policy: {by}"
 
 
 def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> It
         symbols = sorted({name for *_, names in uses for name in names})
         of = f" ({join_some(symbols)})" if symbols else ""
         yield (
-            f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
+            f"{quote(version)} of {quote(file)}{of} is newer than `{target}` allows: "
             f"needed by {join_some(member for member, *_ in uses)}"
         )
 
@@ -272,7 +272,7 @@ def _isa_reasons(wheel: Wheel) -> Iterator[str]:
     for member, elf in wheel.elfs.items():
         level = isa_level(elf)
         if level is not None:
-            yield f"`{member}` needs {level}, {MORE_THAN_BASELINE}"
+            yield f"{quote(member)} needs {level}, {MORE_THAN_BASELINE}"
 
 
 MORE_THAN_BASELINE = "more than the baseline instruction set"

@@ -12,7 +12,7 @@ from wheelfix.grouping import grouped
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
-from wheelfix.text import FEW, first_of, join_some
+from wheelfix.text import FEW, first_of, join_some, quote, without_breaks
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.requirements import requirements_on
@@ -40,7 +40,7 @@ class UntrustedLibrary(NamedTuple):
 def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
     """Return the error for the C library `name`, which what is to be grafted needs."""
     return ToolError(
-        f"`{name}` is the C library {libc}, which is never grafted: it is needed "
+        f"{quote(name)} is the C library {libc}, which is never grafted: it is needed "
         f"{_needed_by(wheel, name)}, which was built for it",
         hint="use libraries that were built for the C library of the wheel",
     )
@@ -71,10 +71,10 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
         if not set(libraries).isdisjoint(elf.needed)
         for entry in elf.entries
     )
-    folders = [*(f"`{path}`" for path in paths), *(f"`{path}`" for path in missing.searched)]
+    folders = list(map(quote, (*paths, *missing.searched)))
     verb = "is" if len(libraries) == 1 else "are"
-    named = ", ".join(first_of([f"`{name}`" for name in libraries], FEW))
-    needs = [f"`{name}` is needed {_needed_by(wheel, name)}" for name in libraries]
+    named = ", ".join(first_of(list(map(quote, libraries)), FEW))
+    needs = [f"{quote(name)} is needed {_needed_by(wheel, name)}" for name in libraries]
     lines = [
         f"{named} {verb} neither in the wheel nor among this machine's libraries",
         *first_of(needs, FEW),
@@ -110,9 +110,10 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
 def other_release(library: str, providers: Iterable[Provided]) -> str:
     """Return what to do about a provider with another version of `library`; empty without one."""
     there = [
-        f"{provider.release} has `{name}`" for provider, name in other_versions(library, providers)
+        f"{provider.release} has {quote(name)}"
+        for provider, name in other_versions(library, providers)
     ]
-    way = f"require a release that has `{library}`, or build against this one"
+    way = f"require a release that has {quote(library)}, or build against this one"
     return f"{there[0]}: {way}" if there else ""
 
 
@@ -126,7 +127,7 @@ def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str
             yield provider_option(library, wheel) + added
         else:
             of_none.append(library)
-    patterns = [escape(name) for name in of_none]
+    patterns = [without_breaks(escape(name), "?") for name in of_none]
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)

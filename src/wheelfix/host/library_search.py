@@ -44,6 +44,7 @@ from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
+from wheelfix.text import quote
 from wheelfix.wheel.edits import Edit, sources_of
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.reader import Archive
@@ -341,7 +342,7 @@ class HostLibraries(GivenLibraries):
         try:
             trusted_file(Path(place), MAX_LIBRARY)
         except UntrustedFileError as error:
-            reason = f"`{place}` is not used, as `{error.filename}` {error.strerror}"
+            reason = f"{quote(place)} is not used, as {quote(error.filename)} {error.strerror}"
             self._cache.untrusted[UntrustedLibrary(name, reason, error.remedy)] = None
             return False
         except OSError:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -17,7 +16,6 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import layouts
 from wheelfix.pipelines.graft import HostLibrary, read_library
 from wheelfix.pipelines.repair_refusals import no_object_error
-from wheelfix.rules.context import Memory
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
@@ -30,7 +28,6 @@ class Analyst:
     """
 
     libraries: HostLibraries
-    memory: Memory
     workdir: Path | None = None
     """Where libraries are copied to; None for a plan that is not carried out."""
 
@@ -39,30 +36,21 @@ class Analyst:
 
         Raises `NonPlatformWheelError` if no object counts, and `SettingsError`.
         """
-        key = wheel.name, tuple(exclude), wheel.elfs
-        make = partial(_analyze, wheel, settings, exclude, self.libraries)
-        return self.memory.recall("analysis", key, make)
+        return _analyze(wheel, settings, exclude, self.libraries)
 
     def verdict(self, wheel: Wheel, settings: Settings, exclude: Sequence[str]) -> Verdict:
         """Return which platform tag the objects of `wheel` allow, as they are.
 
         Raises `NonPlatformWheelError` if none of them counts.
         """
-        judged = {
-            member: elf._replace(rpath=None, runpath=None, segments=())
-            for member, elf in wheel.elfs.items()
-        }
-        key = wheel.name, exclude, judged
-        judge = partial(policy_verdict, wheel, settings, read_policies(), exclude)
-        verdict = self.memory.recall("verdict", key, judge)
+        verdict = policy_verdict(wheel, settings, read_policies(), exclude)
         if verdict is None:
             raise no_object_error(wheel, settings.plat)
         return verdict
 
     def library(self, source: Path) -> HostLibrary:
         """Read a library of this machine. Raises `ToolError` if it cannot be grafted."""
-        read = partial(read_library, source, self.workdir)
-        return self.memory.recall(f"library {source}", None, read)
+        return read_library(source, self.workdir)
 
 
 def _analyze(

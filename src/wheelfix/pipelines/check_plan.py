@@ -16,10 +16,8 @@ from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_gra
 from wheelfix.pipelines.hinted_command import as_options, command_of, done_by, names_repair
 from wheelfix.pipelines.repair_plan import (
     Plan,
-    Planner,
     accept,
     decide,
-    graft_of,
     is_repaired,
     judged_context,
     placed_grafts,
@@ -33,7 +31,7 @@ from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.run_rules import run_rules, stopping
 from wheelfix.settings import Settings
 from wheelfix.text import first_of, join_plain
-from wheelfix.wheel.edits import DropNeeded, MoveMember, predict
+from wheelfix.wheel.edits import DropNeeded, MoveMember
 
 _Key = tuple[str, str | None, str | None]
 _Known = Sequence[Finding]
@@ -83,10 +81,8 @@ def keep_planned_fixes(
     Nothing is planned if no finding has a fix.
     """
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
-    edits = (edit for finding in findings if finding.fix for edit in finding.fix.edits)
-    unused = [edit for edit in edits if isinstance(edit, DropNeeded)]
     known = tuple(every)
-    plans = {safety: _plan(safety, context, call, unused, known) for safety in kinds}
+    plans = {safety: _plan(safety, context, call, known) for safety in kinds}
     return tuple(_held(finding, plans) for finding in findings)
 
 
@@ -97,34 +93,23 @@ def without_repair(finding: Finding) -> Finding:
     return replace(finding, fix=None, hint=hint or None)
 
 
-def _plan(
-    safety: Safety,
-    context: Context,
-    call: RepairCall,
-    unused: Sequence[DropNeeded],
-    known: _Known,
-) -> _Planned:
+def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> _Planned:
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
     try:
-        return _remaining(context, call, unused, known)
+        return _remaining(context, call, known)
     except WheelfixError as error:
         return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
 
 
-def _remaining(
-    context: Context, call: RepairCall, unused: Sequence[DropNeeded], known: _Known
-) -> _Planned:
+def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     """Return the plan. Raises `WheelfixError` for a wheel that cannot be repaired."""
     settings, libraries = call.settings, call.libraries
-    analyst = Analyst(libraries, context.memory.fork())
-    planner = planner_of(analyst, settings, call.beside)
-    read = planner.read
+    planner = planner_of(Analyst(libraries), settings, call.beside)
+    read = replace(planner.read, memory=context.memory.fork())
     if is_repaired(context.wheel, settings, lambda: context.verdict):
         # No library of this machine is grafted: what the check knows of them is enough.
         read = replace(read, definitions=context.definitions)
-    else:
-        _refuse_missing(planner, unused)
     planner = planner._replace(read=read)
     plan = decide(planner, accept(planner))
     wheel = plan.after.wheel
@@ -163,15 +148,6 @@ def _refuse_unlocked(plan: Plan, call: RepairCall) -> None:
         for table in read_lock(call.folder / LOCK_FILE)
     ]
     refuse_other_grafts(lock, plan.after.wheel.name, placed_grafts(plan), call.wheel)
-
-
-def _refuse_missing(planner: Planner, unused: Sequence[DropNeeded]) -> None:
-    """Raise `ToolError` at once for libraries to graft that this machine lacks.
-
-    The plan would end so, after more work: it drops no entry for a library that is not found, but
-    those that the check found `unused`.
-    """
-    graft_of(planner, predict(planner.read.wheel, unused))
 
 
 def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:

@@ -72,7 +72,7 @@ from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_not_found import gaps_of_repair
-from wheelfix.rules.context import Context, Memory
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import plan_in_order
 from wheelfix.rules.plugins import load_rules
@@ -156,7 +156,7 @@ def open_job(
                 environ=auditwheel.environ,
                 ldpaths=settings.ldpaths,
             )
-            analyst = Analyst(libraries, Memory(), workdir)
+            analyst = Analyst(libraries, workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)
             beside = (*task.beside, *neighbors)
             yield Job(

@@ -93,7 +93,6 @@ def planner_of(
         neighbors=cache(partial(neighbors_of, wheel, providers)),
         budget=archive.budget,
         definitions=libraries,
-        memory=analyst.memory,
     )
     return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
 
