@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,32 @@ def test_a_report_replaces_the_report_before_it(wheel: Path) -> None:
         first = call(words, wheel)
         assert call(words, wheel) == first != 2, words
         assert Path(f"report{number}").stat().st_size
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "folder"])
+def test_what_nothing_reads_is_refused_at_once(
+    kind: str, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe without a reader would hold the command until the limit of time."""
+    place = wheel.parent / "out"
+    with socket.socket(socket.AF_UNIX) as one:
+        if kind == "fifo":
+            os.mkfifo(place)
+        elif kind == "socket":
+            one.bind(place.name)
+        else:
+            place.mkdir()
+        for words in outputs(place.name):
+            assert call(words, wheel) == 2, words
+            assert "cannot write `out`" in capsys.readouterr().err
+
+
+def test_a_pipe_with_a_reader_gets_the_report(wheel: Path) -> None:
+    os.mkfifo("out")
+    reader = os.open("out", os.O_RDONLY | os.O_NONBLOCK)
+    assert run(["check", "--output-format", "json", "-o", "out", str(wheel)]) < 2
+    with os.fdopen(reader, "rb") as stream:
+        assert json.loads(stream.read())["version"]
 
 
 def test_what_is_read_is_no_output(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,17 @@ def uncommented(text: str) -> str:
     return "\n".join(line for line in lines if line.split(" = ")[0] in EVERYTHING)
 
 
+def test_a_path_that_is_not_utf_8_is_a_comment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TOML cannot hold it: what is printed is read back without."""
+    monkeypatch.setenv("WHEELFIX_LIBRARY_PATH", "/lib\udcff")
+    assert run(["settings"]) == 0
+    printed = capsys.readouterr().out
+    assert tomllib.loads(printed)
+    assert "# not UTF-8: library-path = " in printed
+
+
 def test_init_writes_every_setting_with_its_default(here: Path) -> None:
     assert run(["init"]) == 0
     text = (here / "wheelfix.toml").read_text("utf-8")

@@ -86,6 +86,7 @@ URLS = ("file://{index}/evil-1.0.tar.gz", "file://{source}", "git+file://{source
         "evil==1.0",
         "evil-1.0.tar.gz",  # the name of a distribution, and of a file in the current directory
         "x===/../../../../../../../..{source}",  # pip takes it for a path
+        f"x==={'=' * 99}/",  # in which a pattern could find operators in many ways
     ],
 )
 @pytest.mark.parametrize("is_direct", [True, False])

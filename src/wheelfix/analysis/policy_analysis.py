@@ -52,7 +52,8 @@ _POLICY_ARCHITECTURES = {
 _T = TypeVar("_T")
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
-_GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
+_GLIBC_FILE = re.compile(r"cpython-3(?:1[1-9]|[2-9]\d)[^.-]*-")
+_GLIBC_SUFFIXES = ("-linux-gnu.so", "-linux-gnueabihf.so")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
@@ -383,7 +384,9 @@ def libc_of_object(member: str, elf: Elf) -> Libc | None:
         return elf.libc
     if member.endswith(_MUSL_FILES):
         return Libc.MUSL
-    return Libc.GLIBC if _GLIBC_FILE.fullmatch(basename(member)) else None
+    stem, _, _ = basename(member).rpartition("-linux-gnu")
+    is_glibc = member.endswith(_GLIBC_SUFFIXES) and _GLIBC_FILE.search(stem)
+    return Libc.GLIBC if is_glibc else None
 
 
 def has_policies(wheel: Wheel, policies: Sequence[Policy], exclude: Sequence[str]) -> bool:

@@ -6,12 +6,13 @@ import stat
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from enum import Enum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 from wheelfix.errors import OutputError
 from wheelfix.host.machine_files import open_regular, read_regular
-from wheelfix.system.tempfiles import write_whole
+from wheelfix.system.tempfiles import open_output, write_whole
 from wheelfix.system.toml_parsing import parse_toml
 
 _MOST = 1 << 26
@@ -135,11 +136,8 @@ def write_file(file: Path, text: str, kind: Kind, inputs: Iterable[Path] = ()) -
 def open_file(file: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Generator[TextIO]:
     """Open a file that is written bit by bit. Raises `OutputError`."""
     refuse_other(file, kind, inputs)
-    try:
-        stream = file.open("w", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write `{file}`: {error.strerror}", hint="choose another file"
-        ) from error
-    with stream:
+    with (
+        open_output(file) as binary,
+        TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace") as stream,
+    ):
         yield stream

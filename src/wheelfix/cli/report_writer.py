@@ -10,7 +10,7 @@ from wheelfix import __version__
 from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.output_files import Kind, write_file
-from wheelfix.errors import SettingsError
+from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     RenderOptions,
@@ -21,11 +21,12 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.printable import Style
+from wheelfix.reports.printable import Style, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
+from wheelfix.system.tempfiles import open_output
 from wheelfix.system.wheelfix_metadata import documentation_site
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
@@ -97,10 +98,11 @@ class ReportWriter(NamedTuple):
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0
             text = step_summary(self.found, options, SUMMARY_LIMIT - written - 1)
-            with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as summary:
-                summary.write(f"\n{text}" if written else text)  # a heading needs an empty line
-        except OSError as error:
-            self.terminal.say(f"cannot write the step summary `{file}`: {error.strerror}")
+            with open_output(Path(file), os.O_APPEND) as summary:
+                text = f"\n{text}" if written else text  # a heading needs an empty line
+                summary.write(text.encode(errors="backslashreplace"))
+        except (OSError, OutputError) as error:
+            self.terminal.say(f"the step summary is left out: {printable(str(error))}")
 
     def _options(self, form: Format, *, color: bool) -> RenderOptions:
         """Return the options for `form`: code hosts get paths relative to the checkout."""

@@ -140,14 +140,17 @@ class Log:
         return logged
 
     def _file(self, logged: LoggedProgram, rest: bytes) -> None:
-        if match := _REQUEST.match(rest):
-            name, dlopen, requester = _text(match[1]), match[2] != b"needed", _text(match[3])
+        dlopen = b";  dynamically loaded by " in rest
+        verb = b";  dynamically loaded by " if dlopen else b";  needed by "
+        requested, is_request, by = rest.rpartition(verb)
+        if is_request:
+            name, requester = _file_name(requested), _file_name(by)
             if logged.program and not dlopen and _is_other_program(logged, requester):
                 _settle(logged)
                 logged = self._begin(logged.pid, execs=True)
             _request(logged, LoggedRequest(requester=requester, name=name, dlopen=dlopen))
         elif rest.endswith(b";  generating link map"):
-            _open(logged, _text(rest.rpartition(b" [")[0]))
+            _open(logged, _file_name(rest))
 
 
 def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
@@ -161,8 +164,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     if symbols:
         wanted = b"|".join(dict.fromkeys(map(_pattern, symbols)))
         line += (
-            rb"|binding file (?P<user>[^\n]*?) \[\d+\] to (?P<provider>[^\n]*?) \[\d+\]: "
-            rb"\w+ symbol "
+            rb"|binding file (?P<files>[^\n]*): \w+ symbol "
             rb"`(?P<symbol>(?:" + wanted + rb"))'(?: \[(?P<version>[^\n\]]*)\])?"
         )
     return re.compile(rb"^ *(?P<pid>\d+):\t(?:" + line + rb")$", re.MULTILINE)
@@ -179,13 +181,16 @@ def _pattern(glob: str) -> bytes:
     return f"{raw}|{ahead}{mangled}".encode()
 
 
-_REQUEST = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
-_LIST = re.compile(rb".*\t\t\((.*?)(?: from file (.*))?\)$")
 _DYNAMIC = re.compile(rb"0x([0-9a-f]+)")
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def _file_name(data: bytes) -> str:
+    """Return the name before a namespace in brackets."""
+    return _text(data.rpartition(b" [")[0])
 
 
 def _is_other_program(logged: LoggedProgram, requester: str) -> bool:
@@ -219,10 +224,10 @@ def _settle(logged: LoggedProgram) -> None:
 
 
 def _list(logged: LoggedProgram, rest: bytes) -> None:
-    match = _LIST.match(rest)
-    if match is not None:
-        logged.how = _RULES.get(match[1], How.DEFAULT)
-        logged.owner = _text(match[2]) if match[2] else None
+    _, is_list, about = rest.rpartition(b"\t\t(")
+    if is_list and about.endswith(b")"):
+        rule, _, file = about[:-1].partition(b" from file ")
+        logged.how, logged.owner = _RULES.get(rule, How.DEFAULT), _text(file) or None
 
 
 def _cache(logged: LoggedProgram, rest: bytes) -> None:
@@ -267,11 +272,12 @@ _READERS = {
 
 
 def _bind(logged: LoggedProgram, match: re.Match[bytes]) -> None:
+    user, _, provider = match["files"].rpartition(b"] to ")
     binding = Binding(
         symbol=_text(match["symbol"]),
         version=_text(match["version"]) if match["version"] else None,
-        user=_text(match["user"]),
-        provider=_text(match["provider"]),
+        user=_file_name(user),
+        provider=_file_name(provider),
     )
     if binding in logged.bindings or len(logged.bindings) < MAX_KEPT:
         logged.bindings[binding] = logged.bindings.get(binding, 0) + 1

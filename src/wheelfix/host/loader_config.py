@@ -65,10 +65,11 @@ _X86_64_LEVELS = (
     {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 )
 """Flags of /proc/cpuinfo for the levels 2, 3 and 4 (x86-64 psABI, "Micro-Architecture Levels")."""
-_SYSTEM_DIRECTORIES = re.compile(rb"/(?:[\w.+-]+/)+\0(?:/(?:[\w.+-]+/)+\0)*")
+_SYSTEM_DIRECTORIES = re.compile(rb"/(?:[\w.+-]+/)++(?:\0(?:/(?:[\w.+-]+/)++\0)*+)?")
 """`system_dirs` in glibc's loader (elf/dl-load.c): strings that begin and end with a slash.
 
-A pattern that begins with a character is searched for 70 times as fast as a repetition.
+A pattern that begins with a character is searched for 70 times as fast as a repetition. A path
+that no NUL follows is matched, too, so that it is read once.
 """
 
 
@@ -140,7 +141,8 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
 
     The usual ones if it has none.
     """
-    found = max(_SYSTEM_DIRECTORIES.findall(loader), key=len, default=b"")
+    paths = (found for found in _SYSTEM_DIRECTORIES.findall(loader) if found.endswith(b"\0"))
+    found = max(paths, key=len, default=b"")
     if found:
         return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
     lib = lib_directory(sample)

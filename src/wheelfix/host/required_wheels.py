@@ -48,7 +48,7 @@ _NEWEST_GLIBC = 41
 """The minor version of glibc on the machine for which wheels of another machine are chosen."""
 _MOST_TRIES = 1000
 """Questions to the index after which no other versions are tried."""
-_BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:(?:[<>=!~]=?|,)[A-Za-z0-9.*+!_-]*)*")
+_BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
 _SILENCE = re.compile(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
 """What pip says when it gives up an index, with the error; of a name without files it says less."""

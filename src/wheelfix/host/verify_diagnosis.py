@@ -24,7 +24,7 @@ from wheelfix.text import FEW, join_plain, killed_by, overdue
 from wheelfix.wheel.requirements import REQUIRES, how_required
 
 _MISSING = re.compile(
-    r"([^\s:'\"]+): cannot open shared object file: No such file or directory"
+    r"(?<![^\s:'\"])([^\s:'\"]+): cannot open shared object file: No such file or directory"
     r"|Error loading shared library ([^\s:]+): No such file or directory"
 )
 _VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")

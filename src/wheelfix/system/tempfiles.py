@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
@@ -47,6 +48,7 @@ _HINTS = {
     errno.ENOTDIR: "choose a directory: a part of that path is a file",
     errno.EEXIST: "choose a directory: that is a file",
     errno.EISDIR: "remove the directory of that name",
+    errno.ENXIO: "choose another file: no program reads that pipe or socket",
     errno.EFBIG: "raise the limit (`ulimit -f`), or choose a file system that has none",
 }
 """The hint where a file cannot be published, by the error."""
@@ -282,8 +284,22 @@ def write_whole(file: Path, data: bytes) -> None:
                 stream.write(data)
             pending.publish()
         return
+    with open_output(file) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def open_output(file: Path, flags: int = os.O_TRUNC) -> Generator[BufferedWriter]:
+    """Open any file for writing; a pipe only where something reads it: else this would wait.
+
+    Raises `OutputError`, also for what the caller cannot write to it.
+    """
     try:
-        file.write_bytes(data)
+        flags |= os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(file, flags, 0o666)
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
     except OSError as error:
         raise OutputError(
             f"cannot write `{file}`: {error.strerror}", hint=_HINTS.get(error.errno or 0)

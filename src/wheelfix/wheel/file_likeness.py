@@ -21,7 +21,7 @@ _MAGIC = (
 _HEAD = 4096
 """Bytes that decide what a file looks like."""
 LINKER_SCRIPT = "a linker script"
-_LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
+_LINKER_SCRIPT = re.compile(rb"^[ \t]*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 

@@ -79,4 +79,8 @@ def in_effect(settings: Settings, origins: Mapping[str, Sequence[str]]) -> str:
 
 
 def _line(key: str, value: object) -> str:
-    return f"# {key} = (not set)" if value is None else f"{key} = {toml(value)}"
+    if value is None:
+        return f"# {key} = (not set)"
+    line = f"{key} = {toml(value)}"
+    # A byte of a path that is not UTF-8 is a surrogate here (PEP 383), which TOML cannot hold.
+    return f"# not UTF-8: {line}" if "\\U0000DC" in line else line
