@@ -200,6 +200,13 @@ def test_every_architecture_has_its_policies(arch: str, subject: Elf, best: str)
         assert overall(wheel({"p/m.so": subject}, name=name)) == f"{best}_{arch}"
 
 
+def test_an_architecture_is_what_a_tag_ends_with() -> None:
+    """auditwheel reads it so, of a tag that nothing else knows: the object is for another one."""
+    name = "demo-1.0-cp311-cp311-linux_aarch64_x86_64.whl"
+    assert overall(wheel({"p/m.so": of(Machine.AARCH64)}, name=name)) is None
+    assert overall(wheel({"p/m.so": of(Machine.X86_64)}, name=name)) == "manylinux_2_5_x86_64"
+
+
 def test_arm_without_hard_float_is_for_no_platform() -> None:
     subject = wheel(
         {"p/m.so": of(Machine.ARM, 32, flags=0x05000200)},

@@ -635,6 +635,37 @@ def test_a_library_whose_file_has_another_name_is_kept_out_by_its_path(
     assert run(["repair", wheel, *words, *shlex.split(option)]) == 0
 
 
+@pytest.mark.parametrize("words", [["repair"], ["check"], ["repair", "--plat", "manylinux2014_{}"]])
+def test_an_unused_library_that_needs_a_newer_platform_can_be_left_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    """It is kept for its constructors; the plan of the repair shows that the tag is met without."""
+    monkeypatch.chdir(tmp_path)
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.34": ["late"]})
+    library = shared_object(
+        tmp_path / "lib" / "libk.so.1",
+        "void late(void); __attribute__((constructor)) static void made(void) { late(); }",
+        soname="libk.so.1",
+        needed=[libc],
+        libc=False,
+    )
+    module = extension(tmp_path / "_core.so", "_core", needed=[library], rpath=str(library.parent))
+    machine = os.uname().machine
+    tag = f"py3-none-manylinux2014_{machine}"
+    wheel = str(make_wheel(tmp_path / "dist", tag=tag, files={"demo/_core.so": module}))
+    assert run([word.format(machine) for word in words] + [wheel]) != 0
+    said = capsys.readouterr()
+    (command,) = re.findall("`(wheelfix repair [^`]*--drop-needed[^`]*)`", said.out + said.err)
+    command = " ".join(command.split())
+    call = shlex.split(command)[1:]
+    assert run(call if wheel in call else [*call, wheel]) == 0
+    (written,) = Path("wheelhouse").iterdir()
+    assert written.name == Path(wheel).name
+
+
 def test_a_wheel_in_the_folder_for_repaired_ones_is_repaired_into_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1159,6 +1190,10 @@ HELD: dict[Message, str] = {
         "  bring in   nothing to do if {} of METADATA brings it: `--with` shows that",
     ): "cli/test_why.py::test_what_a_requirement_probably_has_is_not_to_be_grafted",
     (
+        "pipelines/repair_plan.py",
+        "no symbol of {} is used: `wheelfix repair {}`",
+    ): "integration/test_hints.py::test_an_unused_library_that_needs_a_newer_platform_can_be_left_out",
+    (
         "analysis/policy_reasons.py",
         ", or repair it with `--plat {}`",
     ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
@@ -1281,6 +1316,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "an option of `auditwheel show`": ("--ldpaths",),
     "a piece of a command, which other cases follow": (
+        "--drop-needed {}",
         "--add-requires",
         "`--provider {} --add-requires`",
         "--clear-execstack {}",

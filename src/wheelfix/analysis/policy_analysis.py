@@ -319,7 +319,7 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subj
         if auditwheel_opens(member) and (machine := _baseline(elf))
     }
     tags = [parse_platform_tag(tag) for tag in wheel.name.platforms]
-    named_arch = _only({_POLICY_ARCHITECTURES.get(tag.arch) for tag in tags})
+    named_arch = _only(set(map(_named_architecture, wheel.name.platforms)))
     arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     libcs = {member: libc_of_object(member, elf) for member, elf in known.items()}
@@ -356,6 +356,12 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subj
         },
         needed=needed,
     )
+
+
+def _named_architecture(platform: str) -> str | None:
+    """Return the architecture with which a tag ends, as auditwheel reads it (wheeltools.py)."""
+    names = (name for name in _POLICY_ARCHITECTURES if platform.endswith(f"_{name}"))
+    return _POLICY_ARCHITECTURES.get(next(names, ""))
 
 
 def _baseline(elf: Elf) -> str | None:

@@ -54,10 +54,12 @@ from wheelfix.pipelines.repair_plan import (
     accept,
     decide,
     judged_context,
+    offer_way_without_unused,
     placed_grafts,
     planner_of,
     provided_patterns,
     silent,
+    way_without_unused,
 )
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
@@ -301,7 +303,11 @@ def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
     """
     included = accept(job.planner)
     found = run_rules(job.planner.read, job.rules)
-    plan = _decide(job, included)
+    try:
+        plan = _decide(job, included)
+    except BadWheelError as error:
+        way = way_without_unused(job.planner, included)
+        raise error.with_hint("; or, ".join(filter(None, (way, error.hint)))) from error
     before = job.archive.wheel
     return plan, Outcome(
         source=job.path,
@@ -337,7 +343,8 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     )
     judged = _add_remaining(judged, remaining)
     if judged.status is Status.REJECTED:
-        return judged
+        offered = offer_way_without_unused(job.planner, remaining)
+        return replace(judged, remaining=offered)
     return _add_remaining(judged, (*remaining, *gaps_of_repair(context, job.archive.wheel)))
 
 

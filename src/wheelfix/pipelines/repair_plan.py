@@ -4,6 +4,7 @@ Nothing is written, except private copies of libraries if the planner's analyst 
 program is run. `repair` carries the plan out; `check` asks it what a repair would fix.
 """
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from glob import escape
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.errors import WheelfixError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -40,14 +42,15 @@ from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import libraries_provided_elsewhere
-from wheelfix.rules.findings import PlannedEdit
+from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order, without_cancelled
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import broken
 from wheelfix.rules.undefined_symbols import undefined_symbol
-from wheelfix.settings import Patcher, Settings, StripLevel
+from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel
+from wheelfix.text import join_some, without_breaks
 from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
@@ -266,6 +269,41 @@ def _excluded_by_path(planner: Planner, wheel: Wheel) -> tuple[str, ...]:
     if not wheel.elfs or not any(pattern.startswith(("/", "*", "?", "[")) for pattern in exclude):
         return ()
     return tuple(sorted(planner.analyst.analyze(wheel, planner.read.settings, exclude).excluded))
+
+
+def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> str:
+    """Return the command that leaves unused libraries out, if the wheel then satisfies its tags.
+
+    Empty if it does not, or if none is left out. Such libraries are grafted for what they do when
+    they are loaded, and may need a newer platform.
+    """
+    settings = replace(planner.read.settings, prune_needed=PruneNeeded.ALL)
+    read = replace(planner.read, settings=settings, memory=planner.read.memory.fork())
+    planner = planner._replace(read=read, progress=silent)
+    try:
+        plan = decide(planner, included)
+        verdict = verdict_of(planner, plan.after.wheel, plan.excluded)
+    except WheelfixError:
+        return ""
+    edits = (step.edit for step in plan.edits if step.code == "WF201")
+    names = dict.fromkeys(edit.name for edit in edits if isinstance(edit, DropNeeded))
+    if not names or verdict is None or broken_promises(plan.after.wheel, verdict):
+        return ""
+    words = " ".join(f"--drop-needed {shlex.quote(without_breaks(escape(n), '?'))}" for n in names)
+    return f"no symbol of {join_some(names)} is used: `wheelfix repair {words}`"
+
+
+def offer_way_without_unused(planner: Planner, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return `findings` on a planned wheel; WF801 has the way that satisfies the tags."""
+    if not any(finding.code == "WF801" for finding in findings):
+        return tuple(findings)
+    way = way_without_unused(planner, accept(planner))
+    return tuple(
+        replace(finding, hint="; or, ".join(filter(None, (way, finding.hint))))
+        if finding.code == "WF801"
+        else finding
+        for finding in findings
+    )
 
 
 def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
