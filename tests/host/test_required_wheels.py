@@ -381,6 +381,13 @@ def test_a_folder_of_find_links_may_have_odd_files(
     assert unknown.unknown.startswith("UnicodeEncodeError")
 
 
+def test_what_pip_would_wait_for_is_refused(index: Path, environ: dict[str, str]) -> None:
+    wheel(index, "core")
+    os.mkfifo(index / "core-2.0-py3-none-any.whl")
+    with pytest.raises(SettingsError, match=r"core-2\.0-py3-none-any\.whl` of pip's find-links"):
+        fetch(["core"], dependent(), environ)
+
+
 def test_temporary_files_of_pip_lie_in_our_folder(
     tmp_path: Path, index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

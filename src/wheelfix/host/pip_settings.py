@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
+from stat import S_ISREG
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
@@ -71,13 +72,21 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
 
 
 def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield names, sizes, mtimes and ctimes of the wheels in folders of `find-links`."""
+    """Yield names, sizes, mtimes and ctimes of the wheels in folders of `find-links`.
+
+    Raises `SettingsError` for a FIFO or a device there: pip would wait for it.
+    """
     for place in settings.get("find-links", "").split():
         with suppress(OSError), os.scandir(place.removeprefix("file://")) as entries:
             for entry in sorted(entries, key=attrgetter("path")):
                 if entry.name.endswith(".whl"):
                     with suppress(OSError):  # a link to nothing
                         status = entry.stat()
+                        if not S_ISREG(status.st_mode) and not entry.is_dir():
+                            raise SettingsError(
+                                f"`{entry.path}` of pip's find-links is not a regular file",
+                                hint="remove it: pip would wait for it",
+                            )
                         yield entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

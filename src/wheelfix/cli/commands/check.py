@@ -21,7 +21,7 @@ from wheelfix.cli.output_files import Kind, refuse_other, write_file
 from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import WHEELS, expand
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.machine_files import MAX_DATABASE, read_regular
+from wheelfix.host.machine_files import MAX_DATABASE, MAX_TEXT, read_regular
 from wheelfix.host.wheel_cache import sweep_cache
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
 from wheelfix.pipelines.check_many import WORKER_MEMORY, check_many, check_tasks
@@ -156,11 +156,24 @@ def _read_list(file: Path | None) -> list[Path]:
     if file is None:
         return []
     try:
-        content = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+        content = sys.stdin.buffer.read(MAX_TEXT + 1) if file == Path("-") else _start_of(file)
     except OSError as error:
         raise SettingsError(f"cannot read the list `{file}`: {error.strerror}") from error
+    if len(content) > MAX_TEXT:
+        raise SettingsError(f"cannot read the list `{file}`: it is larger than 16 MiB")
     names = content.split(b"\0") if b"\0" in content else content.splitlines()
     return [Path(os.fsdecode(name)) for name in names if name.strip()]
+
+
+def _start_of(file: Path) -> bytes:
+    """Return up to `MAX_TEXT` bytes and one; a pipe may be a list, as of a shell's `<(...)`.
+
+    One without a writer is empty: it is not waited for.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(MAX_TEXT + 1)
 
 
 def _refuse_contradictions(request: _Options) -> None:
