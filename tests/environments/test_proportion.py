@@ -187,9 +187,8 @@ def diagnose(root: Path) -> None:
     modules = read_modules(root)
     find_in_environment(modules, Settings())
     contents = modules.symbols.contents
-    contents.openings()
-    contents.promotions()
-    contents.variables()
+    for found in (contents.openings, contents.promotions, contents.variables):
+        assert found is not None
     contents.may_import("pkg", "qkg")
 
 

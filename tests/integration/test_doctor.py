@@ -233,10 +233,10 @@ def test_predictions_are_proved_by_imports(
     assert "; predictions: 2 seen\n" in out
     assert "import quick (`quick._core` fails)\n  proof: seen\n" in out
     (site.site / "quick/__init__.py").write_text("raise ValueError('other')")
-    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
+    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 1
     assert "import quick\n  proof: not tried: ValueError: other\n" in capsys.readouterr().out
     (site.site / "quick/__init__.py").write_text("import os; os._exit(0)")
-    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 0
+    assert run(["doctor", str(site.root), "--prove", "--order", "quick"]) == 1
     said = "  proof: not tried: no answer came: it ended with exit code 0\n"
     assert said in capsys.readouterr().out
 
@@ -496,9 +496,11 @@ def test_a_module_that_its_folder_does_not_import(
     is_package: bool,
     severity: str,
 ) -> None:
-    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "gone", imports="")
+    tried = "try:\n    from . import _core\nexcept ImportError:\n    pass\n"
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "gone", imports=tried)
     if not is_package:  # as panda3d's deploy_libs, which are of the Python of frozen programs
         del files["alpha____init__.py"]
+        files[f"alpha___ssl{SUFFIX}"] = files.pop(f"alpha___core{SUFFIX}")
     site.install(tmp_path, "alpha", **files)
     site.install(tmp_path, "beta", **package(tmp_path, "beta", lib(tmp_path / "b", "one"), "one"))
     (finding,) = site.says(capsys, 0, "--every-order")
@@ -513,9 +515,9 @@ def test_modules_that_fail_for_one_reason_are_one_finding(
     files = package(tmp_path, "alpha", lib(tmp_path, "one"), "gone", imports="")
     core = files[f"alpha___core{SUFFIX}"]
     site.install(tmp_path, "alpha", **files, **{f"alpha___more{SUFFIX}": core})
-    (finding,) = site.says(capsys, 0)
-    assert (finding["code"], finding["severity"]) == ("WF952", "warning")
-    assert finding["message"].startswith("importing `alpha._core` would fail: ")
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    assert finding["message"].startswith("importing `alpha._core` fails: ")
     assert finding["message"].endswith("refers to `gone`, not defined; so would 1 other module")
     assert site.imports("alpha") == ""
     assert site.imports("alpha._core").endswith("undefined symbol: gone")
@@ -1157,6 +1159,86 @@ def test_what_a_package_may_import_before_it_opens_a_library_is_not_after_it(
     (asked,) = site.asked
     assert [one for copy in asked["copies"] for one in copy["served"]] == []
     assert asked["fails"] == ["beta._core"] * bool(error)
+
+
+HERE = "import ctypes, os\nhere = os.path.dirname(os.path.abspath(__file__))\n"
+WAYS = {
+    "a loop over names": HERE
+    + "for n in ('libok.so', 'libu.so'): ctypes.CDLL(os.path.join(here, n))",
+    "glob": HERE
+    + "import glob\nl = [ctypes.CDLL(p) for p in glob.glob(os.path.join(here, 'lib*'))]",
+    "listdir": HERE + "for n in os.listdir(here):\n    if n.endswith('.so'):\n"
+    "        ctypes.CDLL(os.path.join(here, n))",
+    "Path.glob": "import ctypes, pathlib\nfor one in pathlib.Path(__file__).parent.glob('*.so'):\n"
+    "    ctypes.CDLL(str(one))",
+    "find_spec": "import ctypes, importlib.util, os\n"
+    "origin = importlib.util.find_spec('other').origin\n"
+    "ctypes.CDLL(os.path.join(os.path.dirname(origin), 'libu.so'))",
+    "__path__": "import ctypes, os, other\nctypes.CDLL(os.path.join(other.__path__[0], 'libu.so'))",
+    "__file__": "import ctypes, os, other\n"
+    "ctypes.CDLL(os.path.join(os.path.dirname(other.__file__), 'libu.so'))",
+    "sysconfig": "import ctypes, os, sysconfig\n"
+    "ctypes.CDLL(os.path.join(sysconfig.get_path('purelib'), 'other', 'libu.so'))",
+    "a context manager": HERE + "from contextlib import contextmanager\n@contextmanager\n"
+    "def place():\n    yield here\nwith place() as p: ctypes.CDLL(os.path.join(p, 'libu.so'))",
+    "chdir": HERE + "before = os.getcwd()\nos.chdir(here)\nctypes.CDLL('./libu.so')",
+    "a class": HERE + "class Library:\n    def __init__(self):\n"
+    "        self.lib = ctypes.CDLL(os.path.join(here, 'libu.so'))\nLibrary()",
+    "a helper": "from .core import LIBRARY",
+    "a bare name": "import ctypes\nctypes.CDLL('libnowhere.so.7')",
+    "what is not there": HERE + "ctypes.CDLL(os.path.join(here, 'libnowhere.so.7'))",
+}
+"""Sources that open `libu.so`, which refers to `nowhere`, or what is not there."""
+
+
+def test_each_way_to_open_a_library_is_known(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = shared_object(tmp_path / "libu.so", "int nowhere(void); int go(void){return nowhere();}")
+    files: dict[str, str | Path] = {
+        "alpha____init__.py": "",
+        "alpha__core.py": "from .tools import load\nLIBRARY = load('libu.so')\n",
+        "alpha__tools.py": HERE + "def load(name): return ctypes.CDLL(os.path.join(here, name))\n",
+        "alpha__libok.so": shared_object(tmp_path / "libok.so", ""),
+        "alpha__libu.so": bad,
+        "other____init__.py": "",
+        "other__libu.so": bad,
+    }
+    site.install(tmp_path, "alpha", **files)
+    for way, source in WAYS.items():
+        (site.site / "alpha/__init__.py").write_text(source + "\n")
+        word = "libnowhere.so.7" if "nowhere" in source else "nowhere"
+        found = site.says(capsys, 1)
+        errors_found = [one["message"] for one in found if one["severity"] == "error"]
+        assert [word in one for one in errors_found] == [True], way
+        assert word in site.imports("alpha"), way
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "text", "link", "machine"])
+def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one", imports="from .api import one")
+    site.install(tmp_path, "alpha", **files, alpha__api__py="")
+    (site.site / "alpha/api.py").write_text("from ._core import *\none = 1\n")
+    core = site.site / f"alpha/_core{SUFFIX}"
+    data = core.read_bytes()
+    core.unlink()
+    match damage:
+        case "empty":
+            core.write_bytes(b"")
+        case "text":
+            core.write_text("version https://git-lfs.github.com/spec/v1\n")
+        case "link":
+            core.symlink_to("nowhere")
+        case "machine":
+            core.write_bytes(data[:18] + b"\xb7\0" + data[20:])
+        case _:
+            assert damage == "gone"
+    (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
+    assert finding["severity"] == "error"
+    assert f"alpha/_core{SUFFIX}" in finding["message"]
+    assert site.imports("alpha")
 
 
 def test_what_a_library_that_a_source_opens_lacks_is_explained(

@@ -240,11 +240,12 @@ def test_what_an_unknown_value_decides_is_never_sure(expression: str) -> None:
 
 
 def test_alternatives_are_not_sure() -> None:
-    source = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
-    assert [(opening.name, opening.sure) for opening in opened(source)] == [
-        ("libx.so", False),
-        ("libx.so.1", False),
-    ]
+    loop = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
+    for source, sure in ((loop, True), (f"{loop}\n    break", False)):
+        assert [(opening.name, opening.sure) for opening in opened(source)] == [
+            ("libx.so", sure),
+            ("libx.so.1", sure),
+        ]
 
 
 def test_a_call_in_a_function_is_made_later_unless_the_module_calls_it() -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from tests.support.build import (
@@ -35,7 +35,8 @@ from wheelfix.elf.model import (
     VersionNeed,
 )
 from wheelfix.environments.modules import InstalledModules
-from wheelfix.environments.symbols import InstalledSymbols, Opening, Promotion, Variable
+from wheelfix.environments.read_values import Opening, Promotion, Variable
+from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.load_values import Environment
@@ -189,7 +190,9 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
         where="/env",
     )
     return InstalledModules(
-        symbols=InstalledSymbols(world=world, contents=WrittenContents(paths, defined)),
+        symbols=InstalledSymbols(
+            world=world, contents=cast("InstalledContents", WrittenContents(paths, defined))
+        ),
         owners={path: tuple(some) for path, some in owners.items()},
     )
 
@@ -240,16 +243,19 @@ class WrittenContents(NamedTuple):
     def size(self, path: str) -> int:
         return len(self.files[path].soname or "")
 
+    @property
     def openings(self) -> Sequence[Opening]:
         return ()
 
     def may_import(self, top: str, other: str) -> bool:  # noqa: ARG002 - as `Contents` has it
         return False
 
+    @property
     def promotions(self) -> Sequence[Promotion]:
         paths = (path for path in self.files if path.endswith("/for_all.so"))
         return [Promotion(path, "alpha/__init__.py:1") for path in paths]
 
+    @property
     def variables(self) -> Sequence[Variable]:
         setters = (path for path in self.files if path.endswith("/sets.so"))
         return [
@@ -279,6 +285,12 @@ class WrittenContents(NamedTuple):
     ) -> bool:
         del how
         return library in packages
+
+    def needs(self, name: str, module: str) -> bool:
+        return module in self.sure_imports(name)
+
+    def is_tried(self, module: str) -> bool:
+        return not module
 
     def sure_imports(self, name: str, line: int | None = None) -> Sequence[str]:
         top = name.partition(".")[0]

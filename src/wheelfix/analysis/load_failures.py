@@ -350,7 +350,10 @@ def lack_text(world: World, lack: Lack) -> str:
     """Return what is lacking as a clause."""
     who = f"`{world.label(lack.requester)}`"
     match lack.failure:
-        case Failure.FILE if lack.library in world.members:  # what the program itself opens
+        case Failure.FILE if (
+            lack.requester == world.environment.main or lack.library in world.members
+        ):
+            # What the program itself opens.
             who = f"`{world.label(lack.library)}`"
             return f"{who} {'cannot be loaded: ' + lack.there if lack.there else 'is not there'}"
         case Failure.FILE:

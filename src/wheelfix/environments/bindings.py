@@ -8,7 +8,8 @@ from typing import NamedTuple
 from wheelfix.elf.exports import CODE, SizedDefinition, among, idle
 from wheelfix.elf.model import Libc
 from wheelfix.environments.modules import InstalledModules
-from wheelfix.environments.symbols import InstalledSymbols, Promotion
+from wheelfix.environments.read_values import Promotion
+from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import independent_of
@@ -73,7 +74,7 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
         return
     loads = {
         one: modules.load_after(modules.imported_until(one.source), one.path)
-        for one in contents.promotions()
+        for one in contents.promotions
     }
     promoted = {one: load for one, load in loads.items() if not load.missing}
     of_promoted = {path for load in promoted.values() for path in load.objects}

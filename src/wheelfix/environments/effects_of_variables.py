@@ -9,7 +9,8 @@ from wheelfix.analysis.world import PlantedLibraries
 from wheelfix.elf.exports import among
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.products import known_products
-from wheelfix.environments.symbols import InstalledSymbols, Variable
+from wheelfix.environments.read_values import Variable
+from wheelfix.environments.symbols import InstalledSymbols
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
@@ -52,7 +53,7 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
     if here:
         without = _with_path(modules, (), PlantedLibraries())
         yield from _between(without, modules, contents.planted(here).names, None)
-    for variable in (one for one in contents.variables() if one.name == LIBRARY_PATH):
+    for variable in (one for one in contents.variables if one.name == LIBRARY_PATH):
         if not set(variable.directories) <= set(here):
             path, planted = (*variable.directories, *here), contents.planted(variable.directories)
             there = _with_path(modules, path, planted)
@@ -62,7 +63,7 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
 def directed(modules: InstalledModules) -> Iterator[Directed]:
     """Yield the libraries that read a variable which a package sets to a folder of its own."""
     contents = modules.symbols.contents
-    found = [(one, own) for one in contents.variables() if (own := _own_files(modules, one))]
+    found = [(one, own) for one in contents.variables if (own := _own_files(modules, one))]
     names = frozenset(variable.name for variable, _ in found)
     mentioned = {
         reader: contents.mentions(reader, names)

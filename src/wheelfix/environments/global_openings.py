@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.world import World
 from wheelfix.environments.read_sources import SiteSources, sources_in
-from wheelfix.environments.symbols import Promotion
+from wheelfix.environments.read_values import Promotion
 from wheelfix.python_sources.global_imports import (
     functions_that_set_flags,
     global_imports,

@@ -1,6 +1,7 @@
 """Modules of an installed environment: whose they are, which load, and what an order changes."""
 
 import posixpath
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -12,7 +13,8 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.library_names import is_library_name, is_name_to_link
 from wheelfix.elf.model import Libc
-from wheelfix.environments.symbols import InstalledSymbols, Opening
+from wheelfix.environments.read_values import Opening
+from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.install_schemes import name_in_site, python_version
@@ -34,7 +36,8 @@ class Meeting(NamedTuple):
     """The file that `first` loads for the SONAME."""
     usual: str
     """The file that `second` gets alone for the same name."""
-    fails_in_both_orders: bool
+    reverse: Lack | None
+    """What `first` lacks after `second`; None if that works."""
 
 
 class Clash(NamedTuple):
@@ -157,8 +160,12 @@ class InstalledModules:
     def opened(self) -> Mapping[str, Opening]:
         """The libraries that Python sources open when they are imported, by path."""
         files = self.world.environment.files
-        found = {one.path: one for one in self.symbols.contents.openings()}
-        return {path: one for path, one in found.items() if not files[path].is_module}
+        found = {one.path: one for one in self.symbols.contents.openings}
+        return {
+            path: one
+            for path, one in found.items()
+            if path not in files or not files[path].is_module
+        }
 
     @cached_property
     def unopened(self) -> Sequence[str]:
@@ -247,7 +254,24 @@ class InstalledModules:
         package = next(filter(self._has_source, _packages(module)), None)
         if package is None:
             return "." not in module and module[:1] != "_"
-        return module in self.symbols.contents.sure_imports(package)
+        return self.symbols.contents.needs(package, module)
+
+    def fails_surely(self, path: str, lack: Lack) -> bool:
+        """Return whether the import of the module at `path` fails, and no source expects that.
+
+        A library that is not found may be of another machine, and a module outside of folders with
+        `__init__.py` of another Python.
+        """
+        if self.is_surely_imported(path):
+            return True
+        name = self.modules[path].rpartition(".")[2]
+        # Python's own ones are there for frozen programs, as panda3d's deploy_libs.
+        is_of_python = self.is_of_package(path) or (
+            MODULE_SUFFIX.search(path) is not None and name not in sys.stdlib_module_names
+        )
+        is_lasting = lack.failure is not Failure.FILE and not lack.definers
+        is_open = path in self.opened or not is_lasting or not is_of_python
+        return not is_open and not self.symbols.contents.is_tried(self.modules[path])
 
     def is_of_package(self, path: str) -> bool:
         """Return whether the module at `path` is top-level, or in a folder with `__init__.py`."""
@@ -307,11 +331,11 @@ class InstalledModules:
         return tuple(self._failures())
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
-        for path in filter(self.world.members.__contains__, self.modules):
+        for path in (one for one in self.modules if one not in self.interpreter):
             alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
-            if path not in self.opened and self.is_surely_imported(path):
-                lacks += tuple(self._judge.init_lack(load))
+            init = () if path in self.opened else tuple(self._judge.init_lack(load))
+            lacks += init if init and self.is_surely_imported(path) else ()
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
             if lack is not None:
@@ -360,7 +384,7 @@ class InstalledModules:
     @cached_property
     def _global(self) -> frozenset[str]:
         """The objects that a Python source opens for all, with all that these load."""
-        opened = {promotion.path for promotion in self.symbols.contents.promotions()}
+        opened = {promotion.path for promotion in self.symbols.contents.promotions}
         return frozenset(path for root in opened for path in self.world.load(root).objects)
 
     def undefined_anywhere(self) -> Iterator[tuple[str, Lack]]:
@@ -418,12 +442,12 @@ class InstalledModules:
                 continue
             lack = lack_of(first, second)
             always = self.modules[first] in self.names_before(second)
-            both = lack is not None and (always or lack_of(second, first) is not None)
-            if lack is not None and (both or owners not in met):
-                met[owners] = both
-                if both:
+            reverse = lack and (lack if always else lack_of(second, first))
+            if lack is not None and (reverse or owners not in met):
+                met[owners] = reverse is not None
+                if reverse:
                     met[owners[1], owners[0]] = True
-                yield Meeting(first, second, lack, other, usual, both)
+                yield Meeting(first, second, lack, other, usual, reverse)
 
     def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
         """Yield two modules, a request of the second, and the file that the first loads for it.
@@ -459,8 +483,8 @@ class InstalledModules:
                 if not any(self.lacking(requester, request.name, usual, other)):
                     continue
                 first = self.first_with.get(other, path)
-                both = first != path and self.lack_after((path,), first) is not None
-                yield Meeting(first, path, lack, other, usual, both)
+                reverse = None if first == path else self.lack_after((path,), first)
+                yield Meeting(first, path, lack, other, usual, reverse)
                 break
 
     @cached_property

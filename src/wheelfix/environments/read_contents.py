@@ -29,12 +29,13 @@ from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.global_openings import read_promotions
-from wheelfix.environments.read_sources import OPENS, SiteSources, read_variables
-from wheelfix.environments.symbols import Opening, Promotion, Variable
+from wheelfix.environments.read_sources import OPENS, SiteSources, read_variables, sources_in
+from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
-from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.loader.loading import library_path_directories
+from wheelfix.python_sources.imported_modules import failing_imports, module_name
 from wheelfix.python_sources.opening_calls import CALLS, may_open
 from wheelfix.python_sources.opens import visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
@@ -52,7 +53,7 @@ _KEPT = 64
 
 
 class InstalledContents:
-    """The `Contents` of an environment. Mutable: what was read is kept."""
+    """What is in the files of an environment. Mutable: what was read is kept."""
 
     def __init__(
         self,
@@ -74,7 +75,6 @@ class InstalledContents:
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
         self._opened = cache(self._read_opened)
-        self._may_import = cache(self._read_may_import)
         self._importers_in = cache(self._sources.importers)
         self._imported_by = cache(self._read_imported_by)
 
@@ -194,20 +194,14 @@ class InstalledContents:
             return Path(path).stat().st_size
         return None
 
+    @cached_property
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        return self._promotions
-
-    @cached_property
-    def _promotions(self) -> Sequence[Promotion]:
         return read_promotions(self._world, self._sources)
 
+    @cached_property
     def openings(self) -> Sequence[Opening]:
         """Return the libraries that sources open which the import of their packages imports."""
-        return self._openings
-
-    @cached_property
-    def _openings(self) -> Sequence[Opening]:
         tops = sorted({module.partition(".")[0] for module in self._openers})
         names = sure_imports(tops, lambda one: self._imports_of(one) or ())
         found: dict[str, Opening] = {}
@@ -218,12 +212,22 @@ class InstalledContents:
 
     @cached_property
     def _openers(self) -> Mapping[str, tuple[str, str]]:
-        """The modules whose sources may open libraries -> folder and path in it."""
-        return {
+        """The modules whose sources may open libraries, or call those that do.
+
+        With the folder, and the path in it.
+        """
+        own = {
             module_name(path): (folder, path)
             for folder, path, source in self._opening
             if folder in self._sources.site_folders and CALLS.search(source)
         }
+        callers = {
+            module_name(caller): (folder, caller)
+            for module, (folder, path) in own.items()
+            if "." in module and not path.endswith(_PACKAGES)
+            for caller in self._naming(module, folder)
+        }
+        return callers | own
 
     @cached_property
     def _importers(self) -> Collection[str]:
@@ -242,14 +246,34 @@ class InstalledContents:
 
     def _that_import(self, module: str, folder: str) -> Iterator[str]:
         """Yield the modules of a package that surely import another one; they are no packages."""
-        top, dot, _ = module.partition(".")
-        name = os.fsencode(module.rpartition(".")[2])
-        if not dot:
+        if "." not in module:
             return
-        importers = self._importers_in(folder, top)
-        for path in {*importers.get(name, ()), *importers.get(b"." + name, ())}:
+        for path in self._naming(module, folder):
             if not path.endswith(_PACKAGES) and module in self._imported_by(folder, path):
                 yield module_name(path)
+
+    def _naming(self, module: str, folder: str) -> Collection[str]:
+        """Return the sources that may import a module: of its package, of a top-level one all."""
+        top, dot, _ = module.partition(".")
+        name = os.fsencode(module.rpartition(".")[2])
+        importers = self._importers_in(folder, top if dot else "")
+        return {*importers.get(name, ()), *importers.get(b"." + name, ())}
+
+    def is_tried(self, module: str) -> bool:
+        """Return whether a source does without a module, or without one that imports it."""
+        waiting = [module]
+        for one in waiting:  # grows during the loop
+            last = one.rpartition(".")[2]
+            for folder in self._sources.site_folders:
+                for path in self._naming(one, folder):
+                    source = sources_in(folder).read(path)
+                    is_caught = (failing_imports(source) or {}).get(last)
+                    if is_caught:
+                        return True
+                    importer = module_name(path)
+                    if is_caught is False and "." in importer and importer not in waiting:
+                        waiting.append(importer)
+        return False
 
     def _read_imported_by(self, folder: str, path: str) -> Collection[str]:
         with suppress(OSError):
@@ -259,18 +283,12 @@ class InstalledContents:
 
     def may_import(self, top: str, other: str) -> bool:
         """Return whether a source of the package `top` imports another one, at any time."""
-        return self._may_import(top, other)
-
-    def _read_may_import(self, top: str, other: str) -> bool:
         name = os.fsencode(other)
         return any(name in self._importers_in(one, top) for one in self._sources.site_folders)
 
+    @cached_property
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
-        return self._variables
-
-    @cached_property
-    def _variables(self) -> Sequence[Variable]:
         return tuple(read_variables(self._world, self._sources))
 
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
@@ -362,6 +380,16 @@ class InstalledContents:
         self._world.budget.spend(_STEPS_AN_IMPORT * len(found), "the imports", name)
         return found
 
+    def needs(self, name: str, module: str) -> bool:
+        """Return whether importing `name` surely imports `module`: of its package all is read."""
+        top = name.partition(".")[0]
+
+        def imports_of(one: str) -> Sequence[Imported]:
+            is_own = one.partition(".")[0] == top
+            return (self._imports(one, _MODULES) if is_own else self._imports_of(one)) or ()
+
+        return module in self.sure_imports(name) or module in sure_imports([name], imports_of)
+
     def _imports_of(self, module: str) -> Sequence[Imported] | None:
         is_read = "." not in module or module in self._openers or module in self._importers
         return self._imports(module, _MODULES if is_read else _PACKAGES)
@@ -382,16 +410,34 @@ class InstalledContents:
 
     def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
         """Return the objects that the import of a source surely opens by their paths."""
-        files = self._world.environment.files
+        world = self._world
         places = (
-            (os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"), line, sure)
-            for line, name, sure in self._sources.opened(folder, path)
+            (
+                name if is_bare else os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"),
+                line,
+                sure,
+            )
+            for line, name, sure, is_bare in self._sources.opened(folder, path)[0]
         )
         return [
             Opening(place, module, line, sure)
             for place, line, sure in places
-            if place in self._world.members and place in files
+            if (place in world.members and place in world.environment.files)
+            or (sure and not self._is_there(place))
         ]
+
+    def _is_there(self, name: str) -> bool:
+        """Return whether there is a file at a path, or one that dlopen may find by a bare name."""
+        environment = self._world.environment
+        if "/" in name or self._world.described:
+            return bool(self._world.described) or Path(name).exists()
+        prefix = posixpath.dirname(posixpath.dirname(environment.main or ""))
+        folders = (*environment.default_directories, *library_path_directories(environment))
+        return (
+            name in environment.cache
+            or name in self._world.carriers
+            or any(Path(one, name).is_file() for one in (*folders, f"{prefix}/lib"))
+        )
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""

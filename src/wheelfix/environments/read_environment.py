@@ -160,7 +160,7 @@ def _gone(world: World, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
     for path in recorded:
         folder, _, name = path.rpartition("/")
         is_inside = is_object_name(name) and folder.startswith(world.where)
-        if is_inside and path not in world.members and not os.path.lexists(path):
+        if is_inside and path not in world.members and not Path(path).is_file():
             yield path, name_in_site(path.removeprefix(f"{world.where}/"))
 
 
@@ -272,7 +272,7 @@ def _is_pure(directory: Path, disk: Disk) -> bool:
 
 def _world(root: str, members: dict[str, str], environment: Environment) -> World:
     """Return the world of the environment at `root`, where every file stays."""
-    files = environment.files
+    files, main = environment.files, environment.main or ""
     scheme = Scheme(
         "site", python_of([f"{root}/", *files]),
         root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
@@ -280,7 +280,7 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
     return World(
         environment=environment,
         budget=Budget.of_files(len(members)),
-        abi=next(elf for path in (*members, *files) if (elf := files.get(path))).abi,
+        abi=next(elf for path in (main, *members, *files) if (elf := files.get(path))).abi,
         schemes=(scheme,),
         members=members,
         where=root,

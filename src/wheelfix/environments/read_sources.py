@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, cast
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.environments.cached_facts import CachedFacts, Facts
-from wheelfix.environments.symbols import Variable
+from wheelfix.environments.read_values import Variable
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, links_out_of, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
-from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.loader.install_schemes import SITE_FOLDERS, python_version
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.python_sources.opens import opened_on_import, visit_source
@@ -68,6 +69,9 @@ class SiteSources:
         }
         if any(not path.endswith(name) for path, name in world.members.items()):
             found |= {f"{one}/" for top in tops for one in _sites(top)}
+        suffixes = (MODULE_SUFFIX.search(name) for name in world.members.values())
+        own = python_version(world.schemes[0].python).partition(".")[2]
+        self._suffix = next((one[0] for one in suffixes if one and one["cpython"] == own), "")
         self.folders: Sequence[str] = sorted(found)
         """Where the names of members begin: site-packages folders, maybe others."""
         self.site_folders: Sequence[str] = [
@@ -143,11 +147,12 @@ class SiteSources:
         facts[question] = before - budget.steps, *found
         return found
 
-    def opened(self, folder: str, path: str) -> Sequence[tuple[int, str, bool]]:
+    def opened(self, folder: str, path: str) -> tuple[Sequence[tuple[int, str, bool, bool]], bool]:
         """Return what the import of the source at `path` in `folder` surely opens.
 
-        That is the line of the module's statement, the path from the source, and whether the
-        import fails with it.
+        That is the line of the module's statement, the path from the source, whether the import
+        fails with it, and whether it is a bare name instead; then whether it opens something by a
+        name that is not known.
         """
         place, _, name = f"{folder}{path}".rpartition("/")
         facts, question = self._places[place][1], os.fsencode(f"opened {name}")
@@ -155,7 +160,9 @@ class SiteSources:
         budget = self._opening_budget.share(STEPS_PER_SOURCE)
         with suppress(BudgetError):
             budget.spend(steps, "a Python source", path)
-        if found is None or any(_stamp(f"{folder}{one}") != stamp for one, stamp in seen):
+        if found is None or any(
+            _stamp(f"{folder}{one}", _is_file_or_folder) != stamp for one, stamp in seen
+        ):
             asked: dict[str, tuple[int, int, int] | None] = {}
             there = sources_in(folder)
 
@@ -163,15 +170,21 @@ class SiteSources:
                 asked[one] = _stamp(f"{folder}{one}")
                 return asked[one] is not None
 
+            def names(one: str) -> Sequence[str]:
+                asked[one] = _stamp(f"{folder}{one}", stat.S_ISDIR)
+                return sorted(os.listdir(f"{folder}{one}")) if asked[one] else ()  # noqa: PTH208
+
             def read(one: str) -> bytes:
                 return there.read(one) if is_file(one) else b""
 
-            sources = there._replace(read=read, is_file=is_file)
+            sources = there._replace(read=read, is_file=is_file, names=names, suffix=self._suffix)
             before = budget.steps
-            openings = opened_on_import(there.read(path), path, sources, budget)
-            found = tuple((one.statement, one.name, one.sure) for one in openings)
+            openings, unknown = opened_on_import(there.read(path), path, sources, budget)
+            bare = LookupPlace.SEARCH
+            some = tuple((o.statement, o.name, o.sure, o.where is bare) for o in openings)
+            found = some, unknown
             facts[question] = tuple(asked.items()), before - budget.steps, found
-        return cast("Sequence[tuple[int, str, bool]]", found)
+        return cast("tuple[Sequence[tuple[int, str, bool, bool]], bool]", found)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
         """Return what the source of a module surely imports. Raises `OSError` if there is none."""
@@ -251,11 +264,15 @@ def _imported_words(path: str) -> bytes:
     return b""
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Return what changes with a file, None if there is none."""
+def _is_file_or_folder(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def _stamp(path: str, is_kind: Callable[[int], bool] = stat.S_ISREG) -> tuple[int, int, int] | None:
+    """Return what changes with a file or a folder, None if there is none of the kind."""
     with suppress(OSError):
         there = os.stat(path)  # noqa: PTH116 - text
-        if stat.S_ISREG(there.st_mode):
+        if is_kind(there.st_mode):
             return there.st_size, there.st_mtime_ns, there.st_ctime_ns
     return None
 

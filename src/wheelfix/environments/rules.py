@@ -10,7 +10,7 @@ from wheelfix.environments.bindings import Preemption, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
 from wheelfix.environments.modules import InstalledModules, Meeting
 from wheelfix.environments.product_copies import copies
-from wheelfix.environments.symbols import Variable
+from wheelfix.environments.read_values import Variable
 from wheelfix.environments.tls_shortages import Shortage, limits, shortages
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.host.installed_files import Owner
@@ -95,9 +95,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
     A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
     in the environment defines. Where the package itself, the outermost with an `__init__.py`, is
-    not seen to import the module, a library that is not found is a note, as some packages try
-    modules and do without. What does not fit together is a warning then, or a note in folders
-    without `__init__.py`, which may be of another Python.
+    not seen to import the module, a library that is not found is a note. What does not fit together
+    is an error, unless a source catches that (`try`): a warning then, or a note in folders without
+    `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -119,27 +119,17 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     where = shlex.quote(modules.world.where)
     causes = grouped(modules.failures, lambda found: _cause(modules, *found))
     for (owner, *_), found in causes.items():
-        surely = (one for one in found if modules.is_surely_imported(one[0]))
+        surely = (one for one in found if modules.fails_surely(*one))
         sure = [one for one in surely if one[1].result or not modules.unknown]
         path, lack = (sure or found)[0]
         module = modules.modules[path]
         opened = posixpath.basename(path) if path in modules.opened else module
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
-        # The file that was to have it is there, and no import changes it.
-        is_certain = is_mismatch and lack.result and path not in modules.opened
-        when = (
-            f"importing `{module}` fails"
-            if sure or is_certain
-            else f"importing `{module}` would fail"
-        )
         yield Hit(
-            message=f"{when}: {lack_text(modules.world, lack)}{more}",
-            severity=None
-            if sure or is_certain
-            else Severity.WARNING
-            if is_mismatch
-            else Severity.NOTE,
+            message=f"importing `{module}` {'fails' if sure else 'would fail'}: "
+            f"{lack_text(modules.world, lack)}{more}",
+            severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
             notes=(
@@ -151,7 +141,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
                 *(f"`{one.requirement}` is not known, and may have it" for one in modules.unknown),
             ),
-            hint=f"`wheelfix explain --site {where} {opened}` shows what it loads"
+            hint=None
+            if path not in modules.world.members
+            else f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL or lack.library
             else "its wheel must link with the library that defines it"
             if lack.definers
@@ -219,7 +211,8 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     label = modules.world.label
     for met in modules.meetings():
         first, second = modules.modules[met.first], modules.modules[met.second]
-        both = met.fails_in_both_orders
+        both = met.reverse is not None
+        lacks = dict.fromkeys(lack for lack in (met.lack, met.reverse) if lack)
         is_sure = modules.is_of_package(met.first) and modules.is_of_package(met.second)
         yield Hit(
             message=f"after `import {first}`, `import {second}` fails: "
@@ -227,7 +220,13 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
             severity=Severity.NOTE if not is_sure else Severity.ERROR if both else None,
             member=label(met.second),
             entry=f"{first} {met.lack.library or met.lack.symbols[0]}",
-            notes=(_meeting_text(modules, met),),
+            notes=(
+                _meeting_text(modules, met),
+                *(
+                    f"the other way round, {lack_text(modules.world, lack)}"
+                    for lack in (*lacks,)[1:]
+                ),
+            ),
             hint="they cannot be imported into one process: install versions that belong together"
             if both
             else f"import `{second}` before `{first}`",

@@ -67,9 +67,10 @@ def visit_source(
 
 def opened_on_import(
     source: bytes, path: str, sources: Sources, budget: Budget
-) -> list[PythonOpening]:
+) -> tuple[Sequence[PythonOpening], bool]:
     """Return what the import of the source at `path` surely opens by a path from its folder.
 
+    Or by a bare name; and whether it opens something by a name that is not known.
     It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
     """
     visitor = Visitor(path, {}, budget, sources)
@@ -78,11 +79,13 @@ def opened_on_import(
         tree = parse_source(source)
         if tree is not None:
             visitor.visit_module(tree)
-    return [
+    places = {LookupPlace.SOURCE, LookupPlace.SEARCH}
+    found = [
         opening
         for opening in visitor.openings.values()
-        if opening.runs and opening.where is LookupPlace.SOURCE and not opening.suffixes
+        if opening.runs and opening.where in places and not opening.suffixes
     ]
+    return found, visitor.opened_unknown
 
 
 def _that_may_open(

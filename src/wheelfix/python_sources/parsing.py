@@ -29,6 +29,10 @@ class Sources(NamedTuple):
     """Dotted name -> whether it is an extension module."""
     is_file: Callable[[str], bool] = lambda _: False
     """Path from site-packages, which may begin with `..` -> whether a file is there."""
+    names: Callable[[str], Sequence[str]] = lambda _: ()
+    """Path of a folder, likewise -> the names in it."""
+    suffix: str = ""
+    """That of extension modules (`EXT_SUFFIX`); empty if it is not known."""
 
 
 def parse_source(source: bytes) -> ast.Module | None:

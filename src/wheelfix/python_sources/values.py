@@ -104,6 +104,12 @@ def _resource(package: str, *parts: str) -> object:
     return PurePosixPath(SITE, package.replace(".", "/"), *parts)
 
 
+def _site_folder(name: object, *_options: object) -> object:
+    if name not in {"purelib", "platlib"}:
+        raise TypeError
+    return SITE
+
+
 def _normal_path(path: PurePosixPath, *_options: object) -> object:
     return PurePosixPath(posixpath.normpath(path))
 
@@ -173,7 +179,9 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
-    (_same, "list tuple os.path.expanduser"),
+    (_same, "list tuple sorted os.path.expanduser"),
+    (_site_folder, "sysconfig.get_path"),
+    (lambda: (SITE,), "site.getsitepackages"),
     (_same, "importlib.resources.as_file importlib_resources.as_file"),
 )
 FUNCTIONS = {name: function for function, names in _LIBRARY for name in names.split()}
@@ -248,6 +256,8 @@ def attribute(owner: object, name: str) -> object:
     if isinstance(owner, PurePosixPath) and name in {"parent", "parents", "name", "stem", "suffix"}:
         found: object = getattr(owner, name)
         return tuple(owner.parents) if name == "parents" else found
+    if isinstance(owner, dict):
+        return cast("dict[object, object]", owner)[name]
     return _inside(owner)
 
 

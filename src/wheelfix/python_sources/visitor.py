@@ -6,6 +6,7 @@ same source; an expression may have several values, and any other is unknown. No
 """
 
 import ast
+import fnmatch
 import math
 import operator
 import posixpath
@@ -13,6 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, product
+from pathlib import PurePosixPath
 from typing import cast
 
 from wheelfix.budget import Budget
@@ -55,6 +57,8 @@ _MAX_CALL_DEPTH = 3
 _MAX_COMBINATIONS = 64
 _ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
 _MAX_SIZE = 1024
+_MAX_NAMES = 100
+"""In a folder that a source lists."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Names = ChainMap[str, Values]
@@ -101,7 +105,17 @@ class Visitor:
         self._modules = modules
         self._sources = sources
         self._budget = budget
-        self._known_functions = {**FUNCTIONS, **dict.fromkeys(_ASKS_FOR_FILE, self._is_file)}
+        self._known_functions: Mapping[str, Callable[..., object]] = {
+            **FUNCTIONS,
+            **dict.fromkeys(_ASKS_FOR_FILE, self._is_file),
+            "glob.glob": self._glob,
+            "os.listdir": self._names_in,
+            "importlib.util.find_spec": self._find_spec,
+            "sysconfig.get_config_var": self._config_variable,
+            "os.chdir": self._change_folder,
+        }
+        self._folder = ""
+        """The current directory, if the source has set it."""
         self._depth = 0
         self._line = 0
         """Of the module's own statement that is visited now."""
@@ -135,6 +149,10 @@ class Visitor:
             elif isinstance(node, Function):
                 functions.append(node)
                 module.functions.setdefault(node.name, node)
+            elif isinstance(node, ast.ClassDef):
+                for one in (one for one in node.body if isinstance(one, Function)):
+                    if one.name == "__init__":
+                        module.functions[node.name] = one
         stem = posixpath.basename(module.file).removesuffix(".py")
         name = module.package if stem == "__init__" else f"{module.package}.{stem}".lstrip(".")
         module.globals |= {
@@ -194,11 +212,15 @@ class Visitor:
             case ast.Try() | ast.TryStar():
                 return self._try(node, names)
             case ast.For() | ast.AsyncFor():
-                elements = items(self._evaluate(node.iter, names))
-                self._bind(node.target, elements, names)
-                if len(elements) == 1 and elements != ANY:
-                    self._block(node.body, names)
+                values = self._evaluate(node.iter, names)
+                elements = items(values)
+                is_run = len(elements) == 1 or (len(values) == 1 and not _leaves(node.body))
+                if is_run and elements != ANY:
+                    for element in elements:
+                        self._bind(node.target, (element,), names)
+                        self._block(node.body, names)
                 else:
+                    self._bind(node.target, elements, names)
                     self._branches([[], node.body], names)
                 self._block(node.orelse, names)
             case ast.While(test=test, body=body):
@@ -357,6 +379,9 @@ class Visitor:
             case ast.NamedExpr(target=target, value=value):
                 self._bind(target, self._evaluate(value, names), names)
                 return names[target.id]
+            case ast.Yield(value=ast.expr() as value):
+                self._results += self._evaluate(value, names)
+                return ANY
             case ast.Lambda():
                 return ANY
             case _:
@@ -449,12 +474,21 @@ class Visitor:
 
     def _imported_value(self, dotted: str) -> Values:
         module, _, name = dotted.rpartition(".")
-        path = self._modules.get(module)
-        if path is not None and name == "__file__":
-            return (f"{SITE}/{path}",)
-        if path is not None and name == "__path__":
-            return ((posixpath.dirname(f"{SITE}/{path}"),),)
+        origin = self._origin(module) if name in {"__file__", "__path__"} else ""
+        if origin:
+            return (origin if name == "__file__" else (posixpath.dirname(origin),),)
         return (CONSTANTS.get(dotted, UNKNOWN),)
+
+    def _origin(self, module: str) -> str:
+        """Return the place of the source of a module; empty if it is not known."""
+        path = self._modules.get(module) or (self._sources and self._sources.paths(module))
+        return f"{SITE}/{path}" if path else ""
+
+    def _find_spec(self, module: object, *_: object) -> object:
+        origin = self._origin(text(module))
+        if not origin:
+            raise TypeError
+        return {"origin": origin, "submodule_search_locations": (posixpath.dirname(origin),)}
 
     # --- Calls ------------------------------------------------------------------------------------
 
@@ -491,8 +525,8 @@ class Visitor:
             return ANY
         if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
             return self._note(node, "ffi.dlopen", arguments[0])
-        if self._sources and function.attr in {"exists", "is_file"}:
-            return self._apply(self._is_file, self._evaluate(function.value, names))
+        if self._sources and (asks := self._of_paths.get(function.attr)):
+            return self._apply(asks, self._evaluate(function.value, names), *arguments)
         if function.attr == "enter_context" and arguments:
             return arguments[0]
         if function.attr in {"append", "extend", "insert"} and arguments:
@@ -548,13 +582,51 @@ class Visitor:
         with self._inside(module):
             return self._inline(module.functions[name], given, named, module.globals)
 
+    @property
+    def _of_paths(self) -> Mapping[str, Callable[..., object]]:
+        """The methods of paths that ask what is there."""
+        return {
+            "exists": self._is_file,
+            "is_file": self._is_file,
+            "glob": lambda folder, pattern: self._glob(PurePosixPath(text(folder), text(pattern))),
+            "iterdir": lambda folder: self._glob(PurePosixPath(text(folder), "*")),
+        }
+
     def _is_file(self, path: object) -> object:
         """Return whether a file is there; raise `TypeError` if the path is not known."""
+        place = self._from_site(path)
+        return self._sources is not None and self._sources.is_file(place)
+
+    def _names_in(self, folder: object) -> Values:
+        """Return the names in a folder; raise `TypeError` if it is not known, or large."""
+        names = self._sources.names(self._from_site(folder)) if self._sources else ()
+        if not 0 < len(names) <= _MAX_NAMES:
+            raise TypeError
+        return tuple(names)
+
+    def _glob(self, pattern: object, *_options: object) -> Values:
+        """Return the paths that a pattern for names in one folder matches."""
+        folder, _, name = text(pattern).rpartition("/")
+        found = fnmatch.filter(map(text, self._names_in(folder)), name)
+        paths = [f"{folder}/{name}" for name in found]
+        return tuple(map(PurePosixPath, paths) if isinstance(pattern, PurePosixPath) else paths)
+
+    def _config_variable(self, name: object) -> object:
+        suffix = self._sources.suffix if self._sources else ""
+        if not suffix:
+            raise TypeError
+        return {"EXT_SUFFIX": suffix, "SOABI": suffix[1:-3]}[text(name)]
+
+    def _change_folder(self, folder: object) -> None:
+        self._folder = text(folder)
+
+    def _from_site(self, path: object) -> str:
+        """Return a path from site-packages; raise `TypeError` if it is not known."""
         prefix = posixpath.normpath(f"{SITE}/../../..")
         known = text(path).replace(PREFIX, prefix, 1).replace(BASE, prefix, 1)
         if self._sources is None or UNKNOWN in known or not known.startswith("/\0/"):
             raise TypeError
-        return self._sources.is_file(posixpath.relpath(posixpath.normpath(known), SITE))
+        return posixpath.relpath(posixpath.normpath(known), SITE)
 
     def _grow(self, function: ast.Attribute, arguments: Sequence[Values], names: _Names) -> Values:
         """Follow a call that adds to a list."""
@@ -578,6 +650,7 @@ class Visitor:
             *zip(reversed(positional), reversed(declared.defaults), strict=False),
             *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
         ]
+        given = (ANY, *given) if function.name == "__init__" else given
         bound = names.new_child(_parameters(function))
         bound |= {p.arg: self._evaluate(default, names) for p, default in defaults if default}
         bound |= dict(zip((p.arg for p in positional), given, strict=False)) | named
@@ -586,7 +659,8 @@ class Visitor:
         self._depth += 1
         try:
             ends = self._block(function.body, bound)
-            return either(self._results, () if ends else (None,))
+            yields = any(isinstance(node, ast.Yield) for node in ast.walk(function))
+            return either(self._results, () if ends or yields else (None,))
         finally:
             self._sure, self._runs, self._opened_unknown, self._results = outer
             self._depth -= 1
@@ -636,6 +710,8 @@ class Visitor:
         return ANY
 
     def _place(self, name: str) -> tuple[str, LookupPlace]:
+        if "/" in name and self._folder:
+            name = posixpath.join(self._folder, name)
         if name.startswith("/\0/"):
             folder = posixpath.dirname(self._own.file)
             return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
@@ -652,6 +728,12 @@ def _directories(value: object) -> Iterator[str]:
         path = posixpath.relpath(posixpath.normpath(path), SITE) if is_below else path
         if path and "\0" not in path and (is_below or path.startswith("/")):
             yield path
+
+
+def _leaves(body: Iterable[ast.stmt]) -> bool:
+    """Return whether a loop may end before its last element."""
+    nodes = chain.from_iterable(map(ast.walk, body))
+    return any(isinstance(node, ast.Break | ast.Return) for node in nodes)
 
 
 def _parameters(function: Function) -> dict[str, Values]:
