@@ -35,6 +35,7 @@ from wheelfix.elf.model import (
     VersionNeed,
 )
 from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.read_contents import InstalledContents
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
