@@ -241,6 +241,59 @@ def test_predictions_are_proved_by_imports(
     assert said in capsys.readouterr().out
 
 
+FINDS_TVM = """
+import ctypes, os
+def candidates():
+    places = os.environ.get("TVM_LIBRARY_PATH", "").split(":") + os.environ["PATH"].split(":")
+    return [os.path.join(one, "libtvm.so") for one in [*places, os.path.dirname(__file__)] if one]
+LIB = ctypes.CDLL(next(filter(os.path.exists, candidates())))
+"""
+
+
+def test_the_story_of_tvm(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one release works with the release of tvm-ffi from its own days, not with the newest."""
+    symbol = "_ZN3tvm3ffi4json9StringifyEv"
+    ffi = lib(tmp_path / "old", "one", symbol, name="libtvm_ffi.so")
+    newer = lib(tmp_path / "new", "one", name="libtvm_ffi.so")
+    library = shared_object(
+        tmp_path / "libtvm.so",
+        f"int {symbol}(void); int run(void) {{ return {symbol}(); }}",
+        needed=[ffi],
+        runpath="$ORIGIN/../tvm_ffi/lib",
+    )
+    files: dict[str, str | Path] = {"tvm____init__.py": FINDS_TVM, "tvm__libtvm.so": library}
+    site.install(tmp_path, "tvm", **files)
+    other = tmp_path / "other"
+    shutil.copytree(site.root, other, symlinks=True)
+    (there,) = other.glob("lib/python*/site-packages")
+    for place, copy, version in ((site.site, newer, "0.1.15"), (there, ffi, "0.1.0")):
+        (place / "tvm_ffi/lib").mkdir(parents=True)
+        shutil.copy(copy, place / "tvm_ffi/lib/libtvm_ffi.so")
+        info = place / f"tvm_ffi-{version}.dist-info"
+        info.mkdir()
+        (info / "RECORD").write_text("tvm_ffi/lib/libtvm_ffi.so,,\n")
+    assert "Stringify" in site.imports("tvm")
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor", "venv", "--against", "other"]) == 1
+    assert capsys.readouterr().out == (
+        "venv and other: what opens `tvm/libtvm.so` fails in one of them\n"
+        f"  `tvm/libtvm.so` needs `{symbol}`:\n"
+        f"    venv: `tvm/libtvm.so` refers to `{symbol}`, not defined\n"
+        "    other: it loads\n"
+        "  `other` has tvm_ffi 0.1.0, `venv` has tvm_ffi 0.1.15\n"
+    )
+    assert run(["doctor", "venv"]) == 0
+    out = capsys.readouterr().out
+    assert "names of libraries that are not known: `tvm`" in out
+    assert "it loads libraries of tvm_ffi 0.1.15" in out
+    assert "warning[WF952]: what opens `tvm/libtvm.so` fails" in out
+
+
 def test_why_another_environment_loads_other_libraries(
     site: Environment,
     tmp_path: Path,
@@ -1807,7 +1860,7 @@ def test_the_verdict_says_what_was_not_looked_at(
     files: dict[str, Path | bytes] = {"beta____init__.py": b"", "beta__libplugin.so": plugin}
     site.install(tmp_path, "beta", **files)
     assert run(["doctor", str(site.root)]) == 0
-    assert "; 1 object not judged (no import is seen to open " in capsys.readouterr().out
+    assert " judged, 1 not: no import is seen to open " in capsys.readouterr().out
     (tmp_path / "src").mkdir()
     (site.site / "own.pth").write_text(f"# sources\n{tmp_path / 'src'}\nalpha\n")
     (site.site / "__editable__.demo.pth").write_text("import __editable___demo_finder; x()\n")

@@ -287,8 +287,10 @@ class WrittenContents(NamedTuple):
         del how
         return library in packages
 
-    def needs(self, name: str, module: str) -> bool:
-        return module in self.sure_imports(name)
+    tops: Sequence[str] = ()
+
+    def needed(self, name: str) -> Sequence[str]:
+        return self.sure_imports(name)
 
     def is_tried(self, module: str) -> bool:
         return not module

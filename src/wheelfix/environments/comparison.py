@@ -1,9 +1,10 @@
 """Why the same import loads other libraries in another environment: the first difference."""
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.analysis.load_tree import describe_search, flat_steps
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.environments.modules import InstalledModules
@@ -37,6 +38,8 @@ class LoadDifference(NamedTuple):
     cause: str
     others: int
     """So many other modules load something else, too."""
+    fails: bool = False
+    """Whether the import fails in one of them."""
 
 
 class Compared(NamedTuple):
@@ -55,11 +58,22 @@ class Compared(NamedTuple):
         return self.here, self.there
 
     @property
-    def twins(self) -> Mapping[str, tuple[str, str]]:
-        """Extension module of both environments -> its paths."""
-        here, there = (
-            {module: path for path, module in some.modules.items() if path not in some.opened}
+    def failing(self) -> Sequence[Mapping[str, tuple[str, Lack]]]:
+        """What finds its files in each, and does not load: by its name, with path and lack."""
+        return [
+            {
+                _name(some, path): (path, lack)
+                for path, lack in (*some.failures, *some.undefined_anywhere())
+                if path in some.world.environment.files and lack.failure is not Failure.FILE
+            }
             for some in self.environments
+        ]
+
+    @property
+    def twins(self) -> Mapping[str, tuple[str, str]]:
+        """What is imported or opened in both environments -> its paths."""
+        here, there = (
+            {_name(some, path): path for path in some.modules} for some in self.environments
         )
         return {module: (path, there[module]) for module, path in here.items() if module in there}
 
@@ -71,7 +85,45 @@ def first_difference(compared: Compared) -> LoadDifference | None:
     """
     differences = (_compare(compared, module, *paths) for module, paths in compared.twins.items())
     found = [difference for difference in differences if difference is not None]
+    found = [*_failures_of_one(compared), *found]
     return found[0]._replace(others=len(found) - 1) if found else None
+
+
+def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
+    """Yield what fails in one environment, and is in the other one and loads."""
+    failing = compared.failing
+    for number, modules in enumerate(compared.environments):
+        other = compared.environments[1 - number]
+        there = {_name(other, path): path for path in (*other.modules, *other.world.members)}
+        for name, (path, lack) in failing[number].items():
+            if name in there and name not in failing[1 - number]:
+                mine = Side(None, modules.distribution(path), "", lack_text(modules.world, lack))
+                its = Side(None, other.distribution(there[name]), "", "it loads")
+                definer = _definer(other, there[name], lack)
+                names = compared.names[number], compared.names[1 - number]
+                own = definer.partition(" ")[0]
+                same = next(
+                    (d for d in modules.distributions if d.partition(" ")[0] == own), "none"
+                )
+                cause = definer and f"`{names[1]}` has {definer}, `{names[0]}` has {same}"
+                sides = (mine, its) if number == 0 else (its, mine)
+                requester = modules.world.label(lack.requester)
+                yield LoadDifference(name, requester, lack.what, sides, cause, 0, fails=True)
+
+
+def _definer(modules: InstalledModules, path: str, lack: Lack) -> str:
+    """Return the distribution of the file that gives the object at `path` what another lacks."""
+    load = modules.usual(path)
+    defined = dict(modules.symbols.bindings(load, path))
+    results = {request.name: request.result for request in load.requests}
+    found = defined.get(lack.symbols[0]) if lack.symbols else None
+    return modules.distribution(found or results.get(lack.library) or path)
+
+
+def _name(modules: InstalledModules, path: str) -> str:
+    """Return what an object is called in both environments: as it is imported, or its place."""
+    is_module = path in modules.modules and path not in modules.opened
+    return modules.modules[path] if is_module else modules.world.label(path)
 
 
 def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDifference | None:

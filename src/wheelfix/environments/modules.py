@@ -38,6 +38,8 @@ class Meeting(NamedTuple):
     """The file that `second` gets alone for the same name."""
     reverse: Lack | None
     """What `first` lacks after `second`; None if that works."""
+    importer: str = ""
+    """A top-level module that imports one after the other; empty if none is seen to."""
 
 
 class Clash(NamedTuple):
@@ -254,7 +256,7 @@ class InstalledModules:
         package = next(filter(self._has_source, _packages(module)), None)
         if package is None:
             return "." not in module and module[:1] != "_"
-        return self.symbols.contents.needs(package, module)
+        return module in self.symbols.contents.needed(package)
 
     def fails_surely(self, path: str, lack: Lack) -> bool:
         """Return whether the import of the module at `path` fails, and no source expects that.
@@ -441,13 +443,22 @@ class InstalledModules:
             ):
                 continue
             lack = lack_of(first, second)
-            always = self.modules[first] in self.names_before(second)
-            reverse = lack and (lack if always else lack_of(second, first))
-            if lack is not None and (reverse or owners not in met):
-                met[owners] = reverse is not None
+            reverse = lack and lack_of(second, first)
+            importer = self._importer(first, second) if lack else ""
+            if lack is not None and (reverse or importer or owners not in met):
+                met[owners] = bool(reverse or importer)
                 if reverse:
                     met[owners[1], owners[0]] = True
-                yield Meeting(first, second, lack, other, usual, reverse)
+                yield Meeting(first, second, lack, other, usual, reverse, importer)
+
+    def _importer(self, first: str, second: str) -> str:
+        """Return a top-level module that surely imports `first`, and then `second`."""
+        names, contents = (self._name(first), self._name(second)), self.symbols.contents
+        for top in dict.fromkeys((self.modules[second].partition(".")[0], *contents.tops)):
+            order = [one for one in contents.needed(top) if one in names]
+            if (*order,) == names:
+                return top
+        return ""
 
     def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
         """Yield two modules, a request of the second, and the file that the first loads for it.

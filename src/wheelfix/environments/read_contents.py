@@ -74,6 +74,7 @@ class InstalledContents:
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
+        self._needed = cache(self._read_needed)
         self._opened = cache(self._read_opened)
         self._importers_in = cache(self._sources.importers)
         self._imported_by = cache(self._read_imported_by)
@@ -197,18 +198,36 @@ class InstalledContents:
     @cached_property
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        return read_promotions(self._world, self._sources)
+        found = {one.path: one for one in read_promotions(self._world, self._sources)}
+        by_helpers = (one for one in self.openings if one.for_all and "/" in one.path)
+        for one in by_helpers:
+            source = f"{self._openers[one.module][1]}:{one.line}"
+            found.setdefault(one.path, Promotion(one.path, source))
+        return list(found.values())
 
     @cached_property
     def openings(self) -> Sequence[Opening]:
         """Return the libraries that sources open which the import of their packages imports."""
-        tops = sorted({module.partition(".")[0] for module in self._openers})
-        names = sure_imports(tops, lambda one: self._imports_of(one) or ())
         found: dict[str, Opening] = {}
         for module, (folder, path) in self._openers.items():
-            for opening in self._opened(module, folder, path) if module in names else ():
+            for opening in self._opened(module, folder, path) if module in self._imported else ():
                 found.setdefault(opening.path, opening)
         return list(found.values())
+
+    @cached_property
+    def opens_unknown(self) -> Sequence[str]:
+        """The modules that open libraries by names that are not known, when they are imported."""
+        return [
+            module
+            for module, (folder, path) in self._openers.items()
+            if module in self._imported and self._sources.opened(folder, path)[1]
+        ]
+
+    @cached_property
+    def _imported(self) -> Collection[str]:
+        """What the packages with openers surely import."""
+        tops = sorted({module.partition(".")[0] for module in self._openers})
+        return sure_imports(tops, lambda one: self._imports_of(one) or ())
 
     @cached_property
     def _openers(self) -> Mapping[str, tuple[str, str]]:
@@ -380,15 +399,27 @@ class InstalledContents:
         self._world.budget.spend(_STEPS_AN_IMPORT * len(found), "the imports", name)
         return found
 
-    def needs(self, name: str, module: str) -> bool:
-        """Return whether importing `name` surely imports `module`: of its package all is read."""
+    @cached_property
+    def tops(self) -> Sequence[str]:
+        """The top-level modules with a source."""
+        places = (
+            place for folder in self._sources.site_folders for place in Path(folder).iterdir()
+        )
+        names = sorted({place.name.removesuffix(".py") for place in places})
+        return [name for name in names if name.isidentifier() and self.has_source(name)]
+
+    def _read_needed(self, name: str) -> Collection[str]:
         top = name.partition(".")[0]
 
         def imports_of(one: str) -> Sequence[Imported]:
             is_own = one.partition(".")[0] == top
             return (self._imports(one, _MODULES) if is_own else self._imports_of(one)) or ()
 
-        return module in self.sure_imports(name) or module in sure_imports([name], imports_of)
+        return sure_imports([name], imports_of)
+
+    def needed(self, name: str) -> Collection[str]:
+        """Return what `sure_imports` does, where all sources of the own package are read."""
+        return self._needed(name)
 
     def _imports_of(self, module: str) -> Sequence[Imported] | None:
         is_read = "." not in module or module in self._openers or module in self._importers
@@ -416,12 +447,13 @@ class InstalledContents:
                 name if is_bare else os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"),
                 line,
                 sure,
+                for_all,
             )
-            for line, name, sure, is_bare in self._sources.opened(folder, path)[0]
+            for line, name, sure, is_bare, for_all in self._sources.opened(folder, path)[0]
         )
         return [
-            Opening(place, module, line, sure)
-            for place, line, sure in places
+            Opening(place, module, line, sure, for_all)
+            for place, line, sure, for_all in places
             if (place in world.members and place in world.environment.files)
             or (sure and not self._is_there(place))
         ]

@@ -147,12 +147,14 @@ class SiteSources:
         facts[question] = before - budget.steps, *found
         return found
 
-    def opened(self, folder: str, path: str) -> tuple[Sequence[tuple[int, str, bool, bool]], bool]:
+    def opened(
+        self, folder: str, path: str
+    ) -> tuple[Sequence[tuple[int, str, bool, bool, bool]], bool]:
         """Return what the import of the source at `path` in `folder` surely opens.
 
         That is the line of the module's statement, the path from the source, whether the import
-        fails with it, and whether it is a bare name instead; then whether it opens something by a
-        name that is not known.
+        fails with it, whether it is a bare name instead, and whether it is opened for all; then
+        whether something is opened by a name that is not known.
         """
         place, _, name = f"{folder}{path}".rpartition("/")
         facts, question = self._places[place][1], os.fsencode(f"opened {name}")
@@ -181,10 +183,13 @@ class SiteSources:
             before = budget.steps
             openings, unknown = opened_on_import(there.read(path), path, sources, budget)
             bare = LookupPlace.SEARCH
-            some = tuple((o.statement, o.name, o.sure, o.where is bare) for o in openings)
+            some = tuple(
+                (one.statement, one.name, one.sure, one.where is bare, one.for_all)
+                for one in openings
+            )
             found = some, unknown
             facts[question] = tuple(asked.items()), before - budget.steps, found
-        return cast("tuple[Sequence[tuple[int, str, bool, bool]], bool]", found)
+        return cast("tuple[Sequence[tuple[int, str, bool, bool, bool]], bool]", found)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
         """Return what the source of a module surely imports. Raises `OSError` if there is none."""

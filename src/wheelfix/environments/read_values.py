@@ -21,6 +21,8 @@ class Opening(NamedTuple):
     """Of the statement of the module that opens it."""
     sure: bool
     """Whether the import fails if the library cannot be opened; otherwise that may be caught."""
+    for_all: bool = False
+    """Whether all that is loaded later finds its symbols (RTLD_GLOBAL)."""
 
 
 class Variable(NamedTuple):

@@ -134,6 +134,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             entry=lack.what,
             notes=(
                 *((f"of {owner}",) if owner else ()),
+                *_lenders(modules, path),
                 *(
                     f"`{other}` is found by LD_LIBRARY_PATH"
                     for other in sorted({one.result for _, one in found if one.result})
@@ -168,9 +169,20 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
             severity=Severity.WARNING if lack.symbols[0].startswith("_Z") else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
-            notes=(f"of {owner}, opened by a name that is not known",) if owner else (),
+            notes=(
+                *((f"of {owner}, opened by a name that is not known",) if owner else ()),
+                *_lenders(modules, path),
+            ),
             hint="install releases that were built for each other",
         )
+
+
+def _lenders(modules: InstalledModules, path: str) -> Iterator[str]:
+    """Yield the other distributions whose libraries an object loads, as a note."""
+    objects = (one for one in modules.usual(path).objects if one in modules.world.members)
+    others = {modules.distribution(one) for one in objects} - {modules.distribution(path), ""}
+    if others:
+        yield f"it loads libraries of {join_plain(sorted(others), FEW)}"
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
@@ -211,17 +223,22 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
     label = modules.world.label
     for met in modules.meetings():
         first, second = modules.modules[met.first], modules.modules[met.second]
-        both = met.reverse is not None
+        both = met.reverse is not None or met.importer == second.partition(".")[0]
         lacks = dict.fromkeys(lack for lack in (met.lack, met.reverse) if lack)
         is_sure = modules.is_of_package(met.first) and modules.is_of_package(met.second)
         yield Hit(
             message=f"after `import {first}`, `import {second}` fails: "
             f"{lack_text(modules.world, met.lack)}",
-            severity=Severity.NOTE if not is_sure else Severity.ERROR if both else None,
+            severity=Severity.NOTE
+            if not is_sure
+            else Severity.ERROR
+            if both or met.importer
+            else None,
             member=label(met.second),
             entry=f"{first} {met.lack.library or met.lack.symbols[0]}",
             notes=(
                 _meeting_text(modules, met),
+                *((f"`import {met.importer}` does so",) * bool(met.importer)),
                 *(
                     f"the other way round, {lack_text(modules.world, lack)}"
                     for lack in (*lacks,)[1:]
@@ -229,7 +246,7 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
             ),
             hint="they cannot be imported into one process: install versions that belong together"
             if both
-            else f"import `{second}` before `{first}`",
+            else f"import `{second}` before `{met.importer or first}`",
             prediction=Prediction((first, second), met.lack.words),
         )
 

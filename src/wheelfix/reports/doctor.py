@@ -61,6 +61,8 @@ class Diagnosis(NamedTuple):
     modules: int
     not_judged: int
     """The objects that were not judged."""
+    opens_unknown: Sequence[str]
+    """The modules that open libraries by names that are not known, when they are imported."""
     not_read: Sequence[str]
     """What Python finds beside the environment, in words."""
     findings: Sequence[Finding]
@@ -142,9 +144,15 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; {count(len(diagnosis.orders), 'order')} of imports"
         read += f", {failing or 'none'} fail" if failing or not fails else ""
     if diagnosis.not_judged:
+        judged = diagnosis.objects - diagnosis.not_judged
         read += (
-            f"; {count(diagnosis.not_judged, 'object')} not judged (no import is seen to open"
-            " what needs a library that is not found)"
+            f"; {judged:,} of {count(diagnosis.objects, 'object')} judged, "
+            f"{diagnosis.not_judged:,} not: no import is seen to open what needs a library that is "
+            "not found"
+        )
+    if diagnosis.opens_unknown:
+        read += (
+            f"; names of libraries that are not known: {join_some(diagnosis.opens_unknown, FEW)}"
         )
     if diagnosis.not_read:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
@@ -202,6 +210,7 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
         "objects": diagnosis.objects,
         "modules": diagnosis.modules,
         "not_judged": diagnosis.not_judged,
+        "opens_unknown": list(diagnosis.opens_unknown),
         "not_read": list(diagnosis.not_read),
         "findings": [
             {
@@ -253,10 +262,15 @@ def difference_text(compared: Compared, found: LoadDifference | None, style: Sty
     names = paint(printable(" and ".join(compared.names)), Color.BOLD, on=style.color)
     modules = count(len(compared.twins), "module")
     if found is None:
-        return f"{names}: {modules} of both load the same libraries"
+        same = f"{names}: {modules} of both load the same libraries"
+        failing = len(compared.failing[0])
+        return same + (f"; {failing:,} of them fail in both" if failing else "")
     more = f"; so do {found.others:,} of {modules}" if found.others else ""
+    is_file = "/" in found.module
+    what = f"what opens `{found.module}`" if is_file else f"`import {found.module}`"
+    does = "fails in one of them" if found.fails else "loads other libraries"
     lines = [
-        f"{names}: `import {printable(found.module)}` loads other libraries{more}",
+        f"{names}: {printable(what)} {does}{more}",
         printable(f"  `{found.requester}` needs `{found.name}`:"),
     ]
     for name, side in zip(compared.names, found.sides, strict=True):
@@ -277,6 +291,7 @@ def difference_value(compared: Compared, found: LoadDifference | None) -> dict[s
             "module": found.module,
             "requester": found.requester,
             "name": found.name,
+            "fails": found.fails,
             "sides": [
                 {"file": side.file, "distribution": side.distribution, "how": side.how}
                 for side in found.sides

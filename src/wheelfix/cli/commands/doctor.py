@@ -187,6 +187,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=len(modules.modules.keys() - modules.opened.keys() - modules.interpreter.keys()),
         not_judged=len(modules.not_judged),
+        opens_unknown=modules.symbols.contents.opens_unknown,
         not_read=list(added_folders(asked.subject)),
         findings=findings,
         orders=[reports.order(modules, some, proofs) for some in orders],
