@@ -248,10 +248,7 @@ def test_the_summary_of_a_repaired_wheel() -> None:
         "  fails    `pkg/b.so`: 1 library from `pkg.libs`",
         "             not with pip --target",
         "             works with venv",
-        (
-            "  proved   auditwheel: manylinux_2_17_x86_64 once installed; "
-            "`auditwheel show` judges the zip"
-        ),
+        "  proved   auditwheel: manylinux_2_17_x86_64",
         "  tag      GLIBC_2.17",
         "  note     RECORD.jws was dropped",
     ]
@@ -492,10 +489,7 @@ def test_what_is_added_to_sources_and_metadata_is_named() -> None:
         f"  licenses 1 text from `/usr/share/doc/libx1` in `{folder}/licenses/bundled/x`",
         "           METADATA gets `License-File: bundled/x/copyright`",
         f"  sbom     `{folder}/sboms/wheelfix.cdx.json` lists 1 grafted library",
-        (
-            "  proved   auditwheel: manylinux_2_34_x86_64 once installed; "
-            "`auditwheel show` judges the zip"
-        ),
+        "  proved   auditwheel: manylinux_2_34_x86_64",
         "  tag      not older: `dlopen@GLIBC_2.34`",
         "  note     RECORD.jws was dropped",
     ]

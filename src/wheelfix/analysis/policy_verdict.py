@@ -42,10 +42,14 @@ class Verdict(NamedTuple):
     glibcxx: str = ""
     """The number of the newest GLIBCXX that the tags of the wheel promise; empty for none."""
 
+    in_data: bool = False
+    """Whether objects are in the folders of `*.data`, which installers put elsewhere."""
+
     @property
     def text(self) -> str:
-        """The tag, and what it is said of."""
-        return f"{self.overall} once installed; `auditwheel show` judges the zip"
+        """The tag, and what it is said of, where `auditwheel show` of the zip may differ."""
+        judges = " once installed; `auditwheel show` judges the zip" if self.in_data else ""
+        return self.overall + judges
 
 
 def policy_verdict(
@@ -79,6 +83,7 @@ def verdict_from(
         libraries_alone=bool(external) and not others,
         unlisted=tuple(_tags_without_policy(wheel, judgement.overall, policies)),
         glibcxx=_promised_glibcxx(wheel, policies),
+        in_data=any(member.startswith(f"{wheel.data_dir}/") for member in wheel.elfs),
     )
 
 
