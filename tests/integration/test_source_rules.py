@@ -184,7 +184,7 @@ def test_no_rule_is_a_switch() -> None:
 
 VERBS = {
     "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
-    "contains", "drops",
+    "contains", "decides", "drops",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
