@@ -181,7 +181,8 @@ def _preempted(
             if provider != own_one:
                 moved.setdefault((user, own_one, provider), []).extend(one.name for one in some)
         for (user, own_one, provider), names in sorted(moved.items()):
-            if modules.are_different(user, provider) and modules.are_different(own_one, provider):
+            contents = {modules.content(one) for one in (user, own_one)}
+            if modules.content(provider) not in contents:
                 data, code = model.differing(user, own_one, provider, sorted(names))
                 yield Preemption(promotion, module, user, own_one, provider, data, code)
 
@@ -193,7 +194,7 @@ def _users(
     promoter = modules.distribution(promotion.path)
     for module in modules.imported_after(promoter):
         load = modules.usual(module)
-        if module not in known and not load.missing and modules.distribution(module) != promoter:
+        if module not in known and not load.missing:
             for path in load.objects:
                 if path in modules.world.members and path not in known:
                     yield path, module

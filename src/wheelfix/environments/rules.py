@@ -310,13 +310,13 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
 
     ## What it does
     Reads in Python sources which objects are opened for all others: `sys.setdlopenflags` and
-    `ctypes.CDLL` with RTLD_GLOBAL. For each object of another distribution it compares what its
-    symbols bind to after such an import, and without it; what is always imported before that is
-    left out. Reported are symbols that it otherwise gets from itself or from another file, and that
-    are not the same there: variables of other sizes or with other initial bytes are an error, C++
-    functions with other code a warning, functions of C a note. Left out are symbols with a version,
-    which their library promises to keep compatible, those of the C++ standard library, and copies
-    of inline functions.
+    `ctypes.CDLL` with RTLD_GLOBAL. For each object it compares what its symbols bind to after such
+    an import, and without it; what is always imported before that is left out. Reported are symbols
+    that it otherwise gets from itself or from another file, and that are not the same there:
+    variables of other sizes or with other initial bytes are an error, C++ functions with other code
+    a warning, functions of C a note, and so is all of the same distribution. Left out are symbols
+    with a version, which their library promises to keep compatible, those of the C++ standard
+    library, and copies of inline functions.
     What native code opens for all is not judged: name and flags are in its instructions. With musl
     it does nothing.
 
@@ -356,7 +356,14 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
             f"all, `import {module}` uses {count(len(judged), 'symbol')} of {promoter} instead of "
             f"its own: {_difference(met, symbol)}",
-            severity=Severity.ERROR if data else Severity.WARNING if code else Severity.NOTE,
+            # Its authors load their own libraries so, and tested that.
+            severity=Severity.NOTE
+            if promoter == user
+            else Severity.ERROR
+            if data
+            else Severity.WARNING
+            if code
+            else Severity.NOTE,
             member=label(met.user),
             entry=f"{label(met.provider)} {symbol}",
             notes=(
