@@ -54,7 +54,11 @@ class Gap(NamedTuple):
 
 def gaps(context: Context) -> tuple[Gap, ...]:
     """Return the libraries that are not found: one gap per object and set of entries."""
-    return context.shared("gaps", lambda context: tuple(_gaps(context)))
+    return context.shared(_every_gap)
+
+
+def _every_gap(context: Context) -> tuple[Gap, ...]:
+    return tuple(_gaps(context))
 
 
 def _gaps(context: Context) -> Iterator[Gap]:
@@ -98,7 +102,7 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
     """Return the member that should satisfy `name`; None if the platform or no member does."""
     if may_come_from_platform(name):
         return None
-    nearest = context.shared("libraries by folder", _libraries_by_folder)
+    nearest = context.shared(_libraries_by_folder)
     abi, place = context.wheel.elfs[dependent].abi, split(dependent, context.wheel)
     for key in (place and place[0], None):
         ways = (

@@ -115,15 +115,15 @@ class Context:
     """Shared by all contexts of one repair."""
 
     @cached_property
-    def _shared(self) -> dict[str, Any]:
+    def _shared(self) -> dict[object, Any]:
         """Results of functions that several rules call. Mutable."""
         return {}
 
-    def shared(self, name: str, make: Callable[["Context"], _Result]) -> _Result:
-        """Return what `make` returns for this context, made once for all rules."""
-        if name not in self._shared:
-            self._shared[name] = make(self)
-        return cast("_Result", self._shared[name])
+    def shared(self, make: Callable[["Context"], _Result]) -> _Result:
+        """Return what `make`, a function of a module, returns for this context; called once."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        return cast("_Result", self._shared[make])
 
     def at_stage(self, stage: Stage) -> "Context":
         """Return the context in which `stage` of a repair starts."""

@@ -120,7 +120,7 @@ def _opens_by_name(member: str, context: Context) -> bool:
 
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
-    for member, entry, kind in context.shared("search path entries", _every_entry):
+    for member, entry, kind in context.shared(_every_entry):
         if kind is wanted:
             yield member, context.wheel.elfs[member], entry
 
