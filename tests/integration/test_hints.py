@@ -68,7 +68,7 @@ _HELP_MODULES = {"cli/examples.py", "cli/help.py", "cli/app.py", "reports/rule_e
 def flags(capsys: pytest.CaptureFixture[str]) -> frozenset[str]:
     """Return the options of all commands, as their help has them."""
     for name in COMMANDS:
-        run([name, "--help"])
+        run([name, "--help-all"])
     return frozenset(OPTION.findall(capsys.readouterr().out))
 
 
@@ -1386,6 +1386,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "  required by METADATA, and not installed",
         "  METADATA does not require it: try --with FILE",
     ),
+    "it is an argument of auditwheel": ("--disable-isa-ext-check",),
 }
 """Why there is nothing to follow -> the beginnings of the messages."""
 

@@ -312,7 +312,7 @@ def test_every_setting_has_a_help_text_and_a_flag_that_shows_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     for command in ("repair", "check", "diff"):
-        assert run([command, "--help"]) == 0
+        assert run([command, "--help-all"]) == 0
     helps = capsys.readouterr().out
     shown = re.sub(r"-\s+", "-", " ".join(helps.split()))  # lines end at hyphens
     assert {field.name for field in SETTING_FIELDS} == {field.name for field in fields(Settings)}

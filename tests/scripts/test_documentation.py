@@ -71,7 +71,7 @@ def test_a_command_has_each_of_its_options(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert run([command, "--help"]) == 0
+    assert run([command, "--help-all"]) == 0
     help_text = capsys.readouterr().out
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_text, re.MULTILINE))
     assert len(options) > 1
@@ -137,7 +137,7 @@ def test_the_page_of_a_command_shows_what_its_help_shows(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert run([command, "--help"]) == 0
+    assert run([command, "--help-all"]) == 0
     titles = re.findall(r"^(\S[^:\n]*):$", capsys.readouterr().out, re.MULTILINE)
     shown = chapters(f"reference/commands/{command}.md")
     assert sorted({*shown} - {"Settings"}) == sorted(titles)
