@@ -235,18 +235,23 @@ class InstalledContents:
 
         With the folder, and the path in it.
         """
-        own = {
-            module_name(path): (folder, path)
-            for folder, path, source in self._opening
-            if folder in self._sources.site_folders and CALLS.search(source)
-        }
+        own = self._own_openers
         callers = {
             module_name(caller): (folder, caller)
             for module, (folder, path) in own.items()
             if "." in module and not path.endswith(_PACKAGES)
             for caller in self._naming(module, folder)
         }
-        return callers | own
+        return {**callers, **own}
+
+    @cached_property
+    def _own_openers(self) -> Mapping[str, tuple[str, str]]:
+        """Those that open libraries themselves: most of the others do nothing with these."""
+        return {
+            module_name(path): (folder, path)
+            for folder, path, source in self._opening
+            if folder in self._sources.site_folders and CALLS.search(source)
+        }
 
     @cached_property
     def _importers(self) -> Collection[str]:
@@ -254,7 +259,7 @@ class InstalledContents:
         found: set[str] = set()
         waiting = [
             (module, folder)
-            for module, (folder, path) in self._openers.items()
+            for module, (folder, path) in self._own_openers.items()
             if self._opened(module, folder, path)
         ]
         for module, folder in waiting:  # grows during the loop

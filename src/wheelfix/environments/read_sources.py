@@ -63,7 +63,7 @@ class SiteSources:
         self._place = lru_cache(None)(self._read_place)
         self.budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
         """For what the sources set, and open for all others."""
-        self._opening_budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
+        self._opening_budget = Budget("the Python sources", 2 * STEPS_PER_WHEEL)
         found = {
             path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
         }

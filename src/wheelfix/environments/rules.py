@@ -134,7 +134,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             entry=lack.what,
             notes=(
                 *((f"of {owner}",) if owner else ()),
-                *_lenders(modules, path),
+                *(() if lack.failure is Failure.FILE else _lenders(modules, path)),
                 *(
                     f"`{other}` is found by LD_LIBRARY_PATH"
                     for other in sorted({one.result for _, one in found if one.result})

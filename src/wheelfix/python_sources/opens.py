@@ -74,18 +74,20 @@ def opened_on_import(
     It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
     """
     visitor = Visitor(path, {}, budget, sources)
+    to_its_end = False
     with suppress(BudgetError, RecursionError):  # what was found until then is true
         budget.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
         tree = parse_source(source)
         if tree is not None:
             visitor.visit_module(tree)
+        to_its_end = True
     places = {LookupPlace.SOURCE, LookupPlace.SEARCH}
     found = [
         opening
         for opening in visitor.openings.values()
         if opening.runs and opening.where in places and not opening.suffixes
     ]
-    return found, visitor.opened_unknown
+    return found, visitor.opened_unknown or not to_its_end
 
 
 def _that_may_open(
