@@ -498,6 +498,19 @@ def leading(folder: Path) -> Path:
     return make_wheel(folder, files={"demo/__init__.py": "", f"demo/_core{SUFFIX}": module})
 
 
+def free_threaded(name: str) -> Callable[[Path], Path]:
+    """A module of a single phase for a free-threaded Python, which refers to `name`, too."""
+
+    def make(folder: Path) -> Path:
+        names = filter(None, ("PyModule_Create2", name))
+        source = "".join(f"extern char {one}; char *p_{one} = &{one};" for one in names)
+        built = shared_object(folder / "m.so", f"{source} void *PyInit_m(void) {{ return 0; }}")
+        tag = "cp313-cp313t-linux_x86_64"
+        return make_wheel(folder / "dist", tag=tag, files={"demo/m.so": built})
+
+    return make
+
+
 def beside(entry: str | None) -> Callable[[Path], Mapping[str, Any]]:
     """The settings for neighbors: the library of one, with the entry, needs that of another."""
 
@@ -542,6 +555,10 @@ NOTE = '[{"soname": ["libx.so"], "priority": "required"}]'
 NOTED = {"demo/_core.so": elf(dlopen_notes=(NOTE,)), "demo/lib/libx.so": PLAIN}
 NOTED_PATH = NOTED | {"demo/_core.so": elf(dlopen_notes=(NOTE,), rpath="$ORIGIN/lib")}
 NEWER = elf(undefined=(Undefined("PyModule_AddObjectRef", None, None, 0, weak=False),))
+STABLE = elf(
+    undefined=(Undefined("PyBuffer_FillInfo", None, None, 0, weak=False),),
+    module_hooks=("PyInit_m",),
+)
 RELRO = segment(type=0x6474E552)
 STACK = segment(type=0x6474E551, flags=6, align=16)
 EXEC_STACK = STACK._replace(flags=7)
@@ -668,6 +685,11 @@ CASES: Mapping[str, Case] = {
         settings={"symbols": (SymbolContract(objects=("libother.so", "libgone.so")),)},
     ),
     "WF307": FileCase(faulty=module_of("int more;"), sound=module_of("static int more;")),
+    "WF308": ValueCase(
+        faulty=wheel({"demo/m.abi3.so": STABLE}, name="demo-1.0-cp39-abi3-linux_x86_64.whl"),
+        sound=wheel({"demo/m.abi3.so": STABLE}, name="demo-1.0-cp311-abi3-linux_x86_64.whl"),
+    ),
+    "WF309": FileCase(faulty=free_threaded(""), sound=free_threaded("PyUnstable_Module_SetGIL")),
     "WF311": ValueCase(
         faulty=wheel({f"foo{SUFFIX}": elf(module_hooks=("PyInit_bar",))}),
         sound=wheel({f"foo{SUFFIX}": elf(module_hooks=("PyInit_foo",))}),
@@ -820,6 +842,10 @@ CASES: Mapping[str, Case] = {
         faulty=wheel({}, "tests/__init__.py"),
         sound=wheel({}, "demo/__init__.py"),
         settings={"files": FileLists(only=("demo/*",))},
+    ),
+    "WF527": ValueCase(
+        faulty=wheel({"libinner.so.1": PLAIN, "demo/_core.so": PLAIN}),
+        sound=wheel({"_core.so": elf(module_hooks=("PyInit__core",)), "demo/libinner.so": PLAIN}),
     ),
     "WF601": ValueCase(faulty=wheel({}, broken_elfs={"demo/data.bin": "it is truncated"})),
     "WF602": ValueCase(faulty=wheel({}, impostors={f"demo/m{SUFFIX}": "a text file"})),

@@ -3,6 +3,8 @@
 import io
 import os
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +119,7 @@ WRONG: dict[IndexAnswer, Callable[[Draft], None]] = {
     IndexAnswer.BAD_URL: line("Project-URL: Docs, www.example.org"),
     IndexAnswer.DIST: line("Provides-Dist: b (1"),
     IndexAnswer.DIST_URL: line("Obsoletes-Dist: b @ file:///x"),
+    IndexAnswer.DESCRIPTION: line("", "Title", "==", "", "`unclosed"),
     IndexAnswer.DYNAMIC: line("Dynamic: Frobnicate"),
     IndexAnswer.TWO_LICENSES: line("License: MIT", "License-Expression: MIT"),
 }
@@ -131,13 +134,20 @@ RIGHT: tuple[Callable[[Draft], None], ...] = (
     line("Author-email: A <a@example.org>", "Classifier: Programming Language :: Python :: 3"),
     line("Home-page: https://example.org/a b", "Project-URL: Docs, https://example.org"),
     line("License-Expression: MIT AND BSD-3-Clause"),
+    line("", "Title", "=====", "", "Text."),
+    line("Description-Content-Type: text/markdown", "", "`unclosed"),
+    line("Description-Content-Type: text/plain", "", "`unclosed"),
+    line("", ""),
     lambda draft: draft.metadata.__setitem__(
         slice(0, 1), ["Metadata-Version: 2.1", "License-File: COPYING", "License-Expression: x"]
     ),
     holding(f"{INFO}/entry_points.txt", b"[console_scripts]\na-b = demo:main\n"),
 )
 ELSEWHERE = {IndexAnswer.SIZE, IndexAnswer.LINUX, IndexAnswer.RECORD_NAMES}
-UNREAD = {IndexAnswer.CLASSIFIER, IndexAnswer.OLD_CLASSIFIER, IndexAnswer.METADATA_VERSION}
+UNREAD = {
+    *(IndexAnswer.CLASSIFIER, IndexAnswer.OLD_CLASSIFIER),
+    *(IndexAnswer.METADATA_VERSION, IndexAnswer.DESCRIPTION),
+}
 """What the second reading does not judge, or by its version of `packaging`."""
 
 
@@ -188,6 +198,47 @@ def test_a_wheel_that_the_index_takes_has_no_finding(
     path = made(tmp_path, draft)
     assert refusal(path) is None
     assert not [finding for finding in judge(path) if finding.severity > Severity.NOTE]
+
+
+@pytest.mark.parametrize("module", ["trove_classifiers", "readme_renderer.rst"])
+def test_what_is_not_judged_without_the_extra_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    draft = good()
+    line("Classifier: Programming Language :: Python :: 3.99", "", "Text `unclosed")(draft)
+    path = made(tmp_path, draft)
+    assert [f.severity for f in judge(path)] == [Severity.ERROR] * 2
+    monkeypatch.setitem(sys.modules, module, None)
+    refused, unjudged = judge(path)
+    assert (refused.severity, unjudged.severity) == (Severity.ERROR, Severity.NOTE)
+    assert {refused.entry, unjudged.entry} == {"Classifier", "Description"}
+    assert unjudged.hint == "`pip install 'wheelfix[index]'`"
+    assert not judge(path, Index.NONE)
+
+
+def test_the_line_of_a_description_that_does_not_render_is_named(tmp_path: Path) -> None:
+    """twine's check says the same of it."""
+    draft = good()
+    line("", "Title", "=====", "", "Text `unclosed")(draft)
+    path = made(tmp_path, draft)
+    [hit] = judge(path)
+    assert "reStructuredText: line 4: Inline interpreted text" in hit.message
+    twine = subprocess.run(
+        [sys.executable, "-m", "twine", "check", path], check=False, capture_output=True, text=True
+    )
+    assert twine.returncode == 1
+    assert "line 4: Warning: Inline interpreted text" in twine.stdout
+
+
+def test_docutils_reads_no_settings_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("docutils.conf").write_text("[general]\nhalt_level: 5\nfile_insertion_enabled: yes\n")
+    draft = good()
+    line("", ".. include:: docutils.conf")(draft)
+    [hit] = judge(made(tmp_path, draft))
+    assert '"include" directive disabled' in hit.message
 
 
 def test_a_small_wheel_may_inflate_to_any_multiple(tmp_path: Path) -> None:

@@ -181,4 +181,4 @@ def test_the_pythons_that_lack_a_module_are_named_and_no_other() -> None:
     objects = {"m.cpython-311-x86_64-linux-gnu.so": module("PyInit_m")}
     subject = wheel(objects, name="demo-1.0-cp38-abi3-linux_x86_64.whl")
     (found,) = findings(names.module_never_imported, subject)
-    assert "is missing for python3.8 to python3.10 and python3.12 to" in found.message
+    assert "is missing for python3.8 to 3.10, python3.12 to 3." in found.message

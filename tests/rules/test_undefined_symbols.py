@@ -16,6 +16,7 @@ from tests.oracles.installations.objects import LIBRARY, Code, Symbol
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
+from wheelfix.rules import python_c_api
 from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
@@ -46,7 +47,7 @@ def found(path: Path, **settings: Any) -> list[Finding]:
     with open_wheel(path) as archive:
         definitions = LIBRARIES(archive=archive, library_path=asked.library_path)
         context = Context(wheel=archive.wheel, settings=asked, definitions=definitions)
-        return list(run_rules(context, rules_in(Rule, symbols)))
+        return list(run_rules(context, rules_in(Rule, symbols, python_c_api)))
 
 
 def said(path: Path, **settings: Any) -> list[tuple[str, Severity, str | None]]:
@@ -205,12 +206,12 @@ def python_module(path: Path, *names: str) -> Path:
         ("cp38-abi3", "PyList_New", []),
         ("cp38-abi3", "PyModule_AddObjectRef", [("WF303", Severity.ERROR)]),
         ("cp310-abi3", "PyModule_AddObjectRef", []),
-        ("cp38-abi3", "PyBuffer_FillInfo", [("WF303", Severity.WARNING)]),
+        ("cp38-abi3", "PyBuffer_FillInfo", [("WF308", Severity.WARNING)]),
         ("cp311-abi3", "PyBuffer_FillInfo", []),
         ("cp38-abi3", "PyType_GetModuleByDef", [("WF303", Severity.ERROR)]),
         ("cp315-abi3t", "PyList_New", []),
-        ("cp315-abi3t", "PyModule_Create2", [("WF303", Severity.WARNING)]),
-        ("cp315-abi3.abi3t", "PyModuleDef_Init", [("WF303", Severity.WARNING)]),
+        ("cp315-abi3t", "PyModule_Create2", [("WF308", Severity.WARNING)]),
+        ("cp315-abi3.abi3t", "PyModuleDef_Init", [("WF308", Severity.WARNING)]),
         ("cp315-abi3", "PyModule_Create2", []),
         ("cp315-cp315", "PyUnicode_AsUnicode", [("WF303", Severity.ERROR)]),
         ("cp319-cp319", "PyUnicode_AsUnicode", []),
@@ -228,6 +229,78 @@ def test_python_is_held_to_what_each_version_exports(
     files = {f"pkg/m{suffix}": python_module(tmp_path / "m.so", name)}
     path = packed(tmp_path, files, f"{tag}-linux_x86_64")
     assert [(code, severity) for code, severity, _ in said(path)] == expected
+
+
+def test_the_oldest_python_that_has_all_names_is_one_line(tmp_path: Path) -> None:
+    """abi3audit's "needs": one finding for each module, not one for each name."""
+    newer = ["PyModule_AddObjectRef", "PyType_GetModuleByDef", "PyType_GetName"]
+    module = python_module(tmp_path / "m.so", "PyList_New", *newer)
+    path = packed(tmp_path, {"pkg/m.abi3.so": module}, "cp38-abi3-linux_x86_64")
+    (hit,) = found(path)
+    assert hit.message == (
+        "uses `PyModule_AddObjectRef`, `PyType_GetModuleByDef`, `PyType_GetName` of the Python C "
+        "API, which python3.8 to 3.10 lack"
+    )
+    assert hit.notes == ("CPython has all of them since 3.11",)
+
+
+def test_names_that_no_version_has_together(tmp_path: Path) -> None:
+    module = python_module(tmp_path / "m.so", "PyUnicode_AsUnicode", "PyType_GetDict")
+    path = packed(tmp_path, {"pkg/m.abi3.so": module}, "cp38-abi3-linux_x86_64")
+    assert [hit.notes for hit in found(path)] == [("no version has all of them",)]
+
+
+def test_the_stable_abi_that_the_names_need_is_one_line(tmp_path: Path) -> None:
+    names = ["PyBuffer_FillInfo", "PyBuffer_Release", "PyVectorcall_NARGS"]
+    module = python_module(tmp_path / "m.so", *names[:2])
+    path = packed(tmp_path, {"pkg/m.abi3.so": module}, "cp39-abi3-linux_x86_64")
+    (hit,) = found(path)
+    assert hit.code == "WF308"
+    assert hit.message == (
+        "needs `cp311`: uses `PyBuffer_FillInfo`, `PyBuffer_Release`, in the stable ABI only since "
+        "3.11; the tag promises 3.9"
+    )
+
+
+def module_in(folder: Path, *names: str, beside: Path | None = None) -> Path:
+    calls = "".join(f"extern char {name}; char *p_{name} = &{name};" for name in names)
+    needed = [] if beside is None else [beside]
+    source = f"{calls} void *PyInit_m(void) {{ return 0; }}"
+    return shared_object(folder / "m.so", source, needed=needed, rpath="$ORIGIN")
+
+
+SET_GIL = "extern char PyUnstable_Module_SetGIL; char *set = &PyUnstable_Module_SetGIL;"
+
+
+@pytest.mark.parametrize(
+    ("tag", "names", "is_noted"),
+    [
+        ("cp313-cp313t", ["PyModule_Create2"], True),
+        ("cp314-cp314t", ["PyModule_Create2", "PyList_New"], True),
+        ("cp313-cp313t", ["PyModule_Create2", "PyUnstable_Module_SetGIL"], False),
+        ("cp313-cp313t", ["PyModule_Create2", "PyModuleDef_Init"], False),
+        ("cp313-cp313t", ["PyModuleDef_Init"], False),
+        ("cp313-cp313t", ["PyList_New"], False),
+        ("cp313-cp313", ["PyModule_Create2"], False),
+        ("cp313-abi3", ["PyModule_Create2"], False),
+        ("py3-none", ["PyModule_Create2"], False),
+    ],
+)
+def test_a_module_that_certainly_enables_the_gil_is_noted(
+    tmp_path: Path, tag: str, names: list[str], *, is_noted: bool
+) -> None:
+    files = {"pkg/m.so": module_in(tmp_path, *names)}
+    hits = found(packed(tmp_path, files, f"{tag}-linux_x86_64"))
+    assert ("WF309" in [hit.code for hit in hits]) == is_noted
+
+
+@pytest.mark.parametrize("ships", [True, False])
+def test_a_library_may_say_that_the_module_needs_no_gil(tmp_path: Path, *, ships: bool) -> None:
+    library = shared_object(tmp_path / "libbind.so.1", SET_GIL, soname="libbind.so.1")
+    files = {"pkg/m.so": module_in(tmp_path, "PyModule_Create2", beside=library)}
+    files |= {"pkg/libbind.so.1": library} if ships else {}
+    hits = found(packed(tmp_path, files, "cp313-cp313t-linux_x86_64"))
+    assert "WF309" not in [hit.code for hit in hits]
 
 
 def test_a_name_that_the_wheels_own_library_defines_is_no_matter_of_pythons(tmp_path: Path) -> None:

@@ -465,22 +465,24 @@ def describe(among: Iterable[Scheme]) -> str:
     by_name = grouped(among, lambda scheme: scheme.name)
     versions = {name: tuple(s.python for s in found) for name, found in by_name.items()}
     return "; ".join(
-        f"{', '.join(names)} ({', '.join(_runs(pythons))})"
+        f"{', '.join(names)} ({runs_of(pythons)})"
         for pythons, names in grouped(versions, versions.__getitem__).items()
     )
 
 
-def _runs(pythons: Iterable[str]) -> Iterator[str]:
-    """Yield `python3.8 to 3.15` for consecutive versions, and the other versions."""
+def runs_of(pythons: Iterable[str]) -> str:
+    """Return Pythons in words: `python3.8 to 3.15, pypy3.9`."""
     runs: list[list[str]] = []
     for python in sorted(pythons, key=lambda python: (is_free_threaded(python), _age(python))):
         if runs and _follows(runs[-1][-1], python):
             runs[-1].append(python)
         else:
             runs.append([python])
-    for run in runs:
-        last = run[-1].removeprefix("python").removeprefix("pypy")
-        yield run[0] if len(run) == 1 else f"{run[0]} to {last}"
+    lasts = (run[-1].removeprefix("python").removeprefix("pypy") for run in runs)
+    return ", ".join(
+        run[0] if len(run) == 1 else f"{run[0]} to {last}"
+        for run, last in zip(runs, lasts, strict=True)
+    )
 
 
 def _follows(earlier: str, later: str) -> bool:

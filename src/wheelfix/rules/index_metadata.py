@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parseaddr
 from importlib import import_module
+from io import StringIO
 from types import ModuleType
 
 from packaging.metadata import InvalidMetadata, parse_email
@@ -43,11 +44,23 @@ _LONGEST = 10_000
 """Characters of a field with addresses that are read."""
 
 
-def _classifiers() -> ModuleType | None:
+_CLASSIFIERS, _RENDERER = "trove_classifiers", "readme_renderer.rst"
+"""Modules of the extra `index`."""
+
+
+def _module(name: str) -> ModuleType | None:
     try:
-        return import_module("trove_classifiers")  # of the extra `index`
+        return import_module(name)
     except ImportError:
         return None
+
+
+def unjudged_fields(metadata: Metadata) -> Iterator[str]:
+    """Yield the fields that only a module can judge which is not installed."""
+    if any(name == "classifier" for name, _ in metadata.fields) and not _module(_CLASSIFIERS):
+        yield "Classifier"
+    if _is_rst(metadata) and not _module(_RENDERER):
+        yield "Description"
 
 
 def refused_fields(metadata: Metadata) -> Iterator[FieldRefusal]:
@@ -67,6 +80,7 @@ def refused_fields(metadata: Metadata) -> Iterator[FieldRefusal]:
     yield from _pages(fields)
     yield from _of_classifiers(fields.get("classifier", ()))
     yield from _distributions(fields)
+    yield from _rendering(metadata)
     for name in fields.get("dynamic", ()):
         if name.lower() not in _DYNAMIC:
             message = f"`Dynamic: {name}` names no field that may be dynamic"
@@ -163,7 +177,7 @@ def _pages(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
 
 
 def _of_classifiers(found: Iterable[str]) -> Iterator[FieldRefusal]:
-    classifiers = _classifiers()
+    classifiers = _module(_CLASSIFIERS)
     if classifiers is None:
         return
     for classifier in sorted(set(found)):
@@ -176,6 +190,36 @@ def _of_classifiers(found: Iterable[str]) -> Iterator[FieldRefusal]:
         elif classifier not in classifiers.all_classifiers:
             message = f"`Classifier: {classifier}` does not exist"
             yield "Classifier", message, IndexAnswer.CLASSIFIER, values
+
+
+def _is_rst(metadata: Metadata) -> bool:
+    """Return whether the index reads the description as reStructuredText, its default."""
+    types = (value for name, value in metadata.fields if name == "description-content-type")
+    kind = next(types, "").partition(";")[0].strip().lower()
+    return kind in {"", "text/x-rst"} and bool(metadata.description.strip())
+
+
+_REPORT = re.compile(r"<string>:(\d+): \(\w+/\d\) (.*)")
+
+
+def _rendering(metadata: Metadata) -> Iterator[FieldRefusal]:
+    """Yield the description if it does not render: Markdown and plain text always do."""
+    renderer = _module(_RENDERER) if _is_rst(metadata) else None
+    if renderer is None:
+        return
+    # Without this, docutils reads its settings from the current and the home directory.
+    renderer.SETTINGS["_disable_config"] = True
+    said = StringIO()
+    try:
+        rendered = renderer.render(metadata.description, stream=said)
+    except Exception as error:  # noqa: BLE001 - whatever docutils raises, the index refuses
+        rendered, said = None, StringIO(repr(error))
+    if rendered is None:
+        words = said.getvalue().partition("\n")[0]
+        report = _REPORT.match(words)
+        problem = f"line {report[1]}: {report[2]}" if report else words
+        message = f"the description does not render as reStructuredText: {problem}"
+        yield "Description", message, IndexAnswer.DESCRIPTION, ()
 
 
 def _distributions(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import ElfType
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
@@ -204,3 +205,41 @@ def common_top_level(context: Context) -> Iterator[Hit]:
                 if any(member in wheel.elfs for member in members)
                 else "list the packages to ship explicitly, without it",
             )
+
+
+@rule("WF527", "top-level-library", Severity.NOTE)
+def top_level_library(context: Context) -> Iterator[Hit]:
+    """Library at the top level of site-packages, outside of any package.
+
+    ## What it does
+    Reports ELF objects that are installed directly into site-packages, and are not extension
+    modules: they have no function by which Python would import them.
+
+    ## Why is this bad?
+    All distributions share this folder: another one with a library of the same name replaces it,
+    and uninstalling either removes it.
+
+    ## Example
+    `libfoo.so` next to `demo/__init__.py`.
+
+    ## Common causes
+    - The install destination of CMake is `.` or `lib` of the wheel's root. **Solution**: install
+      libraries into the folder of the package.
+
+    ## Fix safety
+    Not fixed: the build decides where its objects look for the library.
+    """
+    wheel = context.wheel
+    found = [
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and not elf.module_hooks and "/" not in (site_path(member, wheel) or "/")
+    ]
+    if found:
+        yield Hit(
+            message=f"{count(len(found), 'library')} at the top level of site-packages, which all "
+            "distributions share",
+            member=found[0],
+            notes=other_members(found),
+            hint="install it into the folder of the package",
+        )

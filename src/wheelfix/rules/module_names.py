@@ -13,6 +13,7 @@ from wheelfix.loader.install_schemes import (
     is_free_threaded,
     minor_version,
     native_interpreters,
+    runs_of,
     site_path,
 )
 from wheelfix.loader.machine_names import MACHINES
@@ -245,10 +246,10 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
             yield _never(module, f"its code is not for {module.platform}", Severity.ERROR)
         elif module.pythons is not None and not module.pythons & set(allowed):
             rest = served[_import_name(module)]
-            what = f"the wheel is for {_pythons(allowed)}"
+            what = f"the wheel is for {runs_of(allowed)}"
             yield _never(module, what, Severity.WARNING if rest else Severity.ERROR)
         elif missing := _without_module(context, module, served[_import_name(module)]):
-            message = f"`{module.stem}` is missing for {_pythons(missing)}, which the tags allow"
+            message = f"`{module.stem}` is missing for {runs_of(missing)}, which the tags allow"
             hint = "build one wheel for each Python, or for the stable ABI"
             yield _suffix_hit(module, message, hint, Severity.WARNING)
         elif module.suffix == ".abi3.so" and all(map(is_free_threaded, allowed)):
@@ -302,20 +303,3 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
     if not lacking or any(member.name in sources for member in context.wheel.members):
         return ()
     return lacking
-
-
-def _pythons(pythons: Iterable[str]) -> str:
-    """Return the Pythons in words, those of minor versions that follow each other as one run."""
-    runs: list[list[str]] = []
-    for python in sorted(pythons, key=is_free_threaded):
-        last = runs[-1][-1] if runs else ""
-        follows = (
-            last.rpartition(".")[0] == python.rpartition(".")[0]
-            and is_free_threaded(last) == is_free_threaded(python)
-            and minor_version(python) == minor_version(last) + 1
-        )
-        if follows:
-            runs[-1].append(python)
-        else:
-            runs.append([python])
-    return " and ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -8,7 +8,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from wheelfix.rules.auditwheel_verdict import is_left_to_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.index_metadata import refused_fields
+from wheelfix.rules.index_metadata import refused_fields, unjudged_fields
 from wheelfix.rules.metadata import invalid_fields
 from wheelfix.rules.pypi_checks import RATIO, IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
@@ -181,9 +181,10 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     ## What it does
     With `index = "pypi"`, validates METADATA as the index does: by `packaging.metadata`, and by
     rules of its own for local versions, the length of the summary, URLs and their labels, e-mail
-    addresses, classifiers, dynamic fields, and two licenses. Classifiers are judged only if
-    `trove-classifiers` is installed (the extra `index`). What any installer refuses is left to
-    WF506.
+    addresses, classifiers, dynamic fields, two licenses, and the rendering of a description in
+    reStructuredText. Classifiers and the description are judged with the extra `index`, which
+    brings `trove-classifiers` and `readme-renderer`; a note says where it is not installed. What
+    any installer refuses is left to WF506.
 
     ## Why is this bad?
     The upload fails with `400`.
@@ -213,4 +214,12 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
             entry=field,
             notes=(answer.note(*values),),
             hint="correct it in `pyproject.toml`, and build the wheel again",
+        )
+    for field in unjudged_fields(wheel.metadata):
+        yield Hit(
+            message=f"`{field}` is not judged: the extra `index` is not installed",
+            member=wheel.dist_info.metadata,
+            entry=field,
+            hint="`pip install 'wheelfix[index]'`",
+            severity=Severity.NOTE,
         )

@@ -2,7 +2,7 @@
 
 Read in the index's source (pypi/warehouse) at 6b62157 of 2026-08-21. Not in the table is what only
 the index knows (names taken, files that exist, the age of the release, the quota of the project),
-the scan for malware, and the rendering of the description, which `twine check` tries.
+and the scan for malware.
 """
 
 import re
@@ -109,6 +109,9 @@ class IndexAnswer(Enum):
     BAD_URL = _of_field("{} is not a valid url", "2024-03-19")
     DIST = _of_field("{} is invalid: ", "2024-03-19")
     DIST_URL = _of_field("Can't have direct dependency: {}", "2024-03-19")
+    DESCRIPTION = _of_upload(
+        "WF523", "The description failed to render for 'text/x-rst'.", "2018-05-24"
+    )
     DYNAMIC = _of_field("Dynamic field {} is not a valid dynamic field.", "2025-01-10")
     TWO_LICENSES = _of_field(
         "License is deprecated when License-Expression is present. "

@@ -28,6 +28,7 @@ from wheelfix.rules import (
     provider_requirements,
     provider_search_paths,
     provider_settings,
+    python_c_api,
     release_set,
     search_paths,
     size,
@@ -60,6 +61,7 @@ RULES = rules_in(
     bundled_not_found,
     needed_entries,
     undefined_symbols,
+    python_c_api,
     symbol_contract,
     module_names,
     sonames,
@@ -100,7 +102,9 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, opened_and_missing)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-SYMBOL_RULES = rules_in(Rule, needed_entries, undefined_symbols, symbol_contract, loader_acceptance)
+SYMBOL_RULES = rules_in(
+    Rule, needed_entries, undefined_symbols, python_c_api, symbol_contract, loader_acceptance
+)
 """Rules that look at the libraries around the wheel: `check` does not know those of the machine."""
 
 ARCHIVE_RULES = rules_in(
@@ -129,6 +133,7 @@ REPORTING_RULES = rules_in(
     Rule,
     allowed_files_and_grafts,
     undefined_symbols,
+    python_c_api,
     symbol_contract,
     loader_acceptance,
     hardening,

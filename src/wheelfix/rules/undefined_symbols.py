@@ -11,18 +11,11 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader import python_api
-from wheelfix.loader.install_schemes import (
-    STABLE_ABIS,
-    interpreters,
-    is_free_threaded,
-    minor_version,
-    site_path,
-)
+from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import symbols_of
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer, release_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
@@ -30,14 +23,6 @@ GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which are not available may define."""
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
-_OF_MODULE_DEF = frozenset(
-    {
-        "PyModuleDef_Init",
-        "PyModule_Create2",
-        "PyModule_FromDefAndSpec2",
-    }
-)
-"""Functions for a PyModuleDef, whose layout abi3t does not have (PEP 803, "Opaque PyObject")."""
 
 
 def _spell(reference: VersionedName) -> str:
@@ -277,126 +262,6 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             member=some[0].member,
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
             hint=GIVE_LIBRARIES,
-        )
-
-
-@rule("WF303", "python-symbol", Severity.ERROR)
-def python_symbol(context: Context) -> Iterator[Hit]:
-    """Extension module uses Python C API that its Python versions lack.
-
-    ## What it does
-    Compares the Python C API names that modules use with those that CPython exports, for every
-    version that the wheel's tags and the module's suffix allow; for `abi3`, also with the stable
-    ABI of the oldest of them, for `abi3t` without what needs the layout of PyModuleDef. Unknown
-    newer versions, free-threaded builds and other interpreters
-    are assumed to have the names.
-
-    ## Why is this bad?
-    The import fails with `undefined symbol` in some of the Python versions that pip installs the
-    wheel for.
-
-    ## Example
-    The tag `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, new in CPython 3.10.
-
-    ## Common causes
-    - `Py_LIMITED_API` is newer than the tag, or not set. **Solution**: use the same version for
-      both; `abi3audit` checks in more detail.
-    - The wheel has a module for another Python. **Solution**: build from a clean tree.
-
-    ## Fix safety
-    Not fixed.
-    """
-    modules = {module.member: module for module in extension_modules(context.wheel)}
-    everywhere = interpreters(context.wheel.name)
-    api = python_api.names()
-    sound: dict[tuple[tuple[str, ...], bool], set[str]] = {}
-    for member, elf in context.wheel.elfs.items():
-        if elf.is_executable:
-            continue
-        module = modules.get(member)
-        pythons = everywhere
-        if module is not None and module.pythons is not None:
-            pythons = tuple(python for python in everywhere if python in module.pythons)
-        imported = module is not None and bool(module.elf.module_hooks)
-        known = sound.setdefault((pythons, imported), set())
-        for name, _, _, _, weak in elf.undefined:
-            if name in known or weak or name not in api:
-                continue
-            hits = list(_judge(context, member, name, pythons, strict=imported))
-            if not hits:
-                known.add(name)
-            elif not _defines(context, member, name):
-                yield from hits
-
-
-def _defines(context: Context, member: str, name: str) -> bool:
-    """Return whether an object that is loaded with `member` defines `name`."""
-    loaded = context.loaded_wheel
-    if loaded is None or member not in loaded.paths:
-        return False
-    return any(
-        name in loaded.libraries[path].exports.definitions
-        for path in loaded.loads[member].objects
-        if path in loaded.libraries
-    )
-
-
-def _judge(
-    context: Context, member: str, name: str, pythons: tuple[str, ...], *, strict: bool
-) -> Iterator[Hit]:
-    answers = {python: python_api.exports(python, name) for python in pythons}
-    lacking = [python for python, answer in answers.items() if answer is False]
-    if lacking and (strict or not any(answer is True for answer in answers.values())):
-        many = len(lacking) > 1
-        them = f"{lacking[0]} to {lacking[-1]} do" if many else f"{lacking[0]} does"
-        yield Hit(
-            message=f"uses `{name}` of the Python C API, which {them} not have",
-            member=member,
-            entry=name,
-            notes=_first_version_note(name),
-            hint="build it for the Python versions of the tags",
-        )
-        return
-    abis = context.wheel.name.abis
-    if strict and not STABLE_ABIS.isdisjoint(abis):
-        yield from _unstable(member, name, pythons)
-    has_abi3t = "abi3t" in abis and any(map(is_free_threaded, pythons))
-    if strict and has_abi3t and name in _OF_MODULE_DEF:
-        yield Hit(
-            message=f"uses `{name}`, but a module for `abi3t` has no PyModuleDef",
-            member=member,
-            entry=name,
-            hint="define `PyModExport_…` (PEP 793), and compile with `Py_TARGET_ABI3T`",
-            severity=Severity.WARNING,
-        )
-
-
-def _first_version_note(name: str) -> tuple[str, ...]:
-    symbol = python_api.find(name)
-    if symbol is None:
-        return ()
-    if not symbol.minors:
-        return (f"CPython has it since 3.{symbol.stable}",)
-    first, last = min(symbol.minors), max(symbol.minors)
-    oldest, newest = min(python_api.minor_versions()), max(python_api.minor_versions())
-    since = f"since 3.{first}" if first > oldest else ""
-    until = f"until 3.{last}" if last < newest else ""
-    return (f"CPython exports it {since}{' ' if since and until else ''}{until}",)
-
-
-def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]:
-    symbol = python_api.find(name)
-    oldest = min(map(minor_version, pythons))
-    stable = symbol.stable if symbol else None
-    if symbol is not None and (stable is None or stable > oldest):
-        when = f"only since 3.{stable}" if stable else "not at all"
-        yield Hit(
-            message=f"uses `{name}`, in the stable ABI {when}, but the tag promises 3.{oldest}",
-            member=member,
-            entry=name,
-            notes=("all CPython versions known so far export it nevertheless",),
-            hint=f"define `Py_LIMITED_API` as 0x03{oldest:02X}0000",
-            severity=Severity.WARNING,
         )
 
 

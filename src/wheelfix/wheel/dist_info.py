@@ -123,8 +123,8 @@ _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 
 def read_core_metadata(text: str) -> Metadata:
-    """Read the header of METADATA as Python's `email` does."""
-    found = itertools.islice(_fields(text), MAX_FIELDS + 1)
+    """Read METADATA as Python's `email` does."""
+    found = list(itertools.islice(_fields(text), MAX_FIELDS + 1))
     fields = tuple((field.name, field.value) for field in found)
     if len(fields) > MAX_FIELDS:
         return Metadata(problem=f"METADATA has more than {count(MAX_FIELDS, 'field')}")
@@ -136,6 +136,7 @@ def read_core_metadata(text: str) -> Metadata:
         requires_dist=_all(fields, "requires-dist"),
         license_files=_all(fields, "license-file"),
         fields=fields,
+        description=text[_end_of_header(text, found) :].partition("\n")[2],
     )
 
 

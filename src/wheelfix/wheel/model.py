@@ -118,6 +118,8 @@ class Metadata(NamedTuple):
     """Paths relative to `*.dist-info/licenses` (PEP 639)."""
     fields: tuple[tuple[str, str], ...] = ()
     """All fields in file order, unfolded, names in lower case, without the body."""
+    description: str = ""
+    """The body."""
     problem: str | None = None
     """Why METADATA cannot be read; None if it can."""
 
