@@ -511,6 +511,16 @@ def free_threaded(name: str) -> Callable[[Path], Path]:
     return make
 
 
+def two_copies(other: str) -> Wheel:
+    """A file of 200 kB, and `other` with the same bytes."""
+    names = ("a/x.bin", other)
+    return wheel(
+        {},
+        members=tuple(member(name, 200_000) for name in names),
+        record=tuple(RecordRow(name, "sha256=x", 200_000) for name in names),
+    )
+
+
 def beside(entry: str | None) -> Callable[[Path], Mapping[str, Any]]:
     """The settings for neighbors: the library of one, with the entry, needs that of another."""
 
@@ -883,14 +893,8 @@ CASES: Mapping[str, Case] = {
     "WF701": objects(elf(debug_size=5_000_000), PLAIN),
     "WF702": objects(elf(symtab_size=5_000_000), PLAIN),
     "WF703": ValueCase(
-        faulty=wheel(
-            {},
-            members=(member("a/x.bin", 200_000), member("b/y.bin", 200_000)),
-            record=(
-                RecordRow("a/x.bin", "sha256=x", 200_000),
-                RecordRow("b/y.bin", "sha256=x", 200_000),
-            ),
-        ),
+        faulty=two_copies("b/y.bin"),
+        sound=two_copies("demo-1.0.data/data/lib/demo.data-libs/x.bin"),
     ),
     "WF704": ValueCase(faulty=wheel({}, members=(member("a.bin", 20_000_000),))),
     "WF705": ValueCase(

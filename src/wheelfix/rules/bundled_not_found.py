@@ -325,6 +325,10 @@ def _colocate(context: Context, gap: Gap) -> Fix:
     )
 
 
+COPIES = ".data-libs"
+"""How the names of folders end that hold such copies."""
+
+
 def _folder_beside(context: Context, dependent: str) -> str:
     """Return the directory for copies with the same path relative to `dependent` in every scheme.
 
@@ -333,7 +337,7 @@ def _folder_beside(context: Context, dependent: str) -> str:
     wheel = context.wheel
     place = split(dependent, wheel)
     key = Key.HEADERS if place and place[0] is Key.HEADERS else Key.DATA
-    return f"{wheel.data_dir}/{key}/{wheel.name.distribution}.data-libs"
+    return f"{wheel.data_dir}/{key}/{wheel.name.distribution}{COPIES}"
 
 
 def _needed_only_beside(

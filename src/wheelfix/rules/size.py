@@ -1,9 +1,10 @@
 """The size of the wheel, and what could be left out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf
+from wheelfix.rules.bundled_not_found import COPIES
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import same_bytes
 from wheelfix.rules.findings import Hit, Severity
@@ -102,7 +103,8 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares hash and size of all files by RECORD. One finding for all of them; copies of symbolic
-    links are left to WF515. Below 100 kB, nothing is reported.
+    links are left to WF515, and those that a repair made for another install scheme are left out.
+    Below 100 kB, nothing is reported.
 
     ## Why is this bad?
     A zip compresses each file separately, so every copy takes space, on disk as well; and a library
@@ -121,7 +123,9 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     Not fixed: only the package knows which name it needs.
     """
     wheel = context.wheel
-    groups = [_without_links(names) for names in same_bytes(wheel)]
+    groups = [
+        _without_links(n for n in same if f"{COPIES}/" not in n) for same in same_bytes(wheel)
+    ]
     groups = [names for names in groups if len(names) > 1]
     packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
@@ -139,7 +143,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     )
 
 
-def _without_links(names: list[str]) -> list[str]:
+def _without_links(names: Iterable[str]) -> list[str]:
     """Return one name for each set of copied links."""
     return list({stem_of(name): name for name in names}.values())
 
