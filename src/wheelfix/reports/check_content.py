@@ -201,6 +201,8 @@ class Cause(NamedTuple):
     """All of them in one: its notes are those that all have, or those of each entry."""
     places: tuple[str, ...]
     """The files, without repetition; empty if the findings concern none."""
+    number: int
+    """How many findings they are, in the counts of every format."""
 
     def lines(self, style: Style) -> tuple[str, ...]:
         """Return the lines that say where: one per file if `verbose`, else one for all."""
@@ -219,7 +221,7 @@ def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
     found: list[Cause] = []
     for group in grouped(placed, lambda pair: _cause(pair[1])).values():
         places = tuple(dict.fromkeys(place for place, _ in group if place))
-        found.append(Cause(_as_one([finding for _, finding in group]), places))
+        found.append(Cause(_as_one([finding for _, finding in group]), places, len(group)))
     return found
 
 

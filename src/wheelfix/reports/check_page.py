@@ -20,7 +20,7 @@ from wheelfix.reports.check_content import (
     objects_text,
     shown_path,
 )
-from wheelfix.reports.check_text import totals
+from wheelfix.reports.check_text import kinds_of, totals
 from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_excerpts import why
@@ -61,13 +61,13 @@ def _rank(report: Report) -> int:
 
 
 def _overview(set_report: SetReport, options: RenderOptions) -> str:
-    """Return a table of the wheels: a row each, with the numbers of its causes by severity."""
+    """Return a table of the wheels: a row each, with the numbers of findings by severity."""
     severities = sorted(Severity, reverse=True)
     head = "".join(f"<th>{text}</th>" for text in ("wheel", *(f"{s.label}s" for s in severities)))
     rows = [head]
     for number, report in enumerate(set_report.reports):
         name = f'<a href="#wheel-{number}">{_escape(shown_path(report.source, options))}</a>'
-        by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
+        by = Counter(finding.severity for finding in report.findings)
         cells = "".join(
             f'<td class="{severity.label}"><b>{by[severity]}</b></td>'
             if by[severity]
@@ -97,9 +97,8 @@ def _wheel(
         )
         yield from _section(heading, article, is_open=is_open)
         return
-    by = Counter(cause.finding.severity for cause in causes_in_wheel(report.findings))
     facts = [
-        *(count(by[severity], severity.label) for severity in sorted(by, reverse=True)),
+        *filter(None, [kinds_of(report.findings)]),
         *([f"its objects allow {report.verdict.overall}"] if report.verdict is not None else []),
         report.skipped or objects_text(report),
         *([in_units(report.size)] if report.size else []),

@@ -52,11 +52,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     blocks.append(_target_table(set_report, options))
     if not options.quiet and not _is_one_line(set_report, shown):
         many = len(set_report.reports) > 1
-        lines = (
-            totals(set_report, options)
-            if many
-            else (*_tallied(shown, options), *_omissions(set_report))
-        )
+        lines = totals(set_report, options) if many else (*_tallied(shown), *_omissions(set_report))
         blocks.append("\n".join(wrap("", line, options.style.width, 2) for line in lines))
     return fit("\n\n".join(block for block in blocks if block), verbose=options.style.verbose)
 
@@ -93,7 +89,8 @@ def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
     path = paint(printable(shown_path(report.source, options)), Color.BOLD, on=options.style.color)
     is_alone = len(set_report.reports) == 1
     findings = (*report.findings, *(set_report.findings if is_alone else ()))
-    sound = not any(is_shown(finding, options) for finding in findings)
+    hidden = [finding for finding in findings if not is_shown(finding, options)]
+    sound = len(hidden) == len(findings)
     facts = [
         *(
             [paint("ok", Color.GREEN, on=options.style.color)]
@@ -102,7 +99,7 @@ def _head(report: Report, set_report: SetReport, options: RenderOptions) -> str:
         ),
         *_allowed(report),
         report.skipped or objects_text(report),
-        *([f"{kinds}: -v"] if (kinds := _kinds(_hidden(findings, options))) else []),
+        *([f"{kinds}: -v"] if (kinds := kinds_of(hidden)) else []),
     ]
     return f"{path}: {', '.join(facts)}"
 
@@ -115,29 +112,19 @@ def _allowed(report: Report) -> Iterator[str]:
         yield f"its objects allow only {tag}" if broken else tag
 
 
-def _hidden(findings: Iterable[Finding], options: RenderOptions) -> list[Cause]:
-    return causes_in_wheel(finding for finding in findings if not is_shown(finding, options))
-
-
-def _all_causes(set_report: SetReport, options: RenderOptions) -> list[Cause]:
-    per_wheel = (causes_in_wheel(report.findings) for report in set_report.reports)
-    return [*causes_of_set(set_report, options), *(cause for some in per_wheel for cause in some)]
-
-
 def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
     """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
     shown = visible_report(set_report, options)
-    yield from _tallied(shown, options)
-    kinds = Counter(cause.finding.severity for cause in _all_causes(set_report, options))
-    kinds.subtract(cause.finding.severity for cause in _all_causes(shown, options))
-    if hidden := _spell(kinds):
+    yield from _tallied(shown)
+    found = (finding for _, finding in set_report.all_findings)
+    if hidden := kinds_of(finding for finding in found if not is_shown(finding, options)):
         yield f"Not shown: {hidden} (-v shows them)."
     yield from _omissions(set_report)
 
 
-def _tallied(shown: SetReport, options: RenderOptions) -> Iterator[str]:
+def _tallied(shown: SetReport) -> Iterator[str]:
     if judged := len(shown.reports) - len(shown.unreadable):
-        yield _tally(_all_causes(shown, options), judged)
+        yield _tally([finding for _, finding in shown.all_findings], judged)
 
 
 def _omissions(found: SetReport) -> Iterator[str]:
@@ -165,32 +152,29 @@ def _suppressed_text(set_report: SetReport) -> str:
     return f"Not counted: {kinds}."
 
 
-def _tally(causes: Sequence[Cause], wheels: int) -> str:
-    """Return the number of problems by severity, and how many `repair` would fix."""
-    if not causes:
+def _tally(findings: Sequence[Finding], wheels: int) -> str:
+    """Return the number of findings by severity, and how many `repair` would fix."""
+    if not findings:
         return f"All checks passed for {count(wheels, 'wheel')}."
-    total = f"Found {_kinds(causes)} in {count(wheels, 'wheel')}."
-    return f"{total} {_fix_count(causes)}".rstrip()
+    total = f"Found {kinds_of(findings)} in {count(wheels, 'wheel')}."
+    return f"{total} {_fix_count(findings)}".rstrip()
 
 
-def _fix_count(causes: Sequence[Cause]) -> str:
-    """Return how many problems a repair certainly fixes; the graft may fix more."""
-    fixes = [cause.finding.fix for cause in causes]
+def _fix_count(findings: Sequence[Finding]) -> str:
+    """Return how many findings a repair certainly fixes; the graft may fix more."""
+    fixes = [finding.fix for finding in findings]
     safe = sum(is_fixed_by_repair(fix) for fix in fixes)
     unsafe = sum(fix is not None and fix.safety is Safety.UNSAFE for fix in fixes)
     if safe:
-        number = "all of them" if safe == len(causes) > 1 else f"{safe:,}"
+        number = "all of them" if safe == len(findings) > 1 else f"{safe:,}"
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
         return f"`wheelfix repair` fixes {number} [*]{more}."
     return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
-def _kinds(causes: Iterable[Cause]) -> str:
+def kinds_of(findings: Iterable[Finding]) -> str:
     """Return `2 errors, 1 note`."""
-    return _spell(Counter(cause.finding.severity for cause in causes))
-
-
-def _spell(numbers: Counter[Severity]) -> str:
+    numbers = Counter(finding.severity for finding in findings)
     return ", ".join(
         count(numbers[severity], severity.label)
         for severity in sorted(Severity, reverse=True)
@@ -216,9 +200,9 @@ def _texts(
                 style=options.style,
             )
         if len(shown) < len(group):
-            finding = shown[0].finding
+            more, name = sum(c.number for c in group[len(shown) :]), shown[0].finding.name
             yield (
-                f"  … and {len(group) - len(shown):,} more {code} {printable(finding.name)}: "
+                f"  … and {more:,} more {code} {printable(name)}: "
                 f"-v shows them, `wheelfix rule {code}` explains"
             )
 

@@ -4,6 +4,7 @@ Literals become code spans without backticks, and everything else is escaped cha
 character, so that no name from a wheel can become markup.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
-    causes_in_wheel,
     of_set,
     of_wheel,
     shown_path,
@@ -100,11 +100,8 @@ def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
 
 
 def _numbers(report: Report) -> list[str]:
-    causes = causes_in_wheel(report.findings)
-    return [
-        f"{sum(cause.finding.severity is severity for cause in causes):,}"
-        for severity in sorted(Severity, reverse=True)
-    ]
+    by = Counter(finding.severity for finding in report.findings)
+    return [f"{by[severity]:,}" for severity in sorted(Severity, reverse=True)]
 
 
 def _section(report: Report, graph: str, options: RenderOptions, detail: _Detail) -> Iterator[str]:

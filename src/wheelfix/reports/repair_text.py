@@ -207,9 +207,8 @@ def _remaining_lines(findings: Sequence[Finding]) -> Iterator[str]:
     for found in grouped(warnings, lambda finding: finding.name).values():
         places = ", ".join(first_of([message_with_place(one) for one in found], 1))
         yield f"{found[0].code} {found[0].name}: {places}"
-    notes = causes_in_wheel(found for found in findings if found.severity is Severity.NOTE)
-    if notes:
-        yield f"{count(len(notes), 'note')}: -v"
+    if notes := len([found for found in findings if found.severity is Severity.NOTE]):
+        yield f"{count(notes, 'note')}: -v"
 
 
 def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
