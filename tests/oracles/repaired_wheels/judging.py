@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -63,8 +63,11 @@ class Judgment:
     """What to count."""
 
 
-def judge(project: Project, bench: Bench) -> Judgment:
-    """Repair the project's wheel by both programs, and load what they publish."""
+def judge(project: Project, bench: Bench, options: Sequence[str] = ()) -> Judgment:
+    """Repair the project's wheel by both programs, and load what they publish.
+
+    wheelfix gets `options`.
+    """
     built = bench.build(project)
     environ = dict(os.environ)
     if project.library_path:
@@ -74,7 +77,7 @@ def judge(project: Project, bench: Bench) -> Judgment:
     theirs = _repair(_auditwheel, built, bench.folder / "theirs", environ)
     if not theirs.wheel:
         return Judgment(wrong=(), facts=("wheel that auditwheel refuses",))
-    ours = _repair(wheelfix, built, bench.folder / "ours", environ)
+    ours = _repair(wheelfix, built, bench.folder / "ours", environ, options)
     for name in {each.folder for each in project.machine}:
         shutil.rmtree(bench.folder / name)
     after = _loads(project, bench, theirs.wheel, "theirs")
@@ -94,12 +97,15 @@ def judge(project: Project, bench: Bench) -> Judgment:
 NULL = "weak reference that only wheelfix makes null, which it says"
 
 
-def judge_uses(built: Built, folder: Path) -> Judgment:
-    """Repair a wheel by both programs, and by wheelfix again; ask what its modules show."""
+def judge_uses(built: Built, folder: Path, options: Sequence[str] = ()) -> Judgment:
+    """Repair a wheel by both programs, and by wheelfix again; ask what its modules show.
+
+    wheelfix gets `options`.
+    """
     environ = dict(os.environ)
     before = _shown(built, built.wheel, folder / "installed-built")
     theirs = _repair(_auditwheel, built.wheel, folder / "theirs", environ)
-    ours = _repair(wheelfix, built.wheel, folder / "ours", environ)
+    ours = _repair(wheelfix, built.wheel, folder / "ours", environ, options)
     facts: list[str] = []
     for path in built.machine:
         shutil.rmtree(path)
@@ -111,7 +117,7 @@ def judge_uses(built: Built, folder: Path) -> Judgment:
         refused = (f"not published: {ours.said}", *built.ways) if fine else ()
         return Judgment(wrong=refused, facts=(*facts, "wheel that wheelfix refuses"))
     now = _shown(built, ours.wheel, folder / "installed-ours")
-    again = _repair(wheelfix, ours.wheel, folder / "again", environ)
+    again = _repair(wheelfix, ours.wheel, folder / "again", environ, options)
     wrong = [
         f"{way}: {now[name]!r}, as built {before[name]!r}, auditwheel {after.get(name)!r}"
         for name, way in zip(built.shown, built.ways, strict=True)
@@ -229,10 +235,14 @@ def _load(command: list[str], environ: Mapping[str, str]) -> Load:
 
 
 def _repair(
-    main: Callable[[list[str]], object], wheel: Path, output: Path, environ: Mapping[str, str]
+    main: Callable[[list[str]], object],
+    wheel: Path,
+    output: Path,
+    environ: Mapping[str, str],
+    options: Sequence[str] = (),
 ) -> Repair:
-    """Repair a wheel with the defaults of a command."""
-    arguments: list[str | Path] = ["repair", "-w", output, wheel]
+    """Repair a wheel with the defaults of a command, or with `options`."""
+    arguments: list[str | Path] = ["repair", *options, "-w", output, wheel]
     done = forked(main, arguments, env=environ, cwd=wheel.parent)
     made = sorted(output.glob("*.whl")) if output.is_dir() else []
     said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
