@@ -46,7 +46,6 @@ INTENDED: Mapping[str, str] = {
     "*::test_with_binary_executable*": "the test wants a Python script in the place of a program; "
     "the program stays where installers put it, and its RPATH leads to what it needs",
     "*::test_numpy_sbom*": "the list of grafted libraries has the name and the form of wheelfix",
-    "*::test_libcxx*": "wheels for Android are refused, for now",
 }
 """Pattern for tests -> why wheelfix does something else."""
 

@@ -580,4 +580,6 @@ def test_a_machine_without_a_platform_gets_an_answer(
     tag = "cp311-cp311-linux_ppc64"
     wheel = build.make_wheel(tmp_path, tag=tag, files={"a.so": data})
     assert run([*command, str(wheel)]) == 2
-    assert "no manylinux or musllinux platform is for the machine" in capsys.readouterr().err
+    assert (
+        "no manylinux, musllinux or Android platform is for the machine" in capsys.readouterr().err
+    )

@@ -16,7 +16,6 @@ TAGS = {
     "win_amd64": "Windows; delvewheel",
     "win32": "Windows; delvewheel",
     "ios_13_0_arm64_iphoneos": "iOS",
-    "android_24_arm64_v8a": "Android; auditwheel",
     "pyodide_2024_0_wasm32": "Pyodide; pyodide auditwheel",
     "emscripten_3_1_58_wasm32": "Pyodide; pyodide auditwheel",
 }

@@ -26,7 +26,8 @@ X86 = "x86_64"
         ("manylinux2014_aarch64", PlatformTag(Family.MANYLINUX, (2, 17), "aarch64")),
         ("musllinux_1_2_armv7l", PlatformTag(Family.MUSLLINUX, (1, 2), "armv7l")),
         ("linux_x86_64", PlatformTag(Family.LINUX, (), X86)),
-        ("android_24_arm64_v8a", PlatformTag(Family.OTHER)),
+        ("android_24_arm64_v8a", PlatformTag(Family.ANDROID, (24,), "arm64_v8a")),
+        ("android_arm64_v8a", PlatformTag(Family.OTHER)),
     ],
 )
 def test_a_tag_is_parsed(tag: str, parsed: PlatformTag) -> None:

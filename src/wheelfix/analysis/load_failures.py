@@ -220,8 +220,8 @@ class LoadJudge:
 
     @property
     def _glibc(self) -> str | None:
-        """The release of glibc; None if it is musl, or not known."""
-        return None if self._libc is Libc.MUSL else self.world.versions.get("GLIBC")
+        """The release of glibc; None if it is another C library, or not known."""
+        return self.world.versions.get("GLIBC") if self._libc is Libc.GLIBC else None
 
     # --- Symbols
 
@@ -236,7 +236,7 @@ class LoadJudge:
         scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
         read = self.index.libraries
         unread = [path for path in (*self.start, *load.objects) if path not in read]
-        for path in load.objects if not is_lazy or self._libc is Libc.MUSL else ():
+        for path in load.objects if not is_lazy or self._libc is not Libc.GLIBC else ():
             if path in read and self._is_judged(path):
                 yield from self._unbound(load, path, scope, unread)
         yield from self.unversioned_lacks(load)
@@ -287,7 +287,9 @@ class LoadJudge:
             return exports(python, name) is not False if main in unread else False
         names = (path.rpartition("/")[2] for path in unread if path != main)
         answers = {
-            defines(file, name, reference.version) for file in names if not is_libpython(file)
+            defines(file, name, reference.version, self._libc)
+            for file in names
+            if not is_libpython(file)
         }
         unknown = None in answers or main is None
         return True if True in answers else None if unknown else False
@@ -314,7 +316,7 @@ class LoadJudge:
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
         glibc, files = self._glibc, self.world.environment.files
-        if self._libc is Libc.MUSL or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
+        if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
             return
         given = {(one.name, one.result) for one in load.requests}
         lost = {path for path in load.objects if path in files and is_unversioned(files[path])}

@@ -35,7 +35,11 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform, symbols_of
+from wheelfix.loader.platform_libraries import (
+    may_come_from_platform,
+    platform_parts,
+    symbols_of,
+)
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.python_sources.global_imports import may_set_flags
 from wheelfix.settings import PruneNeeded, Settings, matches_any
@@ -151,7 +155,7 @@ def _may_go(
         return False  # an empty name loads nothing
     if python_api.is_libpython(name.rpartition("/")[2]):
         return False  # WF205 is about these
-    if name in GLIBC_PARTS and not _is_requested(name, settings):
+    if name in platform_parts(loaded.environment.libc) and not _is_requested(name, settings):
         return False
     is_known = library is not None and (library in loaded.members or may_come_from_platform(name))
     return is_known or not decision.open_references
@@ -227,9 +231,10 @@ class _OpenReferences:
         ]
         loaded.budget.spend(len(unbound), _BINDINGS, path)
         requested = (request.name for request in loaded.loads[member].requests)
-        names = filter(may_come_from_platform, requested)
-        promised = {LIBC_SONAMES[loaded.environment.libc], *names}
-        platform = list(filter(None, map(symbols_of, sorted(promised))))
+        libc = loaded.environment.libc
+        names = (name for name in requested if may_come_from_platform(name, libc))
+        promised = {LIBC_SONAMES[libc], *names}
+        platform = list(filter(None, (symbols_of(name, libc) for name in sorted(promised))))
         api = python_api.names()
         skipped = idle(library.exports) if unbound else ()
         for symbol in unbound:

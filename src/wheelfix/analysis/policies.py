@@ -2,12 +2,13 @@
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.wheel.platform_tags import PlatformTag, parse_platform_tag
+from wheelfix.loader.symbol_versions import BIONIC_VERSIONS
+from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 
 class Policy(NamedTuple):
@@ -32,10 +33,27 @@ class Policy(NamedTuple):
 
     @property
     def libc(self) -> Libc | None:
-        """The C library of the platform; None for `linux` and Android."""
+        """The C library of the platform; None for `linux`."""
         return self.tag.libc
 
+    def at_level(self, level: int) -> Self:
+        """Return the policy for Android of an API level for which there is no other.
 
+        auditwheel's table has the levels that brought libraries, and no versions of symbols.
+        """
+        versions = [
+            name.removeprefix("_") for name, first in BIONIC_VERSIONS.items() if int(first) <= level
+        ]
+        archs = (*self.symbol_versions, *map(self.spelled, self.symbol_versions))
+        name = f"{self.tag.family}_{level}"
+        return self._replace(name=name, symbol_versions={a: {"LIBC": versions} for a in archs})
+
+    def spelled(self, arch: str) -> str:
+        """Return the name of an architecture of the table in the tags of the platform."""
+        return _OF_ANDROID.get(arch, arch) if self.libc is Libc.BIONIC else arch
+
+
+_OF_ANDROID = {"aarch64": "arm64_v8a"}
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 """Those that auditwheel knows, also of Python 2 (elfutils.py, `elf_is_python_extension`)."""
 _FPECTL_SYMBOLS = frozenset({"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"})
@@ -84,7 +102,13 @@ def blacklisted_libraries(policies: Iterable[Policy]) -> frozenset[str]:
 
 
 def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
-    """Return the policy for the tag `target`."""
+    """Return the policy for the tag `target`; of Android, that of its level or one before."""
+    wanted = parse_platform_tag(target)
+    if wanted.family is Family.ANDROID:
+        level = wanted.version[0]
+        known = [policy for policy in policies if policy.tag.family is wanted.family]
+        older = [policy for policy in known if policy.tag.version[0] <= level]
+        return max(older, key=lambda policy: policy.tag.version).at_level(level) if older else None
     for policy in policies:
         if any(target.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
             return policy

@@ -31,6 +31,7 @@ from wheelfix.analysis.policies import (
     needed_versions,
     needs_fpectl,
     needs_narrow_unicode,
+    policy_of,
 )
 from wheelfix.analysis.policy_reasons import checks_isa, isa_level
 from wheelfix.elf.model import Elf, Libc, Machine, PathTag, libc_of
@@ -47,6 +48,7 @@ _POLICY_ARCHITECTURES = {
     **{arch: arch for arch in _BASELINES.values()},
     **{name.replace("-", "_"): "x86_64" for name in X86_64_LEVELS},
     "arm64_v8a": "aarch64",
+    "x86": "i686",
 }
 """Architecture of a platform tag -> that of its policies."""
 _T = TypeVar("_T")
@@ -63,6 +65,8 @@ class _Subject(NamedTuple):
     family: Family
     libc_of_none: bool
     """Whether nothing says so, and the family is assumed."""
+    tags: tuple[str, ...]
+    """The platform tags of the wheel."""
     arch: str
     elfs: Mapping[str, Elf]
     """The objects for the architecture and C library of the wheel: their symbol versions count."""
@@ -89,7 +93,7 @@ def analyze(
     exclude: Sequence[str],
     machine: ThisMachine | None = None,
 ) -> Analysis | None:
-    """Return what auditwheel finds in the installed wheel; None if no object counts.
+    """Return what auditwheel finds in the installed wheel; None if no object or policy counts.
 
     Patterns of `exclude` count for names and for the paths that `machine` finds. Without it, no
     library may be grafted.
@@ -98,6 +102,8 @@ def analyze(
     if subject is None:
         return None
     ladder = _ladder_of(subject, policies)
+    if not ladder:
+        return None
     search = _Search(subject, machine, exclude)
     allowed = [frozenset(_allowed_libraries(subject, policy)) for policy in ladder]
     found = {member: search.of(member, allowed) for member in subject.elfs}
@@ -148,7 +154,7 @@ def _most_grafts(
 def _tags(arch: str, ladder: Sequence[Policy]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the tag of each policy with its aliases, and last the one that promises nothing."""
     aliases = (tuple(f"{alias}_{arch}" for alias in policy.aliases) for policy in ladder)
-    names = (f"{policy.name}_{arch}" for policy in ladder)
+    names = (f"{policy.name}_{policy.spelled(arch)}" for policy in ladder)
     return [*zip(names, aliases, strict=True), (f"linux_{arch}", ())]
 
 
@@ -346,6 +352,7 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subj
     return _Subject(
         family=family,
         libc_of_none=known_family is None,
+        tags=wheel.name.platforms,
         arch=arch,
         elfs=elfs,
         extensions=extensions,
@@ -384,7 +391,7 @@ def libc_of_object(member: str, elf: Elf) -> Libc | None:
     It is known by the interpreter, by DT_NEEDED, or by the file name. Before Python 3.11, names of
     extensions for musl had `-linux-gnu` too.
     """
-    if elf.interpreter is not None:
+    if elf.interpreter is not None and not elf.for_bionic:
         return Libc.MUSL if libc_of(basename(elf.interpreter)) is Libc.MUSL else Libc.GLIBC
     if elf.libc is not None:
         return elf.libc
@@ -405,8 +412,11 @@ def _ladder_of(subject: _Subject, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies for this family and architecture, that of the oldest platform first.
 
     For musl, auditwheel uses one: the version of this machine, or the newest on a machine without
-    musl.
+    musl; for Android, that of the wheel's own tag, which never changes.
     """
+    if subject.family is Family.ANDROID:
+        policy = policy_of(subject.tags[0], policies)
+        return [policy] if policy is not None and subject.arch in policy.symbol_versions else []
     fitting = sorted(
         (
             policy

@@ -26,7 +26,14 @@ from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
 from wheelfix.text import count, join_some, quote
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import FAMILIES, LEGACY, Family, PlatformTag, parse_platform_tag
+from wheelfix.wheel.platform_tags import (
+    FAMILIES,
+    LEGACY,
+    Family,
+    PlatformTag,
+    are_android,
+    parse_platform_tag,
+)
 from wheelfix.wheel.variant import promised_isa
 
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
@@ -207,11 +214,10 @@ def target_tag(
     if promising := [tag for tag in tags if tag.libc is not None]:
         promised = min(promising, key=lambda tag: tag.version)
     elif best.family is Family.LINUX:
-        libc = Libc.MUSL if wheel.needs_musl else Libc.GLIBC
-        promised = PlatformTag(FAMILIES[libc], (99, 0), best.arch)
+        promised = PlatformTag(FAMILIES[wheel.libc], (99, 0), best.arch)
     else:
         return None
-    fitting = [tag.version for tag in known if tag.libc is promised.libc]
+    fitting = [tag.version for tag in known if tag.libc is promised.libc is not Libc.BIONIC]
     version = max((v for v in fitting if v <= promised.version), default=promised.version)
     return str(promised._replace(version=version))
 
@@ -313,6 +319,12 @@ class Obstacle(StrEnum):
     MACHINE = "it depends on unsupported ISA extensions"
 
 
+def how_to_build_for(tag: str) -> str:
+    """Return where objects for an older platform, as `tag` names one, are built."""
+    level = parse_platform_tag(tag).version[:1] if are_android([tag]) else ()
+    return f"with the NDK for API level {level[0]}" if level else "in an older image"
+
+
 def unattainable_tag_error(
     target: str,
     obstacle: Obstacle,
@@ -324,7 +336,7 @@ def unattainable_tag_error(
 
     `possible` is the oldest platform that the wheel can have.
     """
-    hint = "build it in an older image" + (
+    hint = f"build it {how_to_build_for(target)}" + (
         f", or repair it with `--plat {possible}`" if possible else ""
     )
     match obstacle:

@@ -76,7 +76,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     named = ", ".join(first_of(list(map(quote, libraries)), FEW))
     needs = [f"{quote(name)} is needed {_needed_by(wheel, name)}" for name in libraries]
     lines = [
-        f"{named} {verb} neither in the wheel nor among this machine's libraries",
+        f"{named} {verb} neither in the wheel nor {_searched_at(wheel)}",
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
@@ -86,6 +86,11 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
     return ToolError("\n".join(lines), hint="\n".join(_where_to_look(missing)))
+
+
+def _searched_at(wheel: Wheel) -> str:
+    is_here = wheel.libc is not Libc.BIONIC
+    return "among this machine's libraries" if is_here else "in a folder that was named"
 
 
 def _where_to_look(missing: MissingLibraries) -> Iterator[str]:

@@ -147,8 +147,9 @@ class _Search:
         if path not in self._loaded.libraries or path not in self._loaded.loads[member].objects:
             return ()
         elf = self._loaded.elf(member)
-        promised = {name for name in elf.needed if may_come_from_platform(name)}
-        promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
+        libc = self._loaded.environment.libc
+        names = (*elf.needed, *(need.file for need in elf.verneed))
+        promised = {name for name in names if may_come_from_platform(name, libc)}
         api = python_api.names()
         self._loaded.budget.spend(len(elf.undefined) >> 2, "the undefined symbols", member)
         references = dict.fromkeys(
@@ -178,9 +179,10 @@ class _Search:
         self._loaded.budget.spend(_STEPS_A_LOOKUP * len(left), "the undefined symbols", member)
         left = _undefined_by(interpreter, left, self._loaded.index.wanted)
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
+        libc = self._loaded.environment.libc
         if not interpreter:
-            absent.setdefault(LIBC_SONAMES[self._loaded.environment.libc])
-        listed = {name: known for name in absent if (known := symbols_of(name)) is not None}
+            absent.setdefault(LIBC_SONAMES[libc])
+        listed = {name: known for name in absent if (known := symbols_of(name, libc)) is not None}
         return Unresolved(
             member=member,
             root=root,
@@ -218,8 +220,8 @@ class _Search:
 
     def _interpreter(self, elf: Elf) -> tuple[Library, ...]:
         """Return the libraries of an interpreter for `elf`; none if its C library is not found."""
-        musl = self._loaded.environment.libc is Libc.MUSL
-        libc = None if musl else self._definitions.host(PYTHON_LIBRARIES[0], elf)
+        is_glibc = self._loaded.environment.libc is Libc.GLIBC
+        libc = self._definitions.host(PYTHON_LIBRARIES[0], elf) if is_glibc else None
         if libc is None:
             return ()
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)

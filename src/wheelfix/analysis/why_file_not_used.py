@@ -50,7 +50,7 @@ def _names_of(world: World, path: str) -> set[str]:
         for link, target in world.environment.links.items()
         if target.rpartition("/")[2] == base
     }
-    soname = elf.soname if elf and world.environment.libc is Libc.GLIBC else None
+    soname = elf.soname if elf and world.environment.libc is not Libc.MUSL else None
     return {path, base, *links, *([soname] if soname else [])}
 
 

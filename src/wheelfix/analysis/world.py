@@ -33,6 +33,7 @@ from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.searched_folders import LibrarySearches
 from wheelfix.wheel.model import Key, Wheel
+from wheelfix.wheel.platform_tags import reads_runpath
 
 _METADATA = ".dist-info"
 
@@ -367,7 +368,8 @@ class Installed:
         is_searched = _searched(files.values())
         return World(
             environment=Environment(
-                libc=Libc.MUSL if self.wheel.needs_musl else Libc.GLIBC,
+                libc=self.wheel.libc,
+                reads_runpath=reads_runpath(self.wheel.name.platforms),
                 files=files,
                 broken={
                     **planted.broken,

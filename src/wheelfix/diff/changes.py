@@ -145,7 +145,7 @@ def _systems(wheel: WheelName) -> frozenset[str]:
 def _system(platform: str) -> str:
     """Return a platform tag without the version of the C library: `manylinux x86_64`."""
     tag = parse_platform_tag(platform)
-    return f"{tag.family} {tag.arch}" if tag.is_linux else platform
+    return f"{tag.family} {tag.arch}" if tag.has_objects else platform
 
 
 def _share_a_machine(one: WheelName, other: WheelName) -> bool:

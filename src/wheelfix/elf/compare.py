@@ -50,7 +50,7 @@ def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tup
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
-        actual = read_elf(after, name)
+        actual = read_elf(after, name)._replace(for_bionic=predicted.for_bionic)  # or its tag is
     except BadElfError as error:
         return (f"it cannot be read after the edit: {error.message}",)
     with memoryview(before) as old_view, memoryview(after) as new_view:

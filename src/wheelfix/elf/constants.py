@@ -14,6 +14,7 @@ PN_XNUM = 0xFFFF
 NT_GNU_BUILD_ID = 3
 NT_GNU_PROPERTY_TYPE_0 = 5
 NT_DLOPEN = 0x407C0C0A
+NT_ANDROID_IDENT = 1
 """`.note.dlopen`, uapi-group.org, "dlopen() Metadata for ELF Files"."""
 
 

@@ -51,9 +51,15 @@ class Libc(StrEnum):
 
     GLIBC = "glibc"
     MUSL = "musl"
+    BIONIC = "bionic"
+    """Android's."""
 
 
-LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
+LIBC_SONAMES: Mapping[Libc, str] = {
+    Libc.GLIBC: "libc.so.6",
+    Libc.MUSL: "libc.so",
+    Libc.BIONIC: "libc.so",
+}
 """Of upstream: Alpine's musl has a name of its own (`loader.machine_names.musl_soname`)."""
 
 
@@ -242,6 +248,9 @@ class Elf(NamedTuple):
     """
     debug_size: int = 0
     """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G), stabs."""
+    for_bionic: bool = False
+    """Whether it is for Android, whose C library has the name of musl's: `.note.android.ident` of
+    the NDK says so, or the tag of its wheel."""
 
     @property
     def abi(self) -> Abi:
@@ -266,15 +275,21 @@ class Elf(NamedTuple):
 
     @property
     def search_path(self) -> str | None:
-        """The search path that glibc honours: DT_RUNPATH hides DT_RPATH (ld.so(8))."""
-        return self.runpath if self.runpath is not None else self.rpath
+        """The search path in use: DT_RUNPATH hides DT_RPATH (ld.so(8)), bionic has no other."""
+        if self.for_bionic or self.runpath is not None:
+            return self.runpath
+        return self.rpath
 
     @property
     def path_tag(self) -> PathTag | None:
         """The tag of `search_path`."""
         if self.runpath is not None:
             return PathTag.RUNPATH
-        return PathTag.RPATH if self.rpath is not None else None
+        return PathTag.RPATH if self.search_path is not None else None
+
+    def path_tag_for(self, asked: PathTag) -> PathTag:
+        """Return the tag for a search path where `asked` is wanted: one that its loader reads."""
+        return PathTag.RUNPATH if self.for_bionic else asked
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -304,6 +319,8 @@ class Elf(NamedTuple):
     @property
     def libc(self) -> Libc | None:
         """The C library it needs, by interpreter or DT_NEEDED; None if it needs none."""
+        if self.for_bionic:
+            return Libc.BIONIC
         return _first_libc(self.interpreter, self.needed)
 
 

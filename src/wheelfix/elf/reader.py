@@ -19,6 +19,7 @@ from wheelfix.elf.constants import (
     DF_SYMBOLIC,
     DF_TEXTREL,
     MODULE_HOOKS,
+    NT_ANDROID_IDENT,
     NT_DLOPEN,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
@@ -208,6 +209,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         undefined=tuple(_undefined_symbols(dynamic, needs, is_program=elf.is_executable)),
         module_hooks=_module_hooks(dynamic),
         dlopen_notes=tuple(dict.fromkeys(_dlopen_notes(image))),
+        for_bionic=any(note[:2] == _ANDROID for note in _loaded_notes(image)),
         dt_flags=_flags(dynamic),
         tls_descriptors=_has_tls_descriptors(dynamic),
         dt_flags_1=tags.get(Dt.FLAGS_1, 0),
@@ -436,11 +438,19 @@ def _gnu_properties(image: Image) -> bytes:
 
 def _dlopen_notes(image: Image) -> Iterator[str]:
     """Yield the dlopen metadata, as JSON (uapi-group.org, "dlopen() Metadata for ELF Files")."""
-    places = dict.fromkeys((s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE)
-    for kind, owner, descriptor in _notes(image, places):
+    for kind, owner, descriptor in _loaded_notes(image):
         if kind == NT_DLOPEN and owner == b"FDO\0":
             image.spend(len(descriptor) >> 6, "the dlopen notes", memory=8 * len(descriptor))
             yield descriptor.rstrip(b"\0").decode("utf-8", "replace")
+
+
+_ANDROID = NT_ANDROID_IDENT, b"Android\0"
+"""`.note.android.ident`, of the crt files of Android's NDK (bionic, libc/arch-common/bionic)."""
+
+
+def _loaded_notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
+    places = dict.fromkeys((s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE)
+    return _notes(image, places)
 
 
 def _notes(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes, bytes]]:

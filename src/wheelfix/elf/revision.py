@@ -99,7 +99,7 @@ class Revision:
 
     def set_entries(self, entries: Sequence[str], tag: PathTag | None = None) -> Self:
         """Set the search path, in one tag; without entries, remove it."""
-        tag = tag or self.draft.path_tag or PathTag.RPATH
+        tag = tag or self.draft.path_tag or self.draft.path_tag_for(PathTag.RPATH)
         path = ":".join(entries) if entries else None
         return self.set_paths(*((path, None) if tag is PathTag.RPATH else (None, path)))
 

@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.system.subprocesses import Completed, Run, find_program, run
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
-from wheelfix.wheel.platform_tags import promise_musl_alone
+from wheelfix.wheel.platform_tags import only_promised
 
 _PULL_SECONDS = 3600
 _START_SECONDS = 60
@@ -79,7 +80,7 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     """
     found = list(filter(None, map(find_program, ("podman", "docker"))))
     tags = [tag for wheel in wheels for tag in WheelName.parse(wheel.name).platforms]
-    target = "alpine:3.20" if promise_musl_alone(tags) else "debian:12-slim"
+    target = "alpine:3.20" if only_promised(tags) is Libc.MUSL else "debian:12-slim"
     others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])
     otherwise = f"without a container: `{others}`"
     if not found:

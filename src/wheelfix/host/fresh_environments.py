@@ -192,7 +192,7 @@ def _install_error(
         is_refused = {"any", *platform_tags()}.isdisjoint(platforms)
     if is_refused:
         hint = "use an image or a machine that they allow"
-        if not image and any(parse_platform_tag(tag).is_linux for tag in platforms):
+        if not image and any(parse_platform_tag(tag).has_objects for tag in platforms):
             hint = "use a machine that they allow; `wheelfix verify --image IMAGE` uses a container"
         where = f"in `{image.name}`" if image else "here"
         return ToolError(

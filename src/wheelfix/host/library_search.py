@@ -47,6 +47,7 @@ from wheelfix.settings import PathList
 from wheelfix.text import quote
 from wheelfix.wheel.edits import Edit, sources_of
 from wheelfix.wheel.names_in_code import CodeNames
+from wheelfix.wheel.platform_tags import as_promised
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.zip_reader import ZipReader
 
@@ -115,7 +116,12 @@ class GivenLibraries:
     def on_this_machine(
         self, environ: Mapping[str, str], ldpaths: PathList | None = None
     ) -> "HostLibraries":
-        """Return the view that also searches the libraries of this machine, or of `ldpaths`."""
+        """Return the view that also searches the libraries of this machine, or of `ldpaths`.
+
+        Those of Android are on no machine that builds, whatever its variables say.
+        """
+        if self.archive.wheel.libc is Libc.BIONIC:
+            ldpaths = ldpaths or PathList()
         return HostLibraries(
             archive=self.archive,
             library_path=self.library_path,
@@ -246,7 +252,7 @@ class GivenLibraries:
 
     def _read_library(self, path: str, data: memoryview) -> Library | None:
         try:
-            elf = read_elf(data, path)
+            elf = as_promised(read_elf(data, path), self.archive.wheel.name.platforms)
         except BadElfError:
             return None
         if not elf.dynamic:
@@ -282,6 +288,8 @@ class HostLibraries(GivenLibraries):
 
     def _folders(self, dependent: Elf, path: str, root: SearchPath) -> Iterable[str]:
         own, defaults = self._directories(dependent, path)
+        if dependent.libc is Libc.BIONIC:
+            return (*self.searched, *defaults)
         return dict.fromkeys((*root.rpath, *own, *root.runpath, *defaults))
 
     def _directories(self, dependent: Elf, path: str) -> _Directories:
@@ -316,7 +324,7 @@ class HostLibraries(GivenLibraries):
 
     def outside(self, name: str, dependent: Elf, folders: Iterable[str]) -> Library | None:
         """Find the first library `name` in `folders`, unless it is a copy of the wheel's."""
-        for folder in folders:
+        for folder in folders if dependent.libc is not Libc.BIONIC else ():
             place = posixpath.join(folder, name)
             library = self._file(place)
             if library is not None and library.elf.abi == dependent.abi:

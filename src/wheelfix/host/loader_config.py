@@ -81,6 +81,8 @@ def loader_of(sample: Elf) -> str | None:
 def loader_environment(sample: Elf) -> Environment:
     """Return an environment without files in which the loader of `sample` searches."""
     loader = loader_of(sample)
+    if sample.libc is Libc.BIONIC:
+        return Environment(libc=Libc.BIONIC, files={})  # it is on no machine that builds
     if sample.libc is Libc.MUSL:
         return Environment(
             libc=Libc.MUSL, files={}, default_directories=_musl_directories(loader or "")

@@ -268,7 +268,7 @@ def _misfit(provider: WheelName, wheel: WheelName) -> str | None:
 def _platform(tag: str) -> str:
     """Return the C library and the architecture of a tag for Linux, any other tag as it is."""
     parsed = parse_platform_tag(tag)
-    return f"{parsed.libc or ''} {parsed.arch}".strip() if parsed.is_linux else tag
+    return f"{parsed.libc or ''} {parsed.arch}".strip() if parsed.has_objects else tag
 
 
 # --- Wheels, distributions, directories -----------------------------------------------------------

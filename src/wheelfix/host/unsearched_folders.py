@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wheelfix.analysis.ungraftable_libraries import LibraryPlace
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.host.machine_files import MAX_LIBRARY, trusted_file
 from wheelfix.host.reachable_files import read_file
 from wheelfix.wheel.model import Wheel
@@ -38,6 +38,8 @@ def places_of_missing(libraries: Iterable[str], wheel: Wheel) -> dict[str, Libra
 
 
 def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
+    if wheel.libc is Libc.BIONIC:
+        return  # what it needs is on no machine that builds
     for member, elf in wheel.elfs.items():
         for entry in elf.entries:
             if entry.startswith("/"):

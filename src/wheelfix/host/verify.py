@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
-from wheelfix.errors import SettingsError
+from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
@@ -47,6 +47,7 @@ from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import are_android
 from wheelfix.wheel.reader import open_wheel
 
 
@@ -178,7 +179,15 @@ def _chosen(
 def usable_pythons(
     name: WheelName, options: Options, environ: Mapping[str, str]
 ) -> tuple[Interpreter, ...]:
-    """Return the Pythons to use; raises `OtherPythonError` if the tags of `name` allow none."""
+    """Return the Pythons to use; raises `OtherPythonError` if the tags of `name` allow none.
+
+    Raises `ToolError` for a wheel for Android.
+    """
+    if are_android(name.platforms):
+        raise ToolError(
+            f"`{name}` is for Android: only a device or its emulator can import it",
+            hint="`wheelfix explain` computes what it loads there",
+        )
     allowed = interpreters(name)
     wanted, image = options.pythons, options.image
     default = "python3" if image else sys.executable

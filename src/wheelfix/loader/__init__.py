@@ -1,4 +1,4 @@
-"""Install schemes, and which file and symbol the loaders of glibc and musl take.
+"""Install schemes, and which file and symbol the loaders of glibc, musl and Android take.
 
 What others use, as of a library of its own:
 

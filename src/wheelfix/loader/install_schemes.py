@@ -196,20 +196,31 @@ def is_free_threaded(python: str) -> bool:
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
     """Return every install scheme that the tags of `name` allow, for every Python they allow.
 
-    Without those of Debian and conda and lib64 for musllinux, without lib64 for 32-bit machines.
+    Those of Debian, conda and lib64 are for glibc, the last for 64-bit machines alone; an app for
+    Android is packed with what `pip --target` installs.
     """
     tags = [parse_platform_tag(tag) for tag in name.platforms]
-    musl = all(tag.libc is Libc.MUSL for tag in tags)
+    libcs = {tag.libc for tag in tags}
+    wanted = _SCHEMES_OF.get(libcs.pop()) if len(libcs) == 1 else None
     narrow = all(tag.is_32_bit for tag in tags)
     distribution = canonicalize_name(name.distribution)
     return tuple(
         scheme
         for python in interpreters(name)
-        for scheme in _schemes_of(python, distribution, musl=musl, wide=not narrow)
+        for scheme in _schemes_of(python, distribution)
+        if (scheme.name in wanted if wanted else not (narrow and scheme.name == "lib64"))
     )
 
 
-def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[Scheme]:
+_UPSTREAM = ("venv", "prefix", "user", "target-uv", "target-pip")
+_SCHEMES_OF: Mapping[Libc | None, tuple[str, ...]] = {
+    Libc.MUSL: _UPSTREAM,
+    Libc.BIONIC: ("target-pip",),
+}
+"""Where not all schemes are possible."""
+
+
+def _schemes_of(python: str, name: str) -> Iterator[Scheme]:
     """Yield the schemes of upstream Pythons, then those of Linux distributions and conda."""
     site = _site(python)
     headers = f"include/{_include(python)}/{name}"
@@ -220,8 +231,6 @@ def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[S
     yield _scheme("user", python, site, headers=headers)
     yield _scheme("target-uv", python, "", headers=f"include/{name}")
     yield _scheme("target-pip", python, "", headers=f"include/python/{name}", moves_items=True)
-    if musl:
-        return
     pypy = python.startswith("pypy")
     dist = f"local/lib/{python}/{_DIST_PACKAGES}"
     if not pypy:
@@ -230,15 +239,14 @@ def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[S
     yield _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
     if not pypy:
         yield _scheme("debian-prefix-pip", python, dist, headers=headers, base="local")
-        if wide:
-            platlib = site.replace("lib/", "lib64/", 1)
-            yield _scheme("lib64", python, platlib, headers=headers, purelib=site)
+        platlib = site.replace("lib/", "lib64/", 1)
+        yield _scheme("lib64", python, platlib, headers=headers, purelib=site)
 
 
 def scheme_names() -> tuple[str, ...]:
     """Return the names of all schemes, those that installers make first."""
     python = f"python3.{NEWEST_MINOR}"
-    return tuple(scheme.name for scheme in _schemes_of(python, "", musl=False, wide=True))
+    return tuple(scheme.name for scheme in _schemes_of(python, ""))
 
 
 def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme

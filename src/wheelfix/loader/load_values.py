@@ -199,6 +199,8 @@ class Environment:
     """The value of `$LIB`: `lib64`, `lib`, or `lib/x86_64-linux-gnu` on Debian."""
     platform: str | None = None
     """The value of `$PLATFORM`: AT_PLATFORM of the CPU; None voids the elements that use it."""
+    reads_runpath: bool = True
+    """Whether the loader reads DT_RUNPATH: bionic's does from API level 24 on."""
     chosen: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Requester and name -> the file that it gets, whatever else has the name: a graft gives each
     copy a name of its own."""

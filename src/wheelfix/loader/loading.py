@@ -1,8 +1,8 @@
-"""Loads as glibc's `ld.so` and musl's do them: of one root, of each alone, of several in turn.
+"""Loads as the loaders of glibc, musl and bionic do them: of one root, of each, of several in turn.
 
-`process` loads breadth first, `glibc_search` and `musl_search` look for names; this module takes
-those of the C library, over a described environment. Each candidate is recorded with its outcome,
-so that a failure can be explained.
+`process` loads breadth first, `glibc_search`, `musl_search` and `bionic_search` look for names;
+this module takes those of the C library, over a described environment. Each candidate is recorded
+with its outcome, so that a failure can be explained.
 """
 
 import posixpath
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.loader import glibc_search, musl_search
+from wheelfix.loader import bionic_search, glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen, Environment, How, Load, Request
 from wheelfix.loader.process import LoaderProcess
@@ -193,7 +193,7 @@ def search_directories(
 
 def needed_name(name: str, origin: str | None, environment: Environment) -> str:
     """Return a DT_NEEDED name with its tokens expanded, which only glibc does."""
-    if environment.libc is Libc.MUSL or "$" not in name:
+    if environment.libc is not Libc.GLIBC or "$" not in name:
         return name
     return glibc_search.expand_name(name, origin, environment)
 
@@ -202,9 +202,9 @@ def split_library_path(value: str, libc: Libc | None) -> tuple[str, ...]:
     """Return the elements of LD_LIBRARY_PATH.
 
     glibc splits it at `:` and `;` (`_dl_init_paths` in elf/dl-load.c), musl at `:` and newlines
-    (`path_open` in ldso/dynlink.c).
+    (`path_open` in ldso/dynlink.c), bionic at `:` alone (`parse_LD_LIBRARY_PATH`).
     """
-    separator = "\n" if libc is Libc.MUSL else ";"
+    separator = {Libc.MUSL: "\n", Libc.BIONIC: ":"}.get(libc or Libc.GLIBC, ";")
     return tuple(value.replace(separator, ":").split(":")) if value else ()
 
 
@@ -219,9 +219,15 @@ def is_after_library_path(how: How, libc: Libc | None) -> bool:
     return how in _process_class(libc).after_library_path
 
 
+_PROCESSES: Mapping[Libc, type[LoaderProcess]] = {
+    Libc.MUSL: musl_search.MuslProcess,
+    Libc.BIONIC: bionic_search.BionicProcess,
+}
+
+
 def _process(files: FileSystem, main: str | None) -> LoaderProcess:
     return _process_class(files.environment.libc)(files, main)
 
 
 def _process_class(libc: Libc | None) -> type[LoaderProcess]:
-    return musl_search.MuslProcess if libc is Libc.MUSL else glibc_search.GlibcProcess
+    return _PROCESSES.get(libc or Libc.GLIBC, glibc_search.GlibcProcess)

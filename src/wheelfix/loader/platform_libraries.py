@@ -7,7 +7,7 @@ decision.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
@@ -39,6 +39,15 @@ MANYLINUX_LIBRARIES = frozenset({
     "libutil.so.1", "libz.so.1",
 })  # fmt: skip
 
+ANDROID_LIBRARIES = frozenset({
+    "libEGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libOpenMAXAL.so", "libOpenSLES.so",
+    "libaaudio.so", "libandroid.so", "libc.so", "libcamera2ndk.so", "libcrypto_python.so",
+    "libdl.so", "libjnigraphics.so", "liblog.so", "libm.so", "libmediandk.so",
+    "libneuralnetworks.so", "libsqlite3_python.so", "libssl_python.so", "libsync.so",
+    "libvulkan.so", "libz.so",
+})  # fmt: skip
+"""Those of any API level, and of Python there (auditwheel's policy/android-policy.json)."""
+
 
 def is_glibc_loader(name: str) -> bool:
     """Return whether `name` is that of glibc's dynamic loader."""
@@ -50,16 +59,28 @@ def is_dynamic_loader(name: str) -> bool:
     return libc_of(name) is not None and name not in LIBC_SONAMES.values()
 
 
-def may_come_from_platform(name: str) -> bool:
-    """Return whether some platform tag promises the library `name`, a DT_NEEDED entry."""
+def may_come_from_platform(name: str, libc: Libc = Libc.GLIBC) -> bool:
+    """Return whether some platform tag promises the library `name`, a DT_NEEDED entry.
+
+    The names of Android are those of development files elsewhere.
+    """
+    if libc is Libc.BIONIC:
+        return name in ANDROID_LIBRARIES
     return name in MANYLINUX_LIBRARIES or is_dynamic_loader(name)
 
 
-def symbols_of(library: str) -> Container[str] | None:
+def platform_parts(libc: Libc) -> Collection[str]:
+    """Return the libraries that are installed wherever the C library of a platform is."""
+    return ANDROID_LIBRARIES if libc is Libc.BIONIC else GLIBC_PARTS
+
+
+def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 
-    None for a library that is not listed in `platform-symbols.txt`.
+    None for a library that is not listed in `platform-symbols.txt`, such as those of Android.
     """
+    if libc is Libc.BIONIC:
+        return None
     if library == LIBSTDCXX:
         return _Cxx()
     family = library
@@ -70,12 +91,12 @@ def symbols_of(library: str) -> Container[str] | None:
     return _names().get(family)
 
 
-def defines(library: str, symbol: str, version: str | None) -> bool | None:
+def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GLIBC) -> bool | None:
     """Return whether `library` may define a symbol on some platform; None if it is not known.
 
     GLIBC_PRIVATE is not listed; what GLIBCXX has is, by its form, for references without a version.
     """
-    names = symbols_of(library)
+    names = symbols_of(library, libc)
     if names is None or (version or "").endswith("_PRIVATE"):
         return None
     return symbol in names or (version is not None and isinstance(names, _Cxx))

@@ -1,4 +1,4 @@
-"""The process that a dynamic loader loads objects into, as far as glibc and musl agree.
+"""The process that a dynamic loader loads objects into, as far as glibc, musl and bionic agree.
 
 A model of `_dl_map_object` (glibc, elf/dl-load.c), `_dl_map_object_deps` (elf/dl-deps.c) and
 `load_library` (musl, ldso/dynlink.c): the same directories in the same order.
@@ -292,7 +292,7 @@ class LoaderProcess(ABC):
         for name in moved.names:
             self._names[name].sort(key=attrgetter("place"))
 
-    # --- Where glibc and musl differ
+    # --- Where glibc, musl and bionic differ
 
     after_library_path: ClassVar[frozenset[How]]
     """The steps of the search that come after LD_LIBRARY_PATH."""

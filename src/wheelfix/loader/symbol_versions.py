@@ -66,10 +66,17 @@ GNU2_TLS = "GLIBC_ABI_GNU2_TLS"
 WITHOUT_GNU2_TLS = "compile with `-mtls-dialect=gnu`"
 """The hint for an object that needs it."""
 _ANY, _NEVER = "0", "999999999"
+BIONIC_VERSIONS = {
+    "": "21", "_N": "24", "_O": "26", "_OMR1": "27", "_P": "28", "_Q": "29", "_R": "30",
+    "_S": "31", "_T": "33", "_U": "34", "_V": "35",
+}  # fmt: skip
+"""What follows `LIBC` in the versions of bionic's libraries, and the API level that brought each
+(bionic, libc/libc.map.txt and libdl/libdl.map.txt; a release of Android has a letter)."""
 _SINCE = {
     RELR_VERSION: (RELR_SINCE[Libc.GLIBC], RELR_SINCE[Libc.GLIBC]),
     GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
     "GLIBC_PRIVATE": (_ANY, _ANY),
+    **{f"LIBC{name}": (level, level) for name, level in BIONIC_VERSIONS.items()},
     "CXXABI_FLOAT128": ("1.3.9", "1.3.9"),
     "GLIBCXX_DEBUG_MESSAGE_LENGTH": (_ANY, _ANY),
 }

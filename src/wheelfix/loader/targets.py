@@ -35,10 +35,10 @@ from wheelfix.loader.machine_names import (
     musl_soname,
 )
 from wheelfix.loader.platform_libraries import is_dynamic_loader, may_come_from_platform
+from wheelfix.loader.symbol_versions import newer
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
-    ARCHITECTURES,
     oldest_promised,
     parse_platform_tag,
     promised_libcs,
@@ -155,11 +155,13 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
     tags = wheel.name.platforms if wheel else ()
     if Libc.MUSL in promised_libcs(tags):
         return "musl"
+    if level := oldest_promised(Libc.BIONIC, tags):
+        return f"android:{level[0]}"
     if oldest := oldest_promised(Libc.GLIBC, tags):
         others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
         major, minor = max([oldest, *filter(None, others)])
         return f"glibc:{major}.{minor}"
-    return "musl" if wheel is not None and wheel.needs_musl else "glibc"
+    return "musl" if wheel is not None and wheel.libc is Libc.MUSL else "glibc"
 
 
 @cache
@@ -186,10 +188,16 @@ def _platform(text: str) -> Target:
         directories=tuple(table.get("directories", MUSL_DIRECTORIES)),
         lib=table.get("lib", "{lib}"),
         promised=table.get("promised", False),
-        gives=frozenset(table.get("gives", ())).union(*families),
+        gives=frozenset(table.get("gives", ())).union(*families, _since(table, release)),
         packages=table.get("packages", {}),
         versions=versions,
     )
+
+
+def _since(table: Mapping[str, Any], release: str) -> frozenset[str]:
+    """Return the libraries that a platform has from a release on, of those that say so."""
+    since: Mapping[str, str] = table.get("since", {})
+    return frozenset(name for name, first in since.items() if not newer(first, release))
 
 
 def _program(name: str) -> Program:
@@ -237,8 +245,8 @@ def _unknown(text: str) -> SettingsError:
 def abi_of(wheel: Wheel) -> Abi:
     """Return the ABI that `wheel` is built for: that of its platform tags, else of most objects."""
     for tag in map(parse_platform_tag, wheel.name.platforms):
-        if tag.arch in ARCHITECTURES:
-            return ARCHITECTURES[tag.arch]
+        if tag.abi is not None:
+            return tag.abi
     abis = Counter(elf.abi for elf in wheel.elfs.values())
     return abis.most_common(1)[0][0] if abis else Abi(Machine.X86_64, 64, little_endian=True)
 
@@ -314,7 +322,7 @@ def _bare_libraries(
 
 
 def _libc_soname(target: Target, abi: Abi) -> str:
-    return musl_soname(abi) if target.libc is Libc.MUSL else LIBC_SONAMES[Libc.GLIBC]
+    return musl_soname(abi) if target.libc is Libc.MUSL else LIBC_SONAMES[target.libc]
 
 
 def _library(abi: Abi, soname: str | None) -> Elf:

@@ -15,9 +15,10 @@ from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import layouts
 from wheelfix.pipelines.graft import HostLibrary, read_library
-from wheelfix.pipelines.repair_refusals import no_object_error
+from wheelfix.pipelines.repair_refusals import no_object_error, refuse_without_policies
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import as_promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,15 @@ class Analyst:
         """
         verdict = policy_verdict(wheel, settings, read_policies(), exclude)
         if verdict is None:
+            refuse_without_policies(wheel, exclude)
             raise no_object_error(wheel, settings.plat)
         return verdict
 
     def library(self, source: Path) -> HostLibrary:
         """Read a library of this machine. Raises `ToolError` if it cannot be grafted."""
-        return read_library(source, self.workdir)
+        library = read_library(source, self.workdir)
+        tags = self.libraries.archive.wheel.name.platforms
+        return library._replace(elf=as_promised(library.elf, tags))
 
 
 def _analyze(
@@ -78,6 +82,7 @@ def _analyze(
 
     analysis = analyze(wheel, settings, read_policies(), exclude, ThisMachine(find, outside))
     if analysis is None:
+        refuse_without_policies(wheel, exclude)
         raise no_object_error(wheel, settings.plat)
     untrusted = (passed for passed in libraries.untrusted if passed.name in analysis.names)
     return analysis._replace(searched=libraries.searched, untrusted=tuple(untrusted))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy, hook_prefix
-from wheelfix.analysis.policy_analysis import has_policies
 from wheelfix.analysis.policy_reasons import Obstacle, images, unattainable_tag_error
 from wheelfix.analysis.ungraftable_libraries import (
     MissingLibraries,
@@ -29,13 +28,14 @@ from wheelfix.pipelines.graft import (
     renames,
     tags_of,
 )
+from wheelfix.pipelines.repair_refusals import refuse_without_policies
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.platform_tags import RUNPATH_SINCE, parse_platform_tag, reads_runpath
 
 
 def graft(
@@ -56,12 +56,7 @@ def graft(
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
     exclude = *settings.exclude, *elsewhere
-    if not has_policies(wheel, read_policies(), exclude):  # auditwheel has no answer then
-        raise BadWheelError(
-            f"`{wheel.name}`: no manylinux or musllinux platform is for the machine and the C "
-            "library of its objects",
-            hint="install it from its file, where it was built",
-        )
+    refuse_without_policies(wheel, exclude)  # auditwheel has no answer then
     analysis = analyst.analyze(wheel, settings, exclude)
     requested, platforms = _platforms(analysis, wheel, settings, read_policies())
     is_musl = parse_platform_tag(platforms[0]).libc is Libc.MUSL
@@ -74,6 +69,13 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     externals = _locate(external, analysis, wheel, settings, providers)
+    names = sorted({name for found in externals.values() for name in found})
+    if names and not reads_runpath(platforms):
+        raise BadWheelError(
+            f"{join_some(names)} cannot be grafted for `{platforms[0]}`: objects find what is in "
+            f"the wheel by DT_RUNPATH, which Android reads from API level {RUNPATH_SINCE} on",
+            hint=f"build the wheel for `android_{RUNPATH_SINCE}`, or link the libraries statically",
+        )
     sources = sorted({path for found in externals.values() for path in found.values()})
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)

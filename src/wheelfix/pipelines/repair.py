@@ -22,7 +22,7 @@ from wheelfix.errors import (
     WheelfixError,
     unexpected_error,
 )
-from wheelfix.host.library_search import HostLibraries
+from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
 from wheelfix.host.policy_tables import read_policies
@@ -152,12 +152,8 @@ def open_job(
         auditwheel.prepare()
     try:
         with _opened(task) as archive, scratch() as workdir:
-            libraries = HostLibraries(
-                archive=archive,
-                library_path=settings.library_path,
-                environ=auditwheel.environ,
-                ldpaths=settings.ldpaths,
-            )
+            given = GivenLibraries(archive=archive, library_path=settings.library_path)
+            libraries = given.on_this_machine(auditwheel.environ, settings.ldpaths)
             analyst = Analyst(libraries, workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)
             beside = (*task.beside, *neighbors)

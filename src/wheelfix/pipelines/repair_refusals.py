@@ -1,8 +1,8 @@
 """Wheels and plans that a repair refuses: other systems and platforms, no objects, edits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from wheelfix.analysis.policy_analysis import libc_of_object
+from wheelfix.analysis.policy_analysis import has_policies, libc_of_object
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import (
     BadWheelError,
@@ -11,6 +11,7 @@ from wheelfix.errors import (
     ToolError,
 )
 from wheelfix.grouping import grouped
+from wheelfix.host.policy_tables import read_policies
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
@@ -80,6 +81,16 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     )
 
 
+def refuse_without_policies(wheel: Wheel, exclude: Sequence[str]) -> None:
+    """Raise `BadWheelError` for objects for which auditwheel knows no platform but `linux`."""
+    if not has_policies(wheel, read_policies(), exclude):
+        raise BadWheelError(
+            f"`{wheel.name}`: no manylinux, musllinux or Android platform is for the machine and "
+            "the C library of its objects",
+            hint="install it from its file, where it was built",
+        )
+
+
 def _built_for(member: str, elf: Elf) -> tuple[tuple[str, ...], Libc | None]:
     """Return the architectures and the C library of an object; none if they are not known."""
     return tuple(architectures_of(elf.abi)), libc_of_object(member, elf)
@@ -95,12 +106,12 @@ def refuse_symbols_of_nothing(settings: Settings) -> None:
 
 
 def refuse_other_system(wheel: Wheel) -> None:
-    """Raise `BadWheelError` for a wheel of another system than Linux."""
+    """Raise `BadWheelError` for a wheel of another system than Linux and Android."""
     system = other_system(wheel.name.platforms)
     if system is not None:
         raise BadWheelError(
-            f"`{wheel.name}` is a wheel for {system.name}: wheelfix repairs wheels for Linux with "
-            "glibc or musl",
+            f"`{wheel.name}` is a wheel for {system.name}: wheelfix repairs wheels for Linux and "
+            "Android",
             hint=f"repair it with {system.tool}" if system.tool else None,
         )
 

@@ -148,7 +148,7 @@ class _Run(NamedTuple):
 
 def _reach(name: WheelName) -> _Reach:
     tags = {tag: parse_platform_tag(tag) for tag in name.platforms}
-    linux = {tag: parsed for tag, parsed in tags.items() if parsed.is_linux}
+    linux = {tag: parsed for tag, parsed in tags.items() if parsed.has_objects}
     return _Reach(
         pythons=frozenset(interpreters(name)),
         tags=tuple(linux),

@@ -36,6 +36,7 @@ from wheelfix.wheel.edits import (
     SetLicenseExpression,
     WriteSource,
 )
+from wheelfix.wheel.platform_tags import are_android
 
 _STATUS = {
     Status.REPAIRED: Color.GREEN,
@@ -99,7 +100,7 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
     failing = [load for load in outcome.loads if load.fails]
     yield from (("fails", line) for line in _loads(failing, verbose=verbose))
     if outcome.status is not Status.REJECTED:
-        proved = "expected" if outcome.status is Status.PLANNED else "proved"
+        proved = "expected" if outcome.status is Status.PLANNED else _proof_label(outcome)
         yield from ((proved, line) for line in _proof_lines(outcome, verbose=verbose))
         yield from (("tag", line) for line in _tag_lines(outcome, verbose=verbose))
     if verbose and outcome.codec:
@@ -321,6 +322,12 @@ def _ways(ways: Mapping[str, str]) -> Iterator[str]:
     for way, members in sorted(grouped(ways, lambda member: ways[member]).items()):
         yield f"{way}: {count(len(members), 'object')}"
         yield from (f"  `{member}`" for member in members)
+
+
+def _proof_label(outcome: Outcome) -> str:
+    """Return what a written wheel is: of Android, only a device can prove a load."""
+    tags = outcome.after.name.platforms if outcome.after else ()
+    return "computed" if are_android(tags) else "proved"
 
 
 def _proof_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.needed_chains import shortest_chains
 from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leave_out
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
-from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA
+from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA, how_to_build_for
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
@@ -25,7 +25,7 @@ from wheelfix.rules.target_machines import targets_without
 from wheelfix.text import FEW, count, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
+from wheelfix.wheel.platform_tags import Family, are_android, parse_platform_tag, satisfies
 from wheelfix.wheel.requirements import how_required
 
 
@@ -84,16 +84,18 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     yield Hit(
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint=_other_tag(verdict),
+        hint=_other_tag(verdict, context.wheel.name.platforms[0]),
     )
 
 
-def _other_tag(verdict: Verdict) -> str:
+def _other_tag(verdict: Verdict, tag: str) -> str:
     if any(GNU2_TLS in reason for reason in verdict.reasons):
         return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
     build = "build in the container of that tag"
+    if are_android([tag]):
+        build = f"build {how_to_build_for(tag)}"
     if verdict.external or _is_local(verdict.overall):
         return build
     return f"{build}, or give it up: `wheelfix repair --only-plat --plat {verdict.overall}`"

@@ -26,6 +26,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
 from wheelfix.wheel.model import LIBRARY_KEYS, PROGRAM_MODE, Key, Wheel
+from wheelfix.wheel.platform_tags import RUNPATH_SINCE, reads_runpath
 
 
 class Gap(NamedTuple):
@@ -161,10 +162,11 @@ def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tup
 def tag_for_new_entry(context: Context, dependent: str) -> PathTag | None:
     """Return the tag that an object with a new entry must change to; None to keep it."""
     elf = context.wheel.elfs[dependent]
-    runpath = context.settings.search_path_tag is SearchPathTag.RUNPATH
-    tag = PathTag.RUNPATH if runpath else PathTag.RPATH
+    wants_runpath = context.settings.search_path_tag is SearchPathTag.RUNPATH
+    tag = elf.path_tag_for(PathTag.RUNPATH if wants_runpath else PathTag.RPATH)
     only = elf.rpath is None or elf.runpath is None
-    return None if only and elf.path_tag in {tag, *([] if runpath else [None])} else tag
+    is_default = tag is PathTag.RPATH and elf.path_tag is None
+    return None if only and (is_default or elf.path_tag is tag) else tag
 
 
 def gaps_of_repair(context: Context, before: Wheel) -> tuple[Finding, ...]:
@@ -240,7 +242,8 @@ def _is_refused(context: Context, gap: Gap) -> bool:
 
 def _fix(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap: one entry where that is enough, or else by `data-libraries`."""
-    if _programs(context, gap) or _is_refused(context, gap):
+    is_read = reads_runpath(context.wheel.name.platforms)
+    if not is_read or _programs(context, gap) or _is_refused(context, gap):
         return None  # no search path helps
     if len(gap.entries) != 1:
         return _bridge(context, gap)
@@ -400,6 +403,8 @@ def _gap_hit(context: Context, gap: Gap, message: str, hint: str) -> Hit:
     programs = _programs(context, gap)
     if programs:
         hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
+    elif not reads_runpath(context.wheel.name.platforms):
+        hint = f"build the wheel for API level {RUNPATH_SINCE}, whose loader reads DT_RUNPATH"
     elif _is_refused(context, gap):
         hint = f"the loader refuses `{next(iter(gap.libraries.values()))}`: build it again"
     return Hit(

@@ -6,7 +6,7 @@ from glob import escape
 from posixpath import basename
 
 from wheelfix.elf.image import loads_among
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack, stack_flags
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -15,7 +15,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.edits import ClearExecstack
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.platform_tags import promise_musl_alone
+from wheelfix.wheel.platform_tags import only_promised
 
 
 @rule("WF603", "executable-stack", Severity.ERROR)
@@ -114,6 +114,6 @@ def _stack_hint(elf: Elf, reason: str, clearing: str) -> str:
 def _stack_severity(context: Context, elf: Elf) -> Severity:
     if elf.is_executable:
         return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
-    if promise_musl_alone(context.wheel.name.platforms):
+    if only_promised(context.wheel.name.platforms) not in {None, Libc.GLIBC}:
         return Severity.NOTE
     return severity_by_promise(context)

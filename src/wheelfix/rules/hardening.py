@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, PF_W, PF_X, Pt
 from wheelfix.elf.image import loads_among
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import count, join_some
-from wheelfix.wheel.platform_tags import promise_musl_alone
+from wheelfix.wheel.platform_tags import only_promised
 
 _SHOWN = 8
 
@@ -19,12 +20,13 @@ def text_relocations(context: Context) -> Iterator[Hit]:
     """Object has text relocations (DT_TEXTREL).
 
     ## What it does
-    Reports objects with DT_TEXTREL or DF_TEXTREL.
+    Reports objects with DT_TEXTREL or DF_TEXTREL. It is an error for Android.
 
     ## Why is this bad?
     The loader makes the code writable while it relocates it. If a policy forbids that (SELinux
     `execmod`, systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening the object fails: `cannot
     make segment writable for relocation: Permission denied`. Processes do not share the pages.
+    Android loads no such object: `has text relocations`.
 
     ## Example
     `0x0000000000000016 (TEXTREL) 0x0` in `readelf -d`.
@@ -40,10 +42,12 @@ def text_relocations(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         if elf.dt_flags & DF_TEXTREL:
+            is_taken = demands_of(elf.libc).text_relocations
+            where = "where policies forbid writable code" if is_taken else f"with {elf.libc}"
             yield Hit(
-                message="has text relocations (DT_TEXTREL): it fails to load where policies"
-                " forbid writable code",
+                message=f"has text relocations (DT_TEXTREL): it fails to load {where}",
                 member=member,
+                severity=None if is_taken else Severity.ERROR,
                 hint="compile it with `-fPIC`, and link with `-Wl,-z,text` to see where",
             )
 
@@ -164,7 +168,7 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: other objects may rely on sharing the symbols.
     """
-    if promise_musl_alone(context.wheel.name.platforms):
+    if only_promised(context.wheel.name.platforms) not in {None, Libc.GLIBC}:
         return
     yield from _count(
         context,

@@ -12,8 +12,9 @@ from posixpath import basename, normpath
 from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.image import last_of, loads_among
-from wheelfix.elf.machine_page_sizes import PAGE_SIZES, SMALLEST_PAGE
+from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
+from wheelfix.loader.loader_demands import page_sizes
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_SINCE, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.static_tls import SURPLUS, fits, required_bytes
@@ -24,7 +25,7 @@ from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
 from wheelfix.wheel.file_likeness import LINKER_SCRIPT
-from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, promise_musl_alone
+from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, only_promised
 from wheelfix.wheel.variant import promised_isa
 
 _HEADER = 64
@@ -173,7 +174,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
-    musl = context.wheel.needs_musl or promise_musl_alone(context.wheel.name.platforms)
+    musl = Libc.GLIBC not in {context.wheel.libc, only_promised(context.wheel.name.platforms)}
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)
@@ -423,7 +424,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
     Not fixed: only the linker can change the layout of the segments.
     """
     for member, elf in context.wheel.elfs.items():
-        sizes = PAGE_SIZES.get(elf.machine)
+        sizes = page_sizes(elf)
         if sizes is None or sizes.in_use == SMALLEST_PAGE:
             continue
         page = sizes.in_use
@@ -442,7 +443,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
 
 def possible_pages(elf: Elf) -> tuple[int, ...]:
     """Return the page sizes in bytes between which kernels for this machine can choose."""
-    pages = PAGE_SIZES.get(elf.machine)
+    pages = page_sizes(elf)
     return pages.kernels if pages else ()
 
 

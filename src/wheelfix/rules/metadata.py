@@ -227,7 +227,7 @@ def _is_refused(named: str, said: Iterable[str]) -> bool:
 def _is_wider(said: str, named: str) -> bool:
     """Return whether pip supports the platform tag `said` wherever it supports `named`."""
     one, other = parse_platform_tag(said), parse_platform_tag(named)
-    is_local = one.is_local and other.is_linux and one.arch == other.arch
+    is_local = one.is_local and other.has_objects and one.arch == other.arch
     return said in {"any", named} or is_local or satisfies(said, named)
 
 

@@ -269,6 +269,8 @@ def _import_name(module: ExtensionModule) -> str:
 
 
 def _fits_machine(module: ExtensionModule) -> bool:
+    if module.platform and module.platform.endswith("-android") != module.elf.for_bionic:
+        return False
     elf, abi = module.elf, _ABIS.get((module.platform or "").partition("-")[0])
     return abi is None or (abi.machine, abi.little_endian) == (elf.machine, elf.little_endian)
 

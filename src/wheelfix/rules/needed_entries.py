@@ -13,6 +13,7 @@ from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
@@ -120,7 +121,7 @@ def _by_name(entries: Iterable[Unused]) -> Mapping[str, Sequence[Unused]]:
 def _is_there(context: Context, library: str) -> bool:
     """Return whether a library outside of the wheel comes with it, or with its platform."""
     return (
-        may_come_from_platform(library)
+        may_come_from_platform(library, context.wheel.libc)
         or provider_of(library, context.providers) is not None
         or library in context.left.expected
     )
@@ -184,7 +185,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     """
     unused = context.needed_verdicts.unused
     # What the platform has costs nothing.
-    kept = [one for one in unused if one.kept and not may_come_from_platform(one.name)]
+    libc = context.wheel.libc
+    kept = [one for one in unused if one.kept and not may_come_from_platform(one.name, libc)]
     for name, some in _by_name(kept).items():
         forceable = [entry for entry in some if entry.forceable]
         reasons = values_by_key((hazard, one.member) for one in some for hazard in one.hazards)
@@ -234,11 +236,12 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the symbols of the library are not known.
     """
+    libc = context.wheel.libc
     for member, decisions in context.needed_verdicts.absent.items():
         unknown = [
             decision.name
             for decision in decisions
-            if not may_come_from_platform(decision.name)
+            if not may_come_from_platform(decision.name, libc)
             and decision.name not in context.left.libraries
         ]
         if unknown:
@@ -321,6 +324,8 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
     Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the object
     defines the symbols. A program, and a library that only programs of the wheel load, keep it.
     """
+    if demands_of(context.wheel.libc).libpython:
+        return
     libraries = {name for name in context.dependents if is_libpython(posixpath.basename(name))}
     embedding = _embedding(context.wheel) if libraries else frozenset[str]()
     for member, elf in context.wheel.elfs.items() if libraries else ():
@@ -595,10 +600,14 @@ def empty_needed(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         if "" in elf.needed:
-            is_fatal = elf.libc is Libc.MUSL
+            is_fatal = elf.libc not in {None, Libc.GLIBC}
             yield Hit(
                 message="has a DT_NEEDED entry without a name"
-                + (": musl refuses to load the object" if is_fatal else ", which loads nothing"),
+                + (
+                    f": {elf.libc} refuses to load the object"
+                    if is_fatal
+                    else ", which loads nothing"
+                ),
                 member=member,
                 entry="",
                 severity=Severity.ERROR if is_fatal else None,

@@ -12,7 +12,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.text import count
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
-    ARCHITECTURES,
     CONVENTIONS,
     PlatformTag,
     architectures_of,
@@ -91,14 +90,14 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     tags = map(parse_platform_tag, wheel.name.platforms)
-    known = {tag: tag.arch for tag in tags if tag.is_linux and tag.arch in ARCHITECTURES}
+    known = {tag: tag.arch for tag in tags if tag.abi}
     if known:
         wrong = {
             member: elf
             for member, elf in wheel.elfs.items()
             if runs(elf) and not any(_is_for(tag, elf) for tag in known)
         }
-        wanted = {ARCHITECTURES[arch] for arch in known.values()}
+        wanted = {tag.abi for tag in known}
         has_convention = any(elf.abi in wanted for elf in wrong.values())
         arches = "/".join(
             f"{arch} ({CONVENTIONS[arch]})" if has_convention and arch in CONVENTIONS else arch
@@ -162,9 +161,9 @@ def runs(elf: Elf) -> bool:
 
 def _is_for(tag: PlatformTag, elf: Elf) -> bool:
     """Return whether the loader of a platform takes the object."""
-    if elf.abi != ARCHITECTURES[tag.arch]:
+    if elf.abi != tag.abi:
         return False
-    if Libc.MUSL in {tag.libc, elf.libc}:
+    if not {tag.libc, elf.libc} <= {None, Libc.GLIBC}:
         return True
     return elf.convention == CONVENTIONS.get(tag.arch, elf.convention)
 

@@ -187,7 +187,7 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
 def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     name, known = opening.name, context.named_libraries
     libraries = known.called(name)
-    if not libraries or may_come_from_platform(name):
+    if not libraries or may_come_from_platform(name, context.wheel.libc):
         return
     if any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME

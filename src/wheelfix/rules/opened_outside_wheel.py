@@ -15,7 +15,7 @@ from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import entries_between, split
-from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES
+from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.use import provider_of
 from wheelfix.python_sources.openings import LookupPlace
@@ -96,7 +96,9 @@ def _is_outside(context: Context, name: str) -> bool:
         return False
     if libc_of(name) or is_libpython(name):
         return False
-    if any(known == name or known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES):
+    if may_come_from_platform(name, context.wheel.libc) or any(
+        known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES
+    ):
         return False  # `libm.so` is the link to it, for the linker
     if name in context.dependents or reason_not_to_bundle(name):
         return False

@@ -108,7 +108,7 @@ def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
         sorted(
             original_name(name)
             for name in needed
-            if not may_come_from_platform(name) and not is_libpython(name)
+            if not may_come_from_platform(name, wheel.libc) and not is_libpython(name)
         )
     )
 
@@ -240,7 +240,7 @@ def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
 
 def _platform(wheel: Wheel) -> frozenset[tuple[Family, str]]:
     tags = map(parse_platform_tag, wheel.name.platforms)
-    return frozenset((tag.family, tag.arch) for tag in tags if tag.is_linux)
+    return frozenset((tag.family, tag.arch) for tag in tags if tag.has_objects)
 
 
 Value = TypeVar("Value")

@@ -385,13 +385,14 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF118", "two-path-tags", Severity.WARNING)
 def two_path_tags(context: Context) -> Iterator[Hit]:
-    """Object has both DT_RPATH and DT_RUNPATH.
+    """Object has a DT_RPATH that its loader ignores.
 
     ## What it does
-    Reports objects with both tags.
+    Reports objects with both tags, and those of Android with a DT_RPATH.
 
     ## Why is this bad?
-    Every loader then ignores the DT_RPATH (ld.so(8)), although `readelf` shows it.
+    Every loader ignores a DT_RPATH beside a DT_RUNPATH (ld.so(8)), and Android's any DT_RPATH,
+    although `readelf` shows it.
 
     ## Example
     A library linked by `ld --enable-new-dtags` of binutils before 2.28, and edited later.
@@ -404,11 +405,13 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
     takes its place.
     """
     wants_rpath = context.settings.search_path_tag is SearchPathTag.RPATH
-    tag = PathTag.RPATH if wants_rpath else PathTag.RUNPATH
+    wanted = PathTag.RPATH if wants_rpath else PathTag.RUNPATH
     for member, elf in context.wheel.elfs.items():
-        if elf.rpath is not None and elf.runpath is not None:
+        if elf.rpath is not None and elf.path_tag is not PathTag.RPATH:
+            tag = elf.path_tag_for(wanted)
+            why = "because of its DT_RUNPATH" if elf.path_tag else f"by the loader of {elf.libc}"
             yield Hit(
-                message=f"has DT_RPATH `{elf.rpath}`, which is ignored because of its DT_RUNPATH",
+                message=f"has DT_RPATH `{elf.rpath}`, which is ignored {why}",
                 member=member,
                 entry=elf.rpath,
                 hint="`wheelfix repair` drops the DT_RPATH",
@@ -448,8 +451,9 @@ def search_path_tag(context: Context) -> Iterator[Hit]:
     asked = context.settings.search_path_tag
     if asked is SearchPathTag.AUTO:
         return
-    tag = PathTag.RUNPATH if asked is SearchPathTag.RUNPATH else PathTag.RPATH
+    wanted = PathTag.RUNPATH if asked is SearchPathTag.RUNPATH else PathTag.RPATH
     for member, elf in context.wheel.elfs.items():
+        tag = elf.path_tag_for(wanted)
         if elf.path_tag not in {None, tag}:
             yield Hit(
                 message=f"has its search path in {elf.path_tag}, not in {tag}",

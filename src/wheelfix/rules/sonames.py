@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from glob import escape
 
 from wheelfix.elf.library_names import stem_of
-from wheelfix.elf.model import Abi, Elf
+from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
@@ -16,7 +16,7 @@ from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import promise_musl_alone
+from wheelfix.wheel.platform_tags import only_promised
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
@@ -244,7 +244,7 @@ def second_runtime(context: Context) -> Iterator[Hit]:
         name = member.rpartition("/")[2]
         original = original_name(name)
         consequence = _RUNTIMES.get(stem_of(original))
-        musl = promise_musl_alone(context.wheel.name.platforms)
+        musl = only_promised(context.wheel.name.platforms) not in {None, Libc.GLIBC}
         if consequence is None or not elf.dynamic or (musl and "gomp" not in original):
             continue
         yield Hit(

@@ -230,7 +230,7 @@ class SetPathTag(ElfEdit):
 
     def words(self, elf: Elf) -> tuple[str, str]:
         both = elf.rpath is not None and elf.runpath is not None
-        return "DT_RPATH and DT_RUNPATH" if both else str(elf.path_tag), str(self.tag)
+        return "DT_RPATH and DT_RUNPATH" if both else elf.path_tag or "DT_RPATH", str(self.tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

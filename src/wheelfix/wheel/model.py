@@ -319,9 +319,10 @@ class Wheel:
         )
 
     @property
-    def needs_musl(self) -> bool:
-        """Whether an object needs musl."""
-        return any(elf.libc is Libc.MUSL for elf in self.elfs.values())
+    def libc(self) -> Libc:
+        """The C library that its objects need: glibc, unless one needs another."""
+        found = (elf.libc or Libc.GLIBC for elf in self.elfs.values())
+        return next((libc for libc in found if libc is not Libc.GLIBC), Libc.GLIBC)
 
     @property
     def zip_size(self) -> int:

@@ -3,6 +3,7 @@
 - `manylinux_x_y_arch`: glibc x.y or newer (PEP 600). `manylinux1`, `manylinux2010` and
   `manylinux2014` are older names for 2.5, 2.12 and 2.17 (PEP 513, 571, 599).
 - `musllinux_x_y_arch`: musl x.y or newer (PEP 656).
+- `android_level_abi`: Android of this API level or newer (PEP 738), whose C library is bionic.
 - `linux_arch`: no promise about the C library.
 
 `packaging.tags` lists the tags that an interpreter accepts, but does not parse a tag.
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi, Libc, Machine
+from wheelfix.elf.model import Abi, Elf, Libc, Machine
 
 ARCHITECTURES: Mapping[str, Abi] = {
     "x86_64": Abi(Machine.X86_64, 64, little_endian=True),
@@ -27,7 +28,14 @@ ARCHITECTURES: Mapping[str, Abi] = {
     "riscv64": Abi(Machine.RISCV, 64, little_endian=True),
     "loongarch64": Abi(Machine.LOONGARCH, 64, little_endian=True),
 }
-"""Architecture in a tag -> its ABI."""
+"""Architecture in a tag for Linux -> its ABI."""
+_ANDROID_ABIS = {
+    "arm64_v8a": ARCHITECTURES["aarch64"],
+    "armeabi_v7a": ARCHITECTURES["armv7l"],
+    "x86": ARCHITECTURES["i686"],
+    "x86_64": ARCHITECTURES["x86_64"],
+}
+"""The names of Android (NDK, "Android ABIs")."""
 CONVENTIONS: Mapping[str, str] = {"ppc64": "ELFv1", "ppc64le": "ELFv2", "riscv64": "lp64d"}
 """Architecture in a tag for glibc -> the calling convention of the objects that its loader takes.
 
@@ -38,6 +46,7 @@ LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 1
 _LEGACY_TAG = re.compile(rf"({'|'.join(LEGACY)})_(\w+)")
 _VERSIONED_TAG = re.compile(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
 _LINUX_TAG = re.compile(r"linux_(\w+)")
+_ANDROID_TAG = re.compile(r"android_(\d{1,9})_(\w+)")
 
 
 class Family(StrEnum):
@@ -46,6 +55,7 @@ class Family(StrEnum):
     MANYLINUX = "manylinux"
     MUSLLINUX = "musllinux"
     LINUX = "linux"
+    ANDROID = "android"
     OTHER = "other"
     """`any`, tags of other systems, and malformed tags."""
 
@@ -55,7 +65,7 @@ class PlatformTag(NamedTuple):
 
     family: Family
     version: tuple[int, ...] = ()
-    """Of glibc or musl (major, minor); empty for other families."""
+    """Of glibc or musl (major, minor), or the API level of Android; empty for other families."""
     arch: str = ""
     """As the tag spells it; empty for `OTHER`."""
 
@@ -65,8 +75,14 @@ class PlatformTag(NamedTuple):
         return _LIBCS.get(self.family)
 
     @property
-    def is_linux(self) -> bool:
-        """Whether it is a tag for Linux with glibc or musl, not for another system."""
+    def abi(self) -> Abi | None:
+        """The ABI of the architecture, None for an unknown one."""
+        names = _ANDROID_ABIS if self.family is Family.ANDROID else ARCHITECTURES
+        return names.get(self.arch)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it is a tag for a system with ELF objects: glibc's, musl's or Android."""
         return self.family is not Family.OTHER
 
     @property
@@ -77,14 +93,18 @@ class PlatformTag(NamedTuple):
     @property
     def is_32_bit(self) -> bool:
         """Whether the architecture is a 32-bit one of x86 or ARM."""
-        return self.arch.startswith(("i386", "i686", "armv"))
+        return self.arch == "x86" or self.arch.startswith(("i386", "i686", "arme", "armv"))
 
     def __str__(self) -> str:
         """Spell the tag, one of manylinux as in PEP 600."""
         return "_".join([self.family, *map(str, self.version), self.arch])
 
 
-_LIBCS = {Family.MANYLINUX: Libc.GLIBC, Family.MUSLLINUX: Libc.MUSL}
+_LIBCS = {
+    Family.MANYLINUX: Libc.GLIBC,
+    Family.MUSLLINUX: Libc.MUSL,
+    Family.ANDROID: Libc.BIONIC,
+}
 FAMILIES: Mapping[Libc, Family] = {libc: family for family, libc in _LIBCS.items()}
 """C library -> the tags that promise it."""
 
@@ -97,6 +117,8 @@ def parse_platform_tag(tag: str) -> PlatformTag:
         return PlatformTag(Family.MANYLINUX, LEGACY[match[1]], match[2])
     if match := _LINUX_TAG.fullmatch(tag):
         return PlatformTag(Family.LINUX, arch=match[1])
+    if match := _ANDROID_TAG.fullmatch(tag):
+        return PlatformTag(Family.ANDROID, (int(match[1]),), match[2])
     return PlatformTag(Family.OTHER)
 
 
@@ -111,7 +133,7 @@ def architectures_of(abi: Abi) -> list[str]:
 
 
 class OtherSystem(NamedTuple):
-    """A system without ELF objects for glibc or musl."""
+    """A system whose objects are not ELF, or not for a dynamic loader that is known here."""
 
     name: str
     tool: str
@@ -122,13 +144,12 @@ _OTHER_SYSTEMS = (
     (r"macosx_.*", OtherSystem("macOS", "delocate")),
     (r"win32|win_.*", OtherSystem("Windows", "delvewheel")),
     (r"ios_.*", OtherSystem("iOS", "")),
-    (r"android_.*", OtherSystem("Android", "auditwheel")),
     (r"(pyodide|pyemscripten|emscripten)_.*", OtherSystem("Pyodide", "pyodide auditwheel")),
 )
 
 
 def other_system(tags: Iterable[str]) -> OtherSystem | None:
-    """Return the system that all `tags` are for, None for Linux, `any` and unknown tags."""
+    """Return the system that all `tags` are for; None for Linux, Android, `any`, unknown tags."""
     found = [
         next((system for pattern, system in _OTHER_SYSTEMS if re.fullmatch(pattern, tag)), None)
         for tag in tags
@@ -160,7 +181,7 @@ def may_coexist(one: str, other: str) -> bool:
         return True
     first, second = parse_platform_tag(one), parse_platform_tag(other)
     same_libc = first.libc is second.libc or None in {first.libc, second.libc}
-    return first.is_linux and second.is_linux and first.arch == second.arch and same_libc
+    return first.has_objects and second.has_objects and first.arch == second.arch and same_libc
 
 
 def promised_libcs(tags: Iterable[str]) -> frozenset[Libc]:
@@ -168,9 +189,33 @@ def promised_libcs(tags: Iterable[str]) -> frozenset[Libc]:
     return frozenset(libc for tag in tags if (libc := parse_platform_tag(tag).libc) is not None)
 
 
-def promise_musl_alone(tags: Iterable[str]) -> bool:
-    """Return whether `tags` promise musl, and none of them glibc."""
-    return promised_libcs(tags) == frozenset({Libc.MUSL})
+def only_promised(tags: Iterable[str]) -> Libc | None:
+    """Return the C library that `tags` promise; None if it is none, or another one as well."""
+    libcs = promised_libcs(tags)
+    return next(iter(libcs)) if len(libcs) == 1 else None
+
+
+def are_android(tags: Iterable[str]) -> bool:
+    """Return whether all that `tags` promise is Android."""
+    return only_promised(tags) is Libc.BIONIC
+
+
+def as_promised(elf: Elf, tags: Iterable[str]) -> Elf:
+    """Return an object as the loader of the platform `tags` reads it: Android's alone differs."""
+    if elf.libc in {Libc.BIONIC, Libc.GLIBC} or not are_android(tags):
+        return elf
+    return elf._replace(for_bionic=True)
+
+
+RUNPATH_SINCE = 24
+"""The API level of Android whose loader reads DT_RUNPATH (bionic,
+android-changes-for-ndk-developers.md); none reads DT_RPATH."""
+
+
+def reads_runpath(tags: Iterable[str]) -> bool:
+    """Return whether each loader that `tags` allow reads DT_RUNPATH."""
+    level = oldest_promised(Libc.BIONIC, tags)
+    return level is None or level[0] >= RUNPATH_SINCE
 
 
 def oldest_promised(libc: Libc, tags: Iterable[str]) -> tuple[int, ...] | None:

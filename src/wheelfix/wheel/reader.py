@@ -36,6 +36,7 @@ from wheelfix.wheel.model import (
     WheelName,
     is_license,
 )
+from wheelfix.wheel.platform_tags import as_promised
 from wheelfix.wheel.read_contents import Content, Inflate, read_contents
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.unsafe_entries import check_data_folder, check_entries, check_metadata_sizes
@@ -219,7 +220,7 @@ def _read_wheel(
         root_is_purelib=wheel_file.root_is_purelib,
         record=rows,
         record_problems=problems,
-        elfs={member: c.elf for member, c in contents.items() if c.elf},
+        elfs={m: as_promised(c.elf, name.platforms) for m, c in contents.items() if c.elf},
         broken_elfs={member: c.broken_elf for member, c in contents.items() if c.broken_elf},
         impostors={member: c.likeness for member, c in contents.items() if c.likeness},
         openings=openings,

@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("-n", type=int, default=1000, help="number of installations")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--libc", choices=list(Libc), default=Libc.GLIBC)
+    parser.add_argument("--libc", choices=[Libc.GLIBC, Libc.MUSL], default=Libc.GLIBC)
     parser.add_argument("--from-disk", action="store_true", help="read the files as for --site")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.n)
