@@ -2,7 +2,9 @@
 
 import pytest
 
-from wheelfix.python_sources.sure_imports import Imported, read_imports, sure_imports
+from wheelfix.python_sources.openings import Imported
+from wheelfix.python_sources.opens import read_imports
+from wheelfix.python_sources.sure_imports import sure_imports
 
 IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"from . import _core", {"demo._core"}),
@@ -11,8 +13,17 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"import demo._core, os.path", {"demo._core", "os.path"}),
     (b"from demo import _core", {"demo._core"}),
     (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
-    (b"if True:\n    from . import _core", set()),
+    (b"try:\n    from . import _core\nexcept ImportError:\n    raise", {"demo._core"}),
+    (b"if True:\n    from . import _core", {"demo._core"}),
+    (b"import x, os\nif os.name == 'posix':\n    from . import _core", {"demo._core"}),
+    (b"import x\nif x.y:\n    from . import _core", set()),
     (b"def f():\n    from . import _core", set()),
+    (b"def f():\n    from . import _core\nf()", {"demo._core"}),
+    (b"import importlib\nimportlib.import_module('._core', __name__)", {"demo._core"}),
+    (b"import importlib as i\ni.import_module(f'{__name__}._core')", {"demo._core"}),
+    (b"import importlib as i\nfor n in ('_core',): i.import_module('demo.' + n)", {"demo._core"}),
+    (b"__import__('demo._core')", {"demo._core"}),
+    (b"try: __import__('demo._core')\nexcept ImportError: pass", set()),
     (b"from .. import _core", set()),
     (b"not Python", set()),
 ]
@@ -27,11 +38,11 @@ def imported(packages: dict[str, bytes], name: str, line: int | None = None) -> 
 
 @pytest.mark.parametrize(("source", "expected"), IMPORTS)
 def test_modules_that_importing_a_package_always_imports(source: bytes, expected: set[str]) -> None:
-    packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
+    packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import z"}
     found = imported(packages, "demo")
     assert expected <= set(found)
     assert ("demo._core" in found) is ("demo._core" in expected)
-    assert "x" not in found
+    assert "z" not in found
 
 
 def test_modules_come_in_the_order_in_which_they_are_imported() -> None:

@@ -19,7 +19,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
-from wheelfix.loader.load_values import Load
+from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.platform_libraries import defines
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
@@ -139,8 +139,8 @@ class LoadJudge:
     def file_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the files that are not found, or that the loader refuses."""
         for request in load.missing:
-            last = request.candidates[-1:] if request.fatal else ()
-            why = "".join(candidate.verdict for candidate in last)
+            last = request.candidates[-1:] if request.fatal or "/" in request.name else ()
+            why = "".join(one.verdict for one in last if one.outcome is not SearchOutcome.ABSENT)
             yield Lack(Failure.FILE, request.requester or load.root, request.name, there=why)
 
     def init_lack(self, load: Load) -> Iterator[Lack]:

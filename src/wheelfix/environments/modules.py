@@ -17,7 +17,7 @@ from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
-from wheelfix.loader.install_schemes import name_in_site, python_version
+from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
@@ -67,6 +67,8 @@ class InstalledModules:
     """Top-level name -> distribution, for those without RECORD."""
     interpreter: Mapping[str, str] = field(default_factory=dict[str, str])
     """Path -> name, for the interpreter's own modules whose libraries the environment has, too."""
+    suffix: str = ""
+    """That of the interpreter's extension modules (`EXT_SUFFIX`); empty if it is not known."""
     order: tuple[str, ...] = ()
     """The modules that are imported, by path, in turn; none if any may be, in any order."""
     unknown: tuple[Provided, ...] = ()
@@ -135,28 +137,38 @@ class InstalledModules:
         if self.any_order is not None:
             return {path: self.any_order.modules[path] for path in self.order}
         files, members = self.world.environment.files, self.world.members.items()
-        extensions = {
+        named = {
             path: module_name(member)
             for path, member in members
-            if (files[path].is_module if path in files else self._is_importable(path))
+            if (
+                files[path].is_module
+                if path in files and files[path].is_library
+                else self._is_importable(path)
+            )
+        }
+        fitting = {name for path, name in named.items() if self._fits(path)}
+        extensions = {
+            path: name for path, name in named.items() if self._fits(path) or name not in fitting
         }
         opened = {path: one.module for path, one in self.opened.items()}
         return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
 
     def _is_importable(self, path: str) -> bool:
-        """Return whether a file, gone or not an ELF file, has the name of an extension module.
+        """Return whether a file that is gone, or no process can open, has the name of a module.
 
         What one is that was not read, such as for its size, is not known.
         """
+        environment, name = self.world.environment, path.rpartition("/")[2]
         is_there = self.symbols.contents.size(path) is not None
-        if is_there and path not in self.world.environment.broken:
+        if is_there and path not in environment.broken and path not in environment.files:
             return False
-        name, python = path.rpartition("/")[2], self.world.schemes[0].python
-        suffix = MODULE_SUFFIX.search(name)
-        tag = suffix and (suffix["cpython"] or suffix["pypy"])
-        if suffix is None:
-            return is_library_name(name) and not is_name_to_link(name)
-        return tag is None or tag == python_version(python).partition(".")[2]
+        is_module = name.endswith(".py") or MODULE_SUFFIX.search(name) is not None
+        return is_module or (is_library_name(name) and not is_name_to_link(name))
+
+    def _fits(self, path: str) -> bool:
+        """Return whether the name of a module is not one for another Python."""
+        suffix = MODULE_SUFFIX.search(path)
+        return suffix is None or bool(suffix["abi3"]) or suffix[0] == (self.suffix or suffix[0])
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:
@@ -264,6 +276,8 @@ class InstalledModules:
         A library that is not found may be of another machine, and a module outside of folders with
         `__init__.py` of another Python.
         """
+        if path.endswith("/__init__.py"):
+            return False  # what is left is a namespace package
         if self.is_surely_imported(path):
             return True
         name = self.modules[path].rpartition(".")[2]
@@ -334,6 +348,10 @@ class InstalledModules:
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
         for path in (one for one in self.modules if one not in self.interpreter):
+            if not self._fits(path):
+                if "." in self.modules[path] and self.is_surely_imported(path):
+                    yield path, Lack(Failure.FILE, path, path, there="it is for another Python")
+                continue
             alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
             init = () if path in self.opened else tuple(self._judge.init_lack(load))
@@ -350,7 +368,7 @@ class InstalledModules:
         what the rules about orders tell.
         """
         if lack.failure is Failure.FILE:
-            return not self._may_be_loaded(lack.library, load.root)
+            return lack.library == load.root or not self._may_be_loaded(lack.library, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not lack.is_known or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))

@@ -4,6 +4,7 @@ import hashlib
 import os
 import posixpath
 import re
+import stat
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,9 +38,10 @@ from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import failing_imports, module_name
 from wheelfix.python_sources.opening_calls import CALLS, may_open
+from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
-from wheelfix.python_sources.sure_imports import Imported, sure_imports
+from wheelfix.python_sources.sure_imports import sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
@@ -61,15 +63,17 @@ class InstalledContents:
         objects: CachedFacts,
         folders: Collection[str],
         standard: Path | None = None,
+        suffix: str = "",
     ) -> None:
         """Read the files of `world`, but for what `objects` knows; Python sources in `folders`.
 
-        Of the standard library in `standard`, what its modules import is read, too.
+        Of the standard library in `standard`, what its modules import is read, too. `suffix` is
+        that of the interpreter's extension modules.
         Those of a described machine are not read: others are at their paths here.
         """
         self._world = world
         self._objects = objects
-        self._sources = SiteSources(world, objects, folders)
+        self._sources = SiteSources(world, objects, folders, suffix)
         self._standard = (f"{standard}/",) if standard else ()
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
@@ -190,9 +194,10 @@ class InstalledContents:
         return ""
 
     def size(self, path: str) -> int | None:
-        """Return the bytes of a file; None if there is none."""
+        """Return the bytes of a regular file; None if there is none."""
         with suppress(OSError):
-            return Path(path).stat().st_size
+            status = os.stat(path)  # noqa: PTH116 - text
+            return status.st_size if stat.S_ISREG(status.st_mode) else None
         return None
 
     @cached_property
@@ -449,7 +454,9 @@ class InstalledContents:
         world = self._world
         places = (
             (
-                name if is_bare else os.path.realpath(f"{folder}{posixpath.dirname(path)}/{name}"),
+                name
+                if is_bare
+                else os.path.realpath(posixpath.join(folder, posixpath.dirname(path), name)),
                 line,
                 sure,
                 for_all,

@@ -4,7 +4,7 @@ Nothing is executed.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -22,6 +22,7 @@ from wheelfix.environments.read_contents import InstalledContents
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import (
+    Owner,
     dist_info_folders,
     owners_of_files,
     recorded_files,
@@ -36,6 +37,7 @@ from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import library_path_directories, split_library_path
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opening_calls import may_open
@@ -145,22 +147,32 @@ def read_modules(
     world = replace(
         world, others={path: f"lib-dynload/{path.rpartition('/')[2]}" for path in rivals}
     )
-    contents = InstalledContents(world, objects, folders, standard if rivals else None)
+    suffixes = (MODULE_SUFFIX.search(path.name) for path in interpreter)
+    suffix = next((one[0] for one in suffixes if one), "")
+    contents = InstalledContents(world, objects, folders, standard if rivals else None, suffix)
     symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(
         symbols=symbols,
         owners=owners,
         top_levels=top_levels(directory),
         interpreter=rivals,
+        suffix=suffix,
     )
 
 
-def _gone(world: World, recorded: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the objects that RECORD lists and that are not there, each with its name."""
-    for path in recorded:
+def _gone(world: World, recorded: Mapping[str, Sequence[Owner]]) -> Iterator[tuple[str, str]]:
+    """Yield the objects and sources that RECORD lists and that are not there, each with its name.
+
+    Not sources that something else is there for: byte code, a package; nor empty ones.
+    """
+    for path, owners in recorded.items():
         folder, _, name = path.rpartition("/")
-        is_inside = is_object_name(name) and folder.startswith(world.where)
-        if is_inside and path not in world.members and not Path(path).is_file():
+        stem, _, ending = path.rpartition(".")
+        is_source = ending == "py" and any(owner.size for owner in owners)
+        others = (f"{stem}.pyc", stem) if is_source else ()
+        is_inside = (is_source or is_object_name(name)) and folder.startswith(world.where)
+        is_read = path in world.members or os.path.isfile(path)  # noqa: PTH113 - text
+        if is_inside and not is_read and not any(map(os.path.exists, others)):
             yield path, name_in_site(path.removeprefix(f"{world.where}/"))
 
 

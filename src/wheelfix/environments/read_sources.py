@@ -20,14 +20,12 @@ from wheelfix.environments.read_values import Variable
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, folders_below, links_out_of, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
-from wheelfix.loader.install_schemes import SITE_FOLDERS, python_version
-from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.openings import LookupPlace
-from wheelfix.python_sources.opens import opened_on_import, visit_source
+from wheelfix.python_sources.openings import Imported, LookupPlace
+from wheelfix.python_sources.opens import opened_on_import, read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.searched_folders import MAX_SOURCE
-from wheelfix.python_sources.sure_imports import Imported, read_imports
 from wheelfix.python_sources.values import names_directories
 
 _IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport([^\n]*)")
@@ -56,7 +54,9 @@ class Visited(NamedTuple):
 class SiteSources:
     """The Python sources of an environment. Mutable: what was read of them is kept in a cache."""
 
-    def __init__(self, world: World, cache: CachedFacts, tops: Collection[str]) -> None:
+    def __init__(
+        self, world: World, cache: CachedFacts, tops: Collection[str], suffix: str = ""
+    ) -> None:
         """Walk through the folders `tops` of `world` when it is first asked."""
         self._tops = tops
         self._cache = cache
@@ -69,9 +69,7 @@ class SiteSources:
         }
         if any(not path.endswith(name) for path, name in world.members.items()):
             found |= {f"{one}/" for top in tops for one in _sites(top)}
-        suffixes = (MODULE_SUFFIX.search(name) for name in world.members.values())
-        own = python_version(world.schemes[0].python).partition(".")[2]
-        self._suffix = next((one[0] for one in suffixes if one and one["cpython"] == own), "")
+        self._suffix = suffix
         self.folders: Sequence[str] = sorted(found)
         """Where the names of members begin: site-packages folders, maybe others."""
         self.site_folders: Sequence[str] = [

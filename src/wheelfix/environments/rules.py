@@ -144,6 +144,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             ),
             hint=None
             if path not in modules.world.members
+            else f"install {owner or 'it'} again, for this Python"
+            if lack.library == path
             else f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL or lack.library
             else "its wheel must link with the library that defines it"

@@ -6,6 +6,8 @@ A call that is added here needs its word among `WORDS`: a source without one is 
 import re
 
 CTYPES = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|CDLL)\.LoadLibrary)")
+OF_CTYPES = ("CDLL", "PyDLL", "cdll", "pydll", "RTLD_GLOBAL")
+"""What `from ctypes import *` brings of it."""
 FIND_LIBRARY = "ctypes.util.find_library"
 NUMPY = re.compile(r"numpy\..*\.load_library")
 """`numpy.ctypeslib.load_library(name, folder)`, under its names of all versions."""

@@ -48,6 +48,15 @@ class PythonOpening(NamedTuple):
         return f'line {self.line}: `{self.function}("{self.name}")`'
 
 
+class Imported(NamedTuple):
+    """What the import of a module surely imports, or opens."""
+
+    name: str
+    """Of `from a import b` also `a.b`, which may be no module; of a library, its path."""
+    line: int
+    """Of the module's own statement that does it."""
+
+
 class EnvironAssignment(NamedTuple):
     """A variable that a Python source sets when it is imported: `os.environ[...] = ...`."""
 

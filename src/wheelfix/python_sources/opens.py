@@ -1,5 +1,6 @@
 """Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib."""
 
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +10,12 @@ from typing import NamedTuple
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
+from wheelfix.python_sources.openings import (
+    EnvironAssignment,
+    Imported,
+    LookupPlace,
+    PythonOpening,
+)
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
@@ -81,13 +87,27 @@ def opened_on_import(
         if tree is not None:
             visitor.visit_module(tree)
         to_its_end = True
-    places = {LookupPlace.SOURCE, LookupPlace.SEARCH}
+    places = {LookupPlace.SOURCE, LookupPlace.SEARCH, LookupPlace.ABSOLUTE}
     found = [
         opening
         for opening in visitor.openings.values()
         if opening.runs and opening.where in places and not opening.suffixes
+        if opening.where is not LookupPlace.ABSOLUTE or opening.name.startswith("/")
     ]
     return found, visitor.opened_unknown or not to_its_end
+
+
+def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Sequence[Imported]:
+    """Return what the source of a module surely imports, as far as a visit of it comes.
+
+    That does not count which a `try` catches, and what is in a branch that may not be taken.
+    """
+    path = f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
+    visitor = Visitor(path, {}, Budget(path, STEPS_PER_SOURCE))
+    tree = parse_source(source)
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
+        visitor.visit_module(tree or ast.Module([], []))
+    return visitor.imports
 
 
 def _that_may_open(

@@ -179,8 +179,11 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
-    (_same, "list tuple sorted os.path.expanduser"),
+    (_same, "list tuple sorted iter os.path.expanduser"),
+    (lambda some: tuple(enumerate(some)), "enumerate"),
+    (lambda some, *_default: some[0], "next"),
     (_site_folder, "sysconfig.get_path"),
+    (lambda: {"purelib": SITE, "platlib": SITE}, "sysconfig.get_paths"),
     (lambda: (SITE,), "site.getsitepackages"),
     (_same, "importlib.resources.as_file importlib_resources.as_file"),
 )
@@ -220,7 +223,12 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.NotIn: _is_not_in,
 }
 _METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
-    dict: {"get": _look_up},
+    dict: {
+        "get": _look_up,
+        "keys": tuple,
+        "values": lambda table: tuple(table.values()),
+        "items": lambda table: tuple(table.items()),
+    },
     str: {
         **{
             name: getattr(str, name)
@@ -230,6 +238,9 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
             )
         },
         "split": lambda *given: tuple(str.split(*given)),
+        "rsplit": lambda *given: tuple(str.rsplit(*given)),
+        "partition": str.partition,
+        "rpartition": str.rpartition,
         "format": _format,
         "encode": _same,
     },
@@ -253,6 +264,8 @@ def call_method(name: str, owner: object, *arguments: object) -> object:
 
 def attribute(owner: object, name: str) -> object:
     """Return an attribute; of a place, any other attribute is something in it."""
+    if isinstance(owner, PurePosixPath) and name == "path":  # of an `os.DirEntry`
+        return str(owner)
     if isinstance(owner, PurePosixPath) and name in {"parent", "parents", "name", "stem", "suffix"}:
         found: object = getattr(owner, name)
         return tuple(owner.parents) if name == "parents" else found

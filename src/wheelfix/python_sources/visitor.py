@@ -19,7 +19,12 @@ from typing import cast
 
 from wheelfix.budget import Budget
 from wheelfix.python_sources import opening_calls
-from wheelfix.python_sources.openings import EnvironAssignment, LookupPlace, PythonOpening
+from wheelfix.python_sources.openings import (
+    EnvironAssignment,
+    Imported,
+    LookupPlace,
+    PythonOpening,
+)
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     Sources,
@@ -56,6 +61,9 @@ _MAX_CALL_DEPTH = 3
 """Calls of functions of the same source that are followed into each other."""
 _MAX_COMBINATIONS = 64
 _ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
+_IMPORTS = frozenset({"importlib.import_module", "__import__"})
+_LONGEST = 500
+"""Characters of a module's name: each of its parts is a module, whose name is nearly as long."""
 _MAX_SIZE = 1024
 _MAX_NAMES = 100
 """In a folder that a source lists."""
@@ -95,6 +103,8 @@ class Visitor:
         self.openings: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
         self.assignments: dict[int, EnvironAssignment] = {}
         """By line, those of `os.environ` that the import of the module runs."""
+        self.imports: list[Imported] = []
+        """What the import of the module surely imports."""
         self.results: dict[str, list[object]] = {"": []}
         """What each function opens or returns; an empty name stands for the module itself."""
         self.calls: dict[str, set[str]] = {"": set()}
@@ -110,6 +120,8 @@ class Visitor:
             **dict.fromkeys(_ASKS_FOR_FILE, self._is_file),
             "glob.glob": self._glob,
             "os.listdir": self._names_in,
+            "os.scandir": lambda folder: self._glob(PurePosixPath(text(folder), "*")),
+            "os.walk": self._walk,
             "importlib.util.find_spec": self._find_spec,
             "sysconfig.get_config_var": self._config_variable,
             "os.chdir": self._change_folder,
@@ -149,14 +161,18 @@ class Visitor:
             elif isinstance(node, Function):
                 functions.append(node)
                 module.functions.setdefault(node.name, node)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                self._name_lambda(node.targets[0], node.value)
             elif isinstance(node, ast.ClassDef):
                 for one in (one for one in node.body if isinstance(one, Function)):
-                    if one.name == "__init__":
-                        module.functions[node.name] = one
+                    is_init = one.name == "__init__"
+                    module.functions[node.name if is_init else f"{node.name}.{one.name}"] = one
         stem = posixpath.basename(module.file).removesuffix(".py")
         name = module.package if stem == "__init__" else f"{module.package}.{stem}".lstrip(".")
         module.globals |= {
             "__file__": (module.file,),
+            "__path__": ((posixpath.dirname(module.file),),),
+            "__spec__": self._apply(self._module_at, (module.file,)),
             "__package__": (module.package,),
             "__name__": (name,),
         }
@@ -174,11 +190,19 @@ class Visitor:
             self.results[function.name], self.calls[function.name] = self._results, self._calls
             self._block(function.body, self._own.globals.new_child(_parameters(function)))
 
+    def _name_lambda(self, target: ast.expr, value: ast.Lambda) -> None:
+        if isinstance(target, ast.Name):
+            code: list[ast.stmt] = [ast.Return(value.body)]
+            function = ast.FunctionDef(target.id, value.args, code, [], lineno=value.lineno)
+            self._module.functions[target.id] = function
+
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         module = self._module
         origin = import_origin(node, module.package) if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names:
-            if origin:
+            if alias.name == "*" and origin == "ctypes":
+                module.imported |= {name: f"ctypes.{name}" for name in opening_calls.OF_CTYPES}
+            elif origin:
                 module.imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
             else:
                 top = alias.name.partition(".")[0]
@@ -201,6 +225,7 @@ class Visitor:
             self._line = node.lineno
         match node:
             case ast.Import() | ast.ImportFrom():
+                self._note_imports(_imported_names(node, self._module.package))
                 self._runs = self._sure
             case ast.Return(value=value):
                 self._results += self._evaluate(value, names) if value else (None,)
@@ -236,8 +261,11 @@ class Visitor:
                 pass
             case ast.Assign(targets=targets, value=value):
                 values = self._evaluate(value, names)
+                dotted = self._dotted_name(value)
                 for target in targets:
                     self._bind(target, values, names)
+                    if dotted and isinstance(target, ast.Name) and is_unknown(values[0]):
+                        self._module.imported[target.id] = dotted
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._bind(target, self._evaluate(value, names), names)
             case ast.AugAssign(target=target, op=op, value=value):
@@ -344,6 +372,10 @@ class Visitor:
             case ast.Subscript(value=value, slice=index):
                 if self._dotted_name(value) == "os.environ":
                     return self._apply(variable, self._evaluate(index, names), (node.lineno,))
+                if self._dotted_name(value) == "sys.modules":
+                    return self._apply(self._find_spec, self._evaluate(index, names))
+                if self._dotted_name(value) in {"ctypes.cdll", "ctypes.pydll"}:
+                    return self._note(node, "ctypes.CDLL", self._evaluate(index, names))
                 return self._apply(operator.getitem, *self._each([value, index], names))
             case ast.JoinedStr(values=parts):
                 return self._apply(concatenate, *self._each(parts, names))
@@ -488,19 +520,25 @@ class Visitor:
         origin = self._origin(text(module))
         if not origin:
             raise TypeError
-        return {"origin": origin, "submodule_search_locations": (posixpath.dirname(origin),)}
+        return self._module_at(origin)
+
+    def _module_at(self, origin: object) -> object:
+        folders = (posixpath.dirname(text(origin)),)
+        file = dict.fromkeys(("origin", "__file__"), origin)
+        return {**file, **dict.fromkeys(("submodule_search_locations", "__path__"), folders)}
 
     # --- Calls ------------------------------------------------------------------------------------
 
-    def _call(  # noqa: C901, PLR0911 - one case for each kind of function
+    def _call(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of function
         self, node: ast.Call, names: _Names
     ) -> Values:
         function = node.func
         arguments = self._each(node.args, names)
         named = {k.arg: self._evaluate(k.value, names) for k in node.keywords if k.arg}
-        if isinstance(function, ast.Name) and function.id in self._module.functions:
-            self._calls.add(function.id)
-            return self._inline(self._module.functions[function.id], arguments, named, names)
+        called = ast.unparse(function) if isinstance(function, ast.Name | ast.Attribute) else ""
+        if called in self._module.functions:
+            self._calls.add(called)
+            return self._inline(self._module.functions[called], arguments, named, names)
         dotted = self._dotted_name(function)
         module, _, name = dotted.rpartition(".")
         if other := self._other(module):
@@ -509,6 +547,8 @@ class Visitor:
             dotted = function.id  # a built-in function
         if dotted in self._known_functions:
             return self._apply(self._known_functions[dotted], *arguments)
+        if dotted in _IMPORTS and arguments:
+            return self._import_module(*arguments[:2])
         if dotted in READS_VARIABLE and arguments:
             return self._variable(arguments, node.lineno)
         if opening_calls.CTYPES.fullmatch(dotted) or dotted == opening_calls.FIND_LIBRARY:
@@ -535,6 +575,20 @@ class Visitor:
             call_method, (function.attr,), self._evaluate(function.value, names), *arguments
         )
 
+    def _note_imports(self, names: Iterable[str]) -> None:
+        if self._sure and self._on_import:
+            known = (name for name in names if 0 < len(name) <= _LONGEST)
+            self.imports += (Imported(name, self._line) for name in known)
+
+    def _import_module(self, names: Values, packages: Values = ()) -> Values:
+        """Note what a call imports by its name, which begins with dots in a package (PEP 328)."""
+        name, package = (text(v[0]) if len(v) == 1 else "" for v in (names, packages))
+        module = name.lstrip(".")
+        node = ast.ImportFrom(module, [], len(name) - len(module))
+        if module.replace(".", "").isidentifier():
+            self._note_imports([import_origin(node, package or self._module.package)])
+        return ANY
+
     def _variable(self, given: Sequence[Values], line: int) -> Values:
         """Return the value of an environment variable, or its default."""
         if self._sources:
@@ -555,11 +609,12 @@ class Visitor:
             self._spend(len(source) >> 4 if is_followed else 0)
             tree = parse_source(source) if is_followed else None
             if path is not None and tree is not None:
-                noted, self.openings = self.openings, {}
+                noted = self.openings, self.imports
+                self.openings, self.imports = {}, []
                 self._others[name] = other = _Module(path)
                 with self._inside(other):
                     self._visit(tree)
-                self.openings = noted
+                self.openings, self.imports = noted
         return self._others[name]
 
     @contextmanager
@@ -604,6 +659,13 @@ class Visitor:
             raise TypeError
         return tuple(names)
 
+    def _walk(self, folder: object, *_options: object) -> Values:
+        """Return what `os.walk` yields of a folder without others in it."""
+        names = self._names_in(folder)
+        if not all(map(self._is_file, (f"{text(folder)}/{text(name)}" for name in names))):
+            raise TypeError
+        return ((text(folder), (), names),)
+
     def _glob(self, pattern: object, *_options: object) -> Values:
         """Return the paths that a pattern for names in one folder matches."""
         folder, _, name = text(pattern).rpartition("/")
@@ -615,7 +677,7 @@ class Visitor:
         suffix = self._sources.suffix if self._sources else ""
         if not suffix:
             raise TypeError
-        return {"EXT_SUFFIX": suffix, "SOABI": suffix[1:-3]}[text(name)]
+        return {"EXT_SUFFIX": suffix, "SOABI": suffix[1:-3], "SHLIB_SUFFIX": ".so"}[text(name)]
 
     def _change_folder(self, folder: object) -> None:
         self._folder = text(folder)
@@ -650,7 +712,8 @@ class Visitor:
             *zip(reversed(positional), reversed(declared.defaults), strict=False),
             *zip(declared.kwonlyargs, declared.kw_defaults, strict=True),
         ]
-        given = (ANY, *given) if function.name == "__init__" else given
+        is_of_class = bool(positional) and positional[0].arg in {"self", "cls"}
+        given = (ANY, *given) if is_of_class else given
         bound = names.new_child(_parameters(function))
         bound |= {p.arg: self._evaluate(default, names) for p, default in defaults if default}
         bound |= dict(zip((p.arg for p in positional), given, strict=False)) | named
@@ -712,12 +775,21 @@ class Visitor:
     def _place(self, name: str) -> tuple[str, LookupPlace]:
         if "/" in name and self._folder:
             name = posixpath.join(self._folder, name)
+        if self._sources:
+            name = name.replace(PREFIX, posixpath.normpath(f"{SITE}/../../.."), 1)
         if name.startswith("/\0/"):
             folder = posixpath.dirname(self._own.file)
             return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
         if name.startswith(PREFIX):
             return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
         return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
+
+
+def _imported_names(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif base := import_origin(node, package):
+        yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
 
 
 def _directories(value: object) -> Iterator[str]:

@@ -185,7 +185,10 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
         distributions=len(modules.distributions),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
-        modules=len(modules.modules.keys() - modules.opened.keys() - modules.interpreter.keys()),
+        modules=sum(
+            path.endswith(".so") and path not in modules.opened and path not in modules.interpreter
+            for path in modules.modules
+        ),
         not_judged=len(modules.not_judged),
         opens_unknown=modules.symbols.contents.opens_unknown,
         not_read=list(added_folders(asked.subject)),
