@@ -183,3 +183,23 @@ def test_a_library_that_was_grafted_twice_is_known_by_its_first_name(
         files={"p/a.so": module, f"demo.libs/{name}": library},
     )
     assert f"demo.libs/{name}" in asked(capsys, path, "gfortran")
+
+
+def test_what_python_opens_is_said_also_of_a_library_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libzap.so.3", soname="libzap.so.3")
+    source = (
+        "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libzap.so.3'))"
+    )
+    line = '`zap/__init__.py` line 2: `ctypes.CDLL("libzap.so.3")`'
+    there = make_wheel(
+        tmp_path, "zap", tag=TAG, files={"zap/__init__.py": source, "zap/libzap.so.3": library}
+    )
+    assert line in asked(capsys, there, "libzap")
+    assert "nothing" not in asked(capsys, there, "libzap")
+    gone = make_wheel(tmp_path / "gone", "zap", tag=TAG, files={"zap/__init__.py": source})
+    for name in ("libzap", "libzap.so.3", "zap"):
+        said = asked(capsys, gone, name).splitlines()
+        assert said[0] == f"{name}: no object needs it, and it is not in the wheel"
+        assert said[1] == f"  opened by  {line}"

@@ -1286,6 +1286,10 @@ HELD: dict[Message, str] = {
         "put {} beside it with `--with`, or try nothing with `--no-verify`",
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
     (
+        "pipelines/repair_proof.py",
+        "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
+    ): "integration/test_hints.py::test_the_wheel_whose_repair_fails_to_import_can_be_verified",
+    (
         "pipelines/graft_lock.py",
         "wheelfix repair --write-lock --no-locked",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
@@ -1407,3 +1411,20 @@ def test_each_message_has_its_case_its_test_or_a_reason(
 def test_the_tests_that_follow_a_message_are_there(name: str) -> None:
     path, _, function = name.partition("::")
     assert f"def {function}(" in (TESTS / path).read_text()
+
+
+def test_the_wheel_whose_repair_fails_to_import_can_be_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` is no rule: `wheelfix rule verify`, the hint of other findings, is refused."""
+    crash = "void *PyInit__core(void) { *(volatile int *)0 = 1; return 0; }"
+    module = shared_object(tmp_path / "_core.so", crash)
+    files = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
+    wheel = make_wheel(tmp_path / "dist", tag=f"cp311-abi3-linux_{MACHINE}", files=files)
+    assert run(["repair", "--verify", "-w", str(tmp_path / "out"), str(wheel)]) != 0
+    said = "".join(capsys.readouterr())
+    (line,) = [line for line in said.splitlines() if "wheelfix verify" in line]
+    command = shlex.split(line.split("`")[1])
+    assert command == ["wheelfix", "verify", str(wheel)]
+    assert run(command[1:]) == 1
+    assert "SIGSEGV" in capsys.readouterr().out

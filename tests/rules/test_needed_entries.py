@@ -518,7 +518,7 @@ class TestNotFound:
         (found,) = [finding for finding in place.found(wheel) if finding.entry == "libfar.so.1"]
         assert (found.code, found.severity) == ("WF201", Severity.WARNING)
         assert found.message == (
-            "1 module cannot be imported without `libfar.so.1`, although it calls nothing of it"
+            "no symbol of `libfar.so.1` is used, and 1 module cannot be imported without it"
         )
         assert "cannot open shared object" in imports(wheel, place.folder / "before")
         outcome = place.repaired(wheel)
@@ -535,7 +535,7 @@ class TestNotFound:
             path.unlink()
         found = [finding for finding in place.found(wheel) if finding.code == "WF201"]
         assert {finding.several for finding in found} == {
-            "2 modules cannot be imported without libraries, although they call nothing of them: {}"
+            "no symbol of {} is used, and 2 modules cannot be imported without them"
         }
 
     def test_a_library_that_may_be_used_is_left_alone_and_said(self, place: Place) -> None:

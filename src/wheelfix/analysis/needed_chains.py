@@ -1,11 +1,14 @@
 """Chains of DT_NEEDED entries: by which objects a library gets into the load of a wheel."""
 
+import posixpath
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from wheelfix.analysis.graph import Graph, Node
+from wheelfix.analysis.opened_libraries import openings
 from wheelfix.grouping import values_by_key
 from wheelfix.wheel.grafted_name import earlier_names, short_names
+from wheelfix.wheel.model import Wheel
 
 
 def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
@@ -25,6 +28,17 @@ def _names(node: Node) -> set[str]:
 
 def _stems(node: Node) -> set[str]:
     return {short for known in _names(node) for short in short_names(known)}
+
+
+def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:
+    """Return the calls of Python sources that open what `library`, as above, means."""
+    asked = posixpath.basename(library)
+    return tuple(
+        f"`{source}` {opening.text}"
+        for source, opening in openings(wheel)
+        for name in (posixpath.basename(opening.name),)
+        if asked in {name, *short_names(name)} or name in earlier_names(asked)
+    )
 
 
 def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:

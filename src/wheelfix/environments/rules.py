@@ -4,7 +4,7 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Iterator
 
-from wheelfix.analysis.load_failures import Failure, Lack, lack_text
+from wheelfix.analysis.load_failures import Failure, Lack, lack_text, remedy
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
@@ -148,9 +148,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             if lack.library == path
             else f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL or lack.library
-            else "its wheel must link with the library that defines it"
-            if lack.definers
-            else "install releases that were built for each other",
+            else _who_defines(modules, path, lack),
             prediction=Prediction(
                 (module,),
                 (*lack.words, *(one.name for one in modules.world.load(path).missing)),
@@ -175,8 +173,14 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
                 *((f"of {owner}, opened by a name that is not known",) if owner else ()),
                 *_lenders(modules, path),
             ),
-            hint="install releases that were built for each other",
+            hint=_who_defines(modules, path, lack),
         )
+
+
+def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
+    """Return what gets a symbol defined: a library of another distribution may do so."""
+    is_of_others = not lack.definers and any(_lenders(modules, path))
+    return "install releases that were built for each other" if is_of_others else remedy(lack)
 
 
 def _lenders(modules: InstalledModules, path: str) -> Iterator[str]:

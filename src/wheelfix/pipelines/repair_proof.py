@@ -123,7 +123,7 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
             ),
             hint=f"put {same[0].message} beside it with `--with`, or try nothing with `--no-verify`"
             if same[0].status is CheckStatus.NEEDS
-            else None,
+            else "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
         )
         for result in results
         for same in grouped(

@@ -27,6 +27,8 @@ class Use(NamedTuple):
     node: Node
     chains: tuple[tuple[str, ...], ...]
     """Nodes from a load root to the library, the shortest chain first, by their names of today."""
+    openers: tuple[str, ...] = ()
+    """The Python sources that open it, each with its line and call."""
     source: str = ""
     """The file on this machine that it is or would be copied from."""
     package: str = ""
@@ -65,8 +67,10 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
 def _paragraph(use: Use, command: str) -> Iterator[str]:
     state = "a repair drops the DT_NEEDED entry" if use.is_dropped else _state(use)
     yield f"{use.name}: {state}"
-    if not use.chains:
-        yield "  needed by  nothing: it is opened on its own, or not at all"
+    if not use.chains and not use.openers:
+        yield "  needed by  nothing: no Python source is seen to open it either"
+    for index, opener in enumerate(use.openers[:_MOST]):
+        yield f"  {'' if index else 'opened by':10} {opener}"
     ways = grouped(use.chains, lambda chain: chain[1:])
     for index, (rest, chains) in enumerate(list(ways.items())[:_MOST]):
         label = "" if index else "needed by"
@@ -151,6 +155,7 @@ def as_json(answers: Sequence[tuple[str, Sequence[Use]]]) -> dict[str, Any]:
                 "source": use.source or None,
                 "package": use.package or None,
                 "chains": [list(chain) for chain in use.chains],
+                "opened_by": list(use.openers),
             }
             for wheel, uses in answers
             for use in uses

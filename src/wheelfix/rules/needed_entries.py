@@ -91,10 +91,10 @@ def unused_needed(context: Context) -> Iterator[Hit]:
         name, inside = one.name, installed.get(one.library or "")
         failing = without.get(name) if one.outside else None
         yield Hit(
-            message=f"{failing.text} without `{name}`, although {failing.calling} of it"
+            message=f"no symbol of `{name}` is used, and {failing.text} without it"
             if failing
             else f"has an unused DT_NEEDED entry `{name}`",
-            several=f"{every.text} without libraries, although {every.calling} of them: {{}}"
+            several=f"no symbol of {{}} is used, and {every.text} without them"
             if failing
             else None,
             member=one.member,
@@ -132,15 +132,13 @@ class _Failing(NamedTuple):
 
     objects: str
     text: str
-    calling: str
 
 
 def _failing(elfs: Iterable[Elf]) -> _Failing:
     objects = list(elfs)
     is_module = all(elf.is_module for elf in objects)
     number = count(len(objects), "module" if is_module else "object")
-    text = f"{number} cannot be {'imported' if is_module else 'loaded'}"
-    return _Failing(number, text, "it calls nothing" if len(objects) == 1 else "they call nothing")
+    return _Failing(number, f"{number} cannot be {'imported' if is_module else 'loaded'}")
 
 
 @rule("WF202", "unused-needed-kept", Severity.NOTE, Stage.BEFORE)

@@ -11,7 +11,7 @@ import typer
 
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
 from wheelfix.analysis.left_to_requirements import left_to_requirements
-from wheelfix.analysis.needed_chains import chains_to, nodes_of_name
+from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli import installation_options, options
@@ -80,7 +80,11 @@ def why(
         return _answer(path, library, request.target, settings, terminal)
 
     answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
-    if answers and not any(answer.uses for answer in answers):
+    opened = [opener for answer in answers for opener in answer.openers]
+    if opened and not any(answer.uses for answer in answers):
+        heads = (f"{library}: no object needs it, and it is not in the wheel", *opened)
+        terminal.report("\n  opened by  ".join(map(printable, heads)))
+    elif answers and not any(answer.uses for answer in answers):
         names = {name for answer in answers for name in answer.names}
         asked = f"`{wheels[0].name}`" if len(wheels) == 1 else f"all {count(len(answers), 'wheel')}"
         raise SettingsError(
@@ -101,6 +105,7 @@ class _Answer(NamedTuple):
     uses: Sequence[reports.Use]
     names: frozenset[str]
     """The libraries that the question could be about."""
+    openers: tuple[str, ...]
 
 
 def _answer(
@@ -131,6 +136,7 @@ def _answer(
     left = left_to_requirements(wheel, settings, providers).libraries
     uses = [
         use._replace(
+            openers=openers_of(wheel, use.node.name),
             obstacle=obstacle,
             is_brought_in=is_brought_in,
             requirement=left.get(use.node.name),
@@ -138,7 +144,8 @@ def _answer(
         )
         for use in uses
     ]
-    return _Answer(path, uses, frozenset(original_name(node.name) for node in graph.nodes))
+    names = frozenset(original_name(node.name) for node in graph.nodes)
+    return _Answer(path, uses, names, openers_of(wheel, library))
 
 
 def _use(
