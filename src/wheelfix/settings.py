@@ -4,13 +4,13 @@ Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help te
 the fields of `Settings`.
 """
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
-from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -751,4 +751,13 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
 
     A distribution may list hundreds of thousands of names as globs: they are only compared.
     """
-    return any(fnmatchcase(name, glob) if has_magic(glob) else name == glob for glob in globs)
+    return any(
+        name == glob
+        if (magic := _MAGIC.search(glob)) is None
+        else name.startswith(glob[: magic.start()]) and fnmatchcase(name, glob)
+        for glob in globs
+    )
+
+
+_MAGIC = re.compile("[*?[]")
+"""The characters with which the pattern of a glob begins (fnmatch)."""

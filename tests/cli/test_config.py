@@ -16,7 +16,6 @@ from wheelfix.cli.config.configuration import Layer, check_selectors, find_file,
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import (
     AUTO,
     SETTING_FIELDS,
@@ -122,7 +121,7 @@ def test_invalid_settings_are_refused(
 
 @pytest.mark.parametrize("selector", ["WF", "wf1", "WF101", "unreachable-library"])
 def test_selectors_name_rules_by_code_prefix_or_name(selector: str) -> None:
-    check_selectors(Settings(select=(selector,)), stated_rules(), "file")
+    check_selectors(Settings(select=(selector,)), "file")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_selectors_name_rules_by_code_prefix_or_name(selector: str) -> None:
 def test_selectors_without_a_rule_are_errors(key: str, selector: str, hint: str) -> None:
     settings = settings_from({key: [selector]}, Settings(), "file")
     with pytest.raises(SettingsError, match=f"file: no rule .* `{selector}`") as caught:
-        check_selectors(settings, stated_rules(), "file")
+        check_selectors(settings, "file")
     assert hint in (caught.value.hint or "")
 
 
@@ -317,7 +316,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     for text, problem in (("library-path = ['']", "not empty"), ("component = [1]", "a table")):
         put(tmp_path / "wheelfix.toml", text)
         with pytest.raises(SettingsError, match=problem):
-            read_configuration(tmp_path / "sub", None).check(stated_rules())
+            read_configuration(tmp_path / "sub", None).check()
     assert found.component[0].license_files == (str(tmp_path / "LICENSE"),)
 
 
@@ -344,7 +343,7 @@ def test_unusable_files_are_refused(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"wheelfix\.toml") as caught:
-        read_configuration(tmp_path, path).check(stated_rules())
+        read_configuration(tmp_path, path).check()
     assert message in caught.value.message
 
 
@@ -376,7 +375,7 @@ ignore = {WF116 = "musl finds it"}
 
 def test_an_override_applies_to_the_wheels_that_it_selects(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", OVERRIDES)
-    configuration = read_configuration(tmp_path, None).check(stated_rules())
+    configuration = read_configuration(tmp_path, None).check()
     glibc = configuration.settings_for("a-1-cp311-cp311-manylinux_2_28_x86_64.whl")
     assert (glibc.plat, dict(glibc.ignore)) == ("manylinux_2_28_x86_64", {"WF113": ""})
     musl = configuration.settings_for("a-1-cp311-cp311-musllinux_1_2_x86_64.whl")
@@ -412,7 +411,7 @@ def test_a_flag_wins_over_an_override(tmp_path: Path) -> None:
 def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) -> None:
     put(tmp_path / "wheelfix.toml", text)
     with pytest.raises(SettingsError) as caught:
-        read_configuration(tmp_path, None).check(stated_rules())
+        read_configuration(tmp_path, None).check()
     assert message in caught.value.message
 
 
@@ -464,7 +463,7 @@ def test_an_error_names_the_line(tmp_path: Path, text: str, message: str) -> Non
     (tmp_path / "outside").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(SettingsError) as caught:
-        read_configuration(tmp_path, None).check(stated_rules())
+        read_configuration(tmp_path, None).check()
     assert message in caught.value.message
     assert caught.value.message.startswith(f"{path}:")
     assert caught.value.message.count(str(path)) == 1
@@ -483,7 +482,7 @@ def test_a_line_in_the_file_of_a_project(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wanted", [f"=={wheelfix.__version__}", "<99", ">=0.0.1, <99"])
 def test_a_required_version_that_is_running(tmp_path: Path, wanted: str) -> None:
     put(tmp_path / "wheelfix.toml", f"required-version = '{wanted}'\njobs = 2\n")
-    assert read_configuration(tmp_path, None).check(stated_rules()).settings.jobs == 2
+    assert read_configuration(tmp_path, None).check().settings.jobs == 2
 
 
 def test_another_required_version(

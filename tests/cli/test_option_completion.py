@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.all_rules import all_rules
 from tests.support.fork_server import warm_path
 from tests.support.waiting import HANGS
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.providers.well_known import well_known_folders

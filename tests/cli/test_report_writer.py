@@ -18,8 +18,7 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.fork_server import warm_program, warm_python
 from wheelfix.cli.app import run
-from wheelfix.reports.check_formats import Format
-from wheelfix.reports.markdown import SUMMARY_LIMIT
+from wheelfix.reports.check_formats import SUMMARY_LIMIT, Format
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,6 @@ from wheelfix.cli.config.settings_text import toml
 from wheelfix.environments.find import ENVIRONMENT_RULES
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
-from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import Settings
 
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES, *ENVIRONMENT_RULES)
@@ -52,7 +51,7 @@ def test_the_documents_configure_wheelfix(tmp_path: Path) -> None:
         file.parent.mkdir()
         lines = "\n".join(f"{key} = {toml(value)}" for key, value in table.items())
         file.write_text(lines, "utf-8")
-        configuration = read_configuration(file.parent, file).check(stated_rules())
+        configuration = read_configuration(file.parent, file).check()
         assert configuration.settings_for(wheel) != Settings(), document
 
 

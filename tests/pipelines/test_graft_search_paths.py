@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.all_rules import all_rules
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.fork_server import warm_program
 from tests.support.naming import TAG
 from tests.support.trees import SIMULATED, spread
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair

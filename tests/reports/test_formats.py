@@ -20,10 +20,9 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import RenderOptions, lowest_shown
-from wheelfix.reports.check_formats import Format, render
+from wheelfix.reports.check_formats import SUMMARY_LIMIT, Format, render, step_summary
 from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.check_text import render_statistics
-from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.printable import PLAIN, Style
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
@@ -605,7 +604,10 @@ def test_the_step_summary_fits_the_limit_and_counts_omitted_findings() -> None:
         cut = step_summary(few, OPTIONS, room)
         assert len(cut.encode()) <= room
         assert not cut or cut.endswith("\n")
-    assert step_summary(found(), OPTIONS) == render(found(), Format.MARKDOWN, OPTIONS) + "\n"
+    assert (
+        step_summary(found(), OPTIONS, SUMMARY_LIMIT)
+        == render(found(), Format.MARKDOWN, OPTIONS) + "\n"
+    )
 
 
 class Page(HTMLParser):

@@ -2,7 +2,7 @@
 
 from inspect import cleandoc
 
-from wheelfix.cli.all_rules import all_rules
+from tests.support.all_rules import all_rules
 from wheelfix.rules.stated_rules import StatedRule, stated_rules
 
 

@@ -31,7 +31,7 @@ from wheelfix.cli.console import (
     Verbose,
 )
 from wheelfix.cli.help import GroupedCommand, GroupedProgram
-from wheelfix.cli.signals import install_signal_handlers
+from wheelfix.cli.signals import end_now, install_signal_handlers
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.settings import SETTING_FIELDS
 from wheelfix.text import join_some
@@ -169,7 +169,7 @@ def main() -> None:
     join_signal_thread = install_signal_handlers()
     code = run(sys.argv[1:])
     join_signal_thread()
-    sys.exit(code)
+    end_now(code)  # Python would first take apart all values: a fifth of the time of a small wheel
 
 
 def run(arguments: Sequence[str]) -> int:

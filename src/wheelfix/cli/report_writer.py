@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix import __version__
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.errors import OutputError, SettingsError
@@ -18,12 +17,12 @@ from wheelfix.reports.check_content import (
     lowest_shown,
     selectors_by_name,
 )
-from wheelfix.reports.check_formats import Format, render
+from wheelfix.reports.check_formats import SUMMARY_LIMIT, Format, render, step_summary
 from wheelfix.reports.check_text import render_statistics
-from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.printable import Style, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.registry import enabled_rules
+from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.registry import SET_RULES, enabled_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import open_output
@@ -129,10 +128,11 @@ class ReportWriter(NamedTuple):
         return lowest_shown(self.settings.show, self.settings.fail_on, self.terminal.verbosity)
 
     def _rules(self) -> tuple[AnyRule, ...]:
-        """Return the selected rules, and those with findings."""
+        """Return the rules about wheels that are selected or have findings."""
+        rules: tuple[AnyRule, ...] = (*load_rules(), *SET_RULES)
         hit = {finding.code for _, finding in self.found.all_findings}
-        shown = hit.union(rule.code for rule in enabled_rules(self.settings, all_rules()))
-        return tuple(rule for rule in all_rules() if rule.code in shown)
+        shown = hit.union(rule.code for rule in enabled_rules(self.settings, rules))
+        return tuple(rule for rule in rules if rule.code in shown)
 
 
 def checkout(environ: Mapping[str, str], folder: Path) -> Path:

@@ -1,19 +1,10 @@
-"""The output formats of `check`, and the function that renders each."""
+"""The output formats of `check`. The module that renders one is imported when it is asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
+from importlib import import_module
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports import (
-    check_json,
-    check_page,
-    check_text,
-    github,
-    gitlab,
-    junit,
-    markdown,
-    sarif,
-)
 from wheelfix.reports.check_content import RenderOptions
 
 
@@ -47,20 +38,31 @@ class Format(StrEnum):
         return self in {Format.FULL, Format.CONCISE, Format.GITHUB, Format.MARKDOWN}
 
 
-_RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
-    Format.FULL: check_text.render,
-    Format.CONCISE: check_text.render_concise,
-    Format.JSON: check_json.render,
-    Format.JSONL: check_json.render_jsonl,
-    Format.SARIF: sarif.render,
-    Format.GITHUB: github.render,
-    Format.GITLAB: gitlab.render,
-    Format.JUNIT: junit.render,
-    Format.MARKDOWN: markdown.render,
-    Format.HTML: check_page.render,
+SUMMARY_LIMIT = 960 * 1024
+"""Bytes; GitHub drops a step's summary above 1 MiB, and other tools write to it too."""
+_RENDER = {
+    Format.FULL: ("check_text", "render"),
+    Format.CONCISE: ("check_text", "render_concise"),
+    Format.JSON: ("check_json", "render"),
+    Format.JSONL: ("check_json", "render_jsonl"),
+    Format.SARIF: ("sarif", "render"),
+    Format.GITHUB: ("github", "render"),
+    Format.GITLAB: ("gitlab", "render"),
+    Format.JUNIT: ("junit", "render"),
+    Format.MARKDOWN: ("markdown", "render"),
+    Format.HTML: ("check_page", "render"),
 }
 
 
 def render(set_report: SetReport, form: Format, options: RenderOptions) -> str:
     """Return the report of `set_report` in the format `form`, without a final line end."""
-    return _RENDER[form](set_report, options)
+    return str(_function(*_RENDER[form])(set_report, options))
+
+
+def step_summary(set_report: SetReport, options: RenderOptions, room: int) -> str:
+    """Return the report for the summary of a GitHub step, in at most `room` bytes."""
+    return str(_function("markdown", "step_summary")(set_report, options, room))
+
+
+def _function(module: str, name: str) -> Callable[..., object]:
+    return getattr(import_module(f"wheelfix.reports.{module}"), name)  # type: ignore[no-any-return]

@@ -22,14 +22,13 @@ from wheelfix.reports.check_content import (
     shown_path,
     visible_report,
 )
+from wheelfix.reports.check_formats import SUMMARY_LIMIT
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable, shorten
 from wheelfix.reports.rule_excerpts import rule_address, why
 from wheelfix.rules.findings import Severity
 
-SUMMARY_LIMIT = 960 * 1024
-"""Bytes; GitHub drops a step's summary above 1 MiB, and other tools write to it too."""
 _MOST_OBJECTS = 60
 _MOST_EDGES = 250
 _MOST_TEXT = 40_000

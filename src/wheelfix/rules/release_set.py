@@ -8,7 +8,6 @@ reported. The time of every rule is linear in the number of files.
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from statistics import median
 from typing import TypeVar
 
 from wheelfix.grouping import grouped
@@ -218,7 +217,8 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     for wheels in _platforms(context):
         if len(wheels) < 3:
             continue
-        usual = median(wheel.zip_size for wheel in wheels)
+        sizes = sorted(wheel.zip_size for wheel in wheels)
+        usual = (sizes[len(sizes) // 2] + sizes[~(len(sizes) // 2)]) / 2  # the median
         for wheel in wheels:
             size = wheel.zip_size
             if not usual / 2 <= size <= 2 * usual and abs(size - usual) >= NOTABLE:

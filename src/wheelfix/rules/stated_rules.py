@@ -5,7 +5,8 @@ Nothing is imported for it: the rules bring all analyses, which take a quarter o
 
 import re
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple
@@ -47,12 +48,19 @@ def names_rule(selector: str, code: str, name: str) -> bool:
     return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
+@cache
 def stated_rules() -> Sequence[StatedRule]:
     """Return all rules by code: about wheels, sets of wheels and environments, and of plug-ins.
 
     Raises `RuleError` for a plug-in that cannot be used.
     """
     return sorted((*_own_rules(), *_rules_of_plugins()), key=lambda rule: rule.code)
+
+
+@cache
+def plugin_points() -> EntryPoints:
+    """Return the entry points of plug-ins, for which each installed distribution is read."""
+    return entry_points(group=PLUGINS)
 
 
 def _own_rules() -> Iterator[StatedRule]:
@@ -64,7 +72,7 @@ def _own_rules() -> Iterator[StatedRule]:
 
 
 def _rules_of_plugins() -> Iterator[StatedRule]:
-    if entry_points(group=PLUGINS):
+    if plugin_points():
         from wheelfix.rules.plugins import load_rules  # noqa: PLC0415 - imports every rule
 
         for rule in load_rules():

@@ -26,8 +26,8 @@ from tests.oracles.fuzzing.damage import damaged
 from tests.oracles.fuzzing.sound import METADATA, RECORD, SOURCE, WHEEL, objects, wheels
 from tests.oracles.fuzzing.well_formed import settings_file, source_text, wheel_file
 from tests.oracles.lookups import read_lookups
+from tests.support.all_rules import all_rules
 from wheelfix import check_all
-from wheelfix.cli.all_rules import all_rules
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit

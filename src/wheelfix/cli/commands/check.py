@@ -31,7 +31,6 @@ from wheelfix.reports.check_formats import Format
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
-from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import FailOn, Group, Option, Settings
 from wheelfix.system.shared_progress import SharedFraction, shared_fraction
 from wheelfix.system.workers import WorkerProcesses, Workers
@@ -95,7 +94,7 @@ def check(
     wheels = expand([*(paths or ()), *_read_list(request.from_file)])
     _refuse_contradictions(request)
     call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
-    configuration = call.read_configuration().check(stated_rules())
+    configuration = call.read_configuration().check()
     words = options.words_for_repair(call, configuration)
     raise typer.Exit(_run(wheels, request, configuration, call.terminal, words))
 

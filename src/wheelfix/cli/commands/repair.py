@@ -30,7 +30,6 @@ from wheelfix.reports.repair_text import (
 )
 from wheelfix.reports.run_totals import run_totals
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import Group, Option
 from wheelfix.system.wheelfix_metadata import documentation_site
 
@@ -55,7 +54,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
     wheels written go to stdout, or with --output-format json everything about them.
     """
     refuse_tmpdir_of_others()
-    configuration, terminal = call.read_configuration().check(stated_rules()), call.terminal
+    configuration, terminal = call.read_configuration().check(), call.terminal
 
     shown: list[Outcome] = []
 

@@ -14,7 +14,6 @@ from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.wheel_paths import one_wheel
 from wheelfix.reports.printable import printable
-from wheelfix.rules.stated_rules import stated_rules
 from wheelfix.settings import Group, Option
 
 
@@ -47,7 +46,7 @@ def settings(
     name = one_wheel(wheels, "`settings`", ["wheelfix", "settings"]).name if wheels else None
     found = read_configuration(options.current_folder(), config)
     configuration = found.over([_environment(context)])
-    configuration.check(stated_rules())
+    configuration.check()
     options.announce(configuration, Terminal(verbosity=0))
     text = in_effect(configuration.settings_for(name), configuration.origins(name))
     for line in text.splitlines():

@@ -6,7 +6,7 @@ the wheels that it names.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial, reduce
@@ -23,7 +23,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
-from wheelfix.rules.stated_rules import StatedRule
+from wheelfix.rules.stated_rules import EVERY, stated_rules
 from wheelfix.settings import Settings
 from wheelfix.system.toml_parsing import parse_toml
 
@@ -72,12 +72,12 @@ class Layer(NamedTuple):
             return base
         return below(self.folder, base, [FIELDS[key] for key in self.table])
 
-    def check(self, rules: Sequence[StatedRule]) -> None:
+    def check(self) -> None:
         """Raise `SettingsError` for a key, a value, a selector or a target that does not exist."""
 
         def check(table: Mapping[str, object]) -> None:
             settings = settings_from(table, Settings(), self.source)
-            check_selectors(settings, rules, self.source)
+            check_selectors(settings, self.source)
             for name in settings.target:
                 refuse_unknown(name)
 
@@ -166,13 +166,13 @@ class Configuration:
             for key, field in FIELDS.items()
         }
 
-    def check(self, rules: Sequence[StatedRule]) -> "Configuration":
+    def check(self) -> "Configuration":
         """Return the configuration, once each layer is known to be valid by itself.
 
         Raises `SettingsError` for a key, a value or a selector that does not exist.
         """
         for layer in self.layers:
-            layer.check(rules)
+            layer.check()
         return self
 
 
@@ -194,15 +194,15 @@ def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, 
     return False
 
 
-def check_selectors(settings: Settings, rules: Sequence[StatedRule], source: str) -> None:
+def check_selectors(settings: Settings, source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
     of_files = (*settings.per_file_ignores.values(), *settings.unfixable.values())
     per_file = (name for names in of_files for name in names)
     for selector in (*settings.selectors, *settings.ignore, *per_file, *settings.severity):
-        if not any(rule.matches(selector) for rule in rules):
+        if selector != EVERY and not any(rule.matches(selector) for rule in stated_rules()):
             raise SettingsError(
                 f"{source}: no rule has the code, prefix or name `{selector}`",
-                hint=rule_suggestion(selector, rules),
+                hint=rule_suggestion(selector, stated_rules()),
             )
 
 
