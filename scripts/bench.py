@@ -1,17 +1,20 @@
 """Measure wheelfix and other tools, interleaved in one run.
 
-    python scripts/bench.py                                # repair, check and start, all wheels
+    python scripts/bench.py                                # all but the parts named below
     python scripts/bench.py --tools auditwheel,repairwheel,floor,wheelfix
     python scripts/bench.py -n 5 --parts check --wheels tiny,many
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
     python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
     python scripts/bench.py --parts explain                # and auditwheel lddtree, libtree
+    python scripts/bench.py --parts small,imports [--batch DIR]
     python scripts/bench.py --parts doctor [--environment DIR]
     python scripts/bench.py --least --markdown docs/explanation/benchmarks.md
 
 The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
-`batch` (200 wheels in a directory), `explain`, `doctor` (an environment with the published wheels
-of the corpus, or DIR; its floor reads all objects and sources). Each run is a process of its own,
+`small` (one library to graft, and the published wheels of the corpus, or in DIR, below 2 MB, made
+unrepaired again), `imports` (what each command imports), `batch` (200 wheels in a directory),
+`explain`, `doctor` (an environment with the published wheels of the corpus, or DIR; its floor reads
+all objects and sources). Each run is a process of its own,
 measured by wait4: wall seconds, user and system CPU seconds of the process tree, and the peak
 memory of its largest process. The tables show medians, or with --least the least of all runs, and
 ratios of them, wheelfix to the other: below 1 is better. `floor` is what any program must do:
@@ -25,6 +28,7 @@ import os
 import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -32,8 +36,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmark.cases import MAKERS, MEGABYTE, Case, make, new_members
-from benchmark.measure import FLOOR, OURS, Commands, compare, environment, spend
+from benchmark.cases import MAKERS, MEGABYTE, Case, make, new_members, unrepaired
+from benchmark.measure import FLOOR, OURS, Commands, Runs, compare, environment, spend
 from benchmark.tables import UNITS, cells, figure, shown, table
 from real_wheels.listed import read_corpus
 from real_wheels.programs import (
@@ -188,6 +192,111 @@ def of_each_wheel(row: Callable[[Case], dict[str, str]], options: argparse.Names
     return table(rows)
 
 
+# --- Small wheels ---------------------------------------------------------------------------------
+
+SMALL = 2 * MEGABYTE
+"""Bytes below which most published wheels are."""
+
+
+def of_small_wheels(programs: Programs, options: argparse.Namespace) -> str:
+    """Measure what start-up decides: one library to graft, published small wheels, --version."""
+    auditwheel, wheelfix = programs["auditwheel"], programs[OURS]
+    case = make("graft", options.cache)
+
+    def run_both(words: Sequence[str], count: int, case: Case | None = None) -> Runs:
+        theirs = ["show" if word == "check" else word for word in words]
+        commands: Commands = {
+            "auditwheel": lambda out: [*auditwheel, *(w.replace("OUT", str(out)) for w in theirs)],
+            OURS: lambda out: [*wheelfix, *(w.replace("OUT", str(out)) for w in words)],
+        }
+        libraries = case.libraries if case else None
+        return compare(commands, count, libraries, {0, 1}, others=count)
+
+    rows = [
+        {"work": name, **sums([run_both([*words, str(case.wheel)], options.n, case)], options)}
+        for name, words in (
+            ("check, one library to graft", ["check"]),
+            ("repair, one library to graft", ["repair", "-w", "OUT"]),
+        )
+    ]
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        cases = list(small_wheels(Path(folder), options))
+        each = [run_both(["repair", "-w", "OUT", str(one.wheel)], 1, one) for one in cases]
+    work = f"repair, {len(cases)} published wheels below 2 MB, all together"
+    rows.append({"work": work, **sums(each, options)})
+    python: Commands = {
+        "python -c pass": partial(ready, [sys.executable, "-c", "pass"]),
+        OURS: partial(ready, [*wheelfix, "--version"]),
+    }
+    started = compare(python, options.n, others=options.n)
+    rows.append({"work": "--version", **sums([started], options)})
+    return table(rows)
+
+
+def sums(each: Sequence[Runs], options: argparse.Namespace) -> dict[str, str]:
+    """Lay out what two tools spent on some wheels together; without those that one refuses."""
+    done = [[runs[tool] or [] for tool in runs] for runs in each if all(runs.values())]
+    row: dict[str, str] = {"beside": next(iter(each[0])) if each else "-"}
+    for name, unit in (("cpu", "CPU"), ("wall", "s")):
+        theirs, ours = (
+            sum(figure(both[side], name, least=options.least) for both in done) for side in (0, 1)
+        )
+        row |= {f"its {unit}": shown(theirs), f"wheelfix {unit}": shown(ours)}
+        row[f"{unit} / its"] = f"{ours / theirs:.2f}" if theirs else "-"
+    return row
+
+
+def small_wheels(folder: Path, options: argparse.Namespace) -> Iterator[Case]:
+    """Make the small wheels of the corpus, or in a directory, unrepaired again."""
+    if options.batch:
+        found = sorted(options.batch.rglob("*.whl"))
+    else:
+        wheels = read_corpus()
+        tools = tools_python(options.cache, wheels.installer)
+        found = [fetch(one.requirement, tools, options.cache) for one in wheels.published]
+    for number, wheel in enumerate(found):
+        if wheel.stat().st_size < SMALL and not wheel.name.endswith("-none-any.whl"):
+            made = folder / str(number)
+            made.mkdir()
+            yield unrepaired(wheel, made, keep_libraries=False)
+
+
+def importing(programs: Programs, options: argparse.Namespace) -> str:
+    """Measure what each command imports, and how long that takes (`python -X importtime`)."""
+    case = make("graft", options.cache)
+    folder = Path(programs[OURS][0]).parent
+    python = next(filter(Path.exists, (folder / "python3", folder / "python")))
+    rows: list[dict[str, str]] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as out:
+        for words in (
+            ["--version"],
+            ["rule", "WF101"],
+            ["check", str(case.wheel)],
+            ["repair", "-w", out, str(case.wheel)],
+        ):
+            command = [str(python), "-X", "importtime", "-m", OURS, *words]
+            told = [imports_of(command, case.libraries) for _ in range(options.n)]
+            rows.append(
+                {
+                    "command": words[0],
+                    "modules": str(len(told[0])),
+                    "of wheelfix": str(sum(name.startswith(OURS) for name in told[0])),
+                    "ms": shown(min(sum(times.values()) for times in told) / 1000),
+                }
+            )
+    return table(rows)
+
+
+def imports_of(command: Sequence[str], libraries: Path | None) -> Mapping[str, int]:
+    """Return the modules that a command and its workers import, and their own microseconds."""
+    done = subprocess.run(
+        command, env=environment(libraries), capture_output=True, text=True, check=False
+    )
+    lines = [line.split("|") for line in done.stderr.splitlines() if line.count("|") == 2]
+    times = {name.strip(): own.rpartition(":")[2].strip() for own, _, name in lines}
+    return {name: int(own) for name, own in times.items() if own.isdecimal()}
+
+
 # --- Start and throughput -------------------------------------------------------------------------
 
 
@@ -318,6 +427,8 @@ PARTS: Mapping[str, Part] = {
     "repair": repairing,
     "no-verdict": without_verdict,
     "check": checking,
+    "small": of_small_wheels,
+    "imports": importing,
     "start": starting,
     "batch": in_batches,
     "explain": explaining,
@@ -331,7 +442,9 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "--parts", default="repair,check,start", help=f"of {','.join(PARTS)}; default: %(default)s"
+        "--parts",
+        default="small,repair,check,start,imports",
+        help=f"of {','.join(PARTS)}; default: %(default)s",
     )
     parser.add_argument("--wheels", default=",".join(MAKERS), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")

@@ -164,6 +164,15 @@ def make_tiny(folder: Path, _cache: Path) -> Case:
     return Case(wheel=new_wheel(folder, files))
 
 
+def make_graft(folder: Path, _cache: Path) -> Case:
+    """Make a wheel of one extension module that needs one library of 200 kB."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    part = data_library(libraries, "part", 200_000)
+    files: Files = [("bench/__init__.py", b""), ("bench/ext.abi3.so", extension(folder, part))]
+    return Case(wheel=new_wheel(folder, files), libraries=libraries)
+
+
 def make_small(folder: Path, _cache: Path) -> Case:
     """Make a wheel of one extension module that needs twelve libraries of 200 kB."""
     libraries = folder / "libraries"
@@ -251,6 +260,7 @@ def make_vtk(folder: Path, cache: Path) -> Case:
 
 MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {
     "tiny": make_tiny,
+    "graft": make_graft,
     "small": make_small,
     "numpy": Unrepaired(project="numpy", keep_libraries=True),
     "scipy": Unrepaired(project="scipy", keep_libraries=False),
