@@ -1419,7 +1419,7 @@ def test_the_wheel_whose_repair_fails_to_import_can_be_verified(
     """`verify` is no rule: `wheelfix rule verify`, the hint of other findings, is refused."""
     crash = "void *PyInit__core(void) { *(volatile int *)0 = 1; return 0; }"
     module = shared_object(tmp_path / "_core.so", crash)
-    files = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
+    files: dict[str, str | Path] = {"demo/__init__.py": "", "demo/_core.abi3.so": module}
     wheel = make_wheel(tmp_path / "dist", tag=f"cp311-abi3-linux_{MACHINE}", files=files)
     assert run(["repair", "--verify", "-w", str(tmp_path / "out"), str(wheel)]) != 0
     said = "".join(capsys.readouterr())
