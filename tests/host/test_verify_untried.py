@@ -1,13 +1,19 @@
 """`wheelfix verify`: what was not tried is no success, and what is tried together."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.naming import SUFFIX, TAG
 from wheelfix.cli.app import run
+from wheelfix.host.verify_values import CheckStatus
 
+SCHEMAS = Path(wheelfix.__file__).parent / "reports" / "schemas"
 ANY = "py3-none-linux_x86_64"
 FAR = "int far_(void) { return 1; }"
 USER = "int far_(void); int use(void) { return far_(); }"
@@ -68,8 +74,32 @@ def test_a_library_of_the_driver_is_not_tried_where_there_is_no_driver(
     assert (code, "not tried: 1 file needs libcuda.so.1" in out) == (1, True)
     assert "part of the NVIDIA driver" in out
     assert "METADATA" not in out
+    files["q/libhelp.so"] = shared_object(tmp_path / "libhelp.so", FAR)
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
+    assert (code, "not tried: 1 file needs libcuda.so.1" in out) == (0, True)
     files[f"q/_n{SUFFIX}"] = extension(tmp_path / "n.so", "_n")
     assert said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))[0] == 0
+
+
+@pytest.mark.parametrize("host", ["libhost.so", f"_host{SUFFIX}"])
+def test_a_plug_in_is_loaded_after_the_objects_that_define_its_symbols(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    """It is not linked with its host; `far_` is in one, `near` in another."""
+    plugin = "int far_(void); int near(void); int use(void) { return far_() + near(); }"
+    hook = "" if host.startswith("lib") else "void *PyInit__host(void) { return 0; }"
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        f"q/{host}": shared_object(tmp_path / host, FAR + hook),
+        "q/libmore.so": shared_object(tmp_path / "libmore.so", "int near(void) { return 2; }"),
+        "q/plugins/libp.so": shared_object(tmp_path / "libp.so", plugin),
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
+    assert (code, "1 needs its host" in out) == (0, True)
+    assert f"it loads after {', '.join(sorted([f'`q/{host}`', '`q/libmore.so`']))}" in out
+    del files["q/libmore.so"]
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
+    assert (code, "error[undefined symbol]: load `q/plugins/libp.so`" in out) == (1, True)
 
 
 def test_a_library_among_the_scripts_is_loaded_and_not_run(
@@ -85,3 +115,18 @@ def test_a_library_among_the_scripts_is_loaded_and_not_run(
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
     assert (code, "run    1 program: 1 ok" in out) == (0, True)
+
+
+def test_the_schema_lists_the_results_of_an_attempt() -> None:
+    schema = json.loads((SCHEMAS / "verify.schema.json").read_text())
+    statuses = [found for found in enums(schema) if "crashed" in found]
+    assert [set(some) for some in statuses] == [set(CheckStatus)]
+
+
+def enums(schema: object) -> Iterator[list[str]]:
+    if isinstance(schema, dict):
+        values = cast("dict[str, object]", schema)
+        if "enum" in values:
+            yield cast("list[str]", values["enum"])
+        for value in values.values():
+            yield from enums(value)

@@ -4,13 +4,13 @@ A standalone program. It runs under the Python under test (3.8 or later), which 
 and imports little: libraries loaded by the probe itself would hide missing ones of the wheel.
 
 Jobs are lines of JSON on stdin: `kind` (load, import, imports, run), `what` (path, module name,
-module names in turn, argv) and `timeout` in seconds. Answers are lines of JSON on stdout, in the
-same order: `pid`, `code` (exit code, or negative signal) or `hang`, `tail` (end of the output),
-and `answered`, unless the child ended before it could say how the attempt went. Then there are
-`maps` (device, inode, path), and after an exception `error`, `type`, `causes` (the texts of the
-error and of those before it) and `absent` (modules not found); of several errors, the last one.
-`gil` says that an import has enabled the GIL of a free-threaded Python (PEP 703); `origins` are the
-canonical paths of the modules that were imported.
+module names in turn, argv), `after` (paths to open for all before a load) and `timeout` in seconds.
+Answers are lines of JSON on stdout, in the same order: `pid`, `code` (exit code, or negative
+signal) or `hang`, `tail` (end of the output), and `answered`, unless the child ended before it
+could say how the attempt went. Then there are `maps` (device, inode, path), and after an exception
+`error`, `type`, `causes` (the texts of the error and of those before it) and `absent` (modules not
+found); of several errors, the last one. `gil` says that an import has enabled the GIL of a
+free-threaded Python (PEP 703); `origins` are the canonical paths of the modules that were imported.
 
 What a child imports may write to any descriptor, fork and exit. So a child has only its own
 descriptors, and an answer counts if it is whole, has the types above, came once and with the token
@@ -273,6 +273,8 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
             if job["kind"] == "load":
                 import _ctypes  # noqa: PLC0415 - loads libffi
 
+                for host in job.get("after", ()):
+                    _ctypes.dlopen(host, os.RTLD_NOW | os.RTLD_GLOBAL)
                 _ctypes.dlopen(what, os.RTLD_NOW | os.RTLD_LOCAL)
             else:
                 module = importlib.import_module(what)

@@ -31,7 +31,7 @@ from wheelfix.host.fresh_environments import (
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
-from wheelfix.host.verify_diagnosis import checks
+from wheelfix.host.verify_diagnosis import checks, is_loaded, with_hosts
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -122,16 +122,21 @@ def _left_out(wheel: Wheel, options: Options, site: Path) -> tuple[str, ...]:
 
 
 def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
-    planned = tuple(_attempts(subject))
-    answers = _run_attempts(subject, planned)
-    answered = tuple(zip(planned, answers, strict=True))
+    answered = dict(_answered(subject, tuple(_attempts(subject))))
+    hosted = tuple(with_hosts(subject, answered))
+    loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
     return Verified(
         wheel=str(subject.wheel.name),
         scheme=scheme,
         python=subject.python.name,
         interpreter=subject.python.path,
         image=subject.options.image.name if subject.options.image else "",
-        checks=checks(subject, answered, _predict(subject)),
+        checks=checks(
+            subject,
+            tuple(answered.items()),
+            _predict(subject),
+            {attempt.member: attempt for attempt in hosted if attempt.member in loaded},
+        ),
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
     )
@@ -282,8 +287,10 @@ def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
 # --- Execution ------------------------------------------------------------------------------------
 
 
-def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
-    """Run the attempts, each in a process of its own; return the answers in the same order.
+def _answered(
+    subject: WheelUnderTest, planned: Sequence[Attempt]
+) -> Iterator[tuple[Attempt, VerifyAnswer]]:
+    """Run the attempts, each in a process of its own; return each with its answer.
 
     Raises `ToolError` if the Python under test fails to run the probe.
     """
@@ -291,10 +298,8 @@ def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[V
     parts = [planned[number::count] for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         answered = list(pool.map(partial(_run_probe, subject), parts))
-    answers: list[VerifyAnswer] = [{}] * len(planned)
-    for number, some in enumerate(answered):
-        answers[number::count] = some
-    return answers
+    for part, answers in zip(parts, answered, strict=True):
+        yield from zip(part, answers, strict=True)
 
 
 def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
@@ -305,6 +310,7 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Veri
             "what": [attempt.what, "--version"]
             if attempt.kind is AttemptKind.RUN
             else attempt.what,
+            "after": attempt.after,
         }
         for attempt in planned
     ]

@@ -7,7 +7,9 @@ from dataclasses import replace
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.elf.exports import among
 from wheelfix.host.ask_import_probe import PROBE, no_answer
+from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -20,7 +22,7 @@ from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, join_plain, killed_by, overdue
+from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
 from wheelfix.wheel.requirements import REQUIRES, how_required
 
 _MISSING = re.compile(
@@ -58,13 +60,54 @@ def checks(
     subject: WheelUnderTest,
     answered: Sequence[tuple[Attempt, VerifyAnswer]],
     predicted: Mapping[str, Load],
+    hosted: Mapping[str, Attempt],
 ) -> tuple[Check, ...]:
-    """Return the results of the attempts; `predicted` are the loads by installed path."""
+    """Return the results of the attempts; `predicted` are the loads by installed path.
+
+    `hosted` are the members that were loaded after their hosts.
+    """
     found = [
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path))
         for attempt, answer in answered
     ]
-    return tuple(_without_untried(tuple(_without_dependents(found)), subject))
+    return tuple(_without_untried(tuple(_without_dependents(found, subject, hosted)), subject))
+
+
+def is_loaded(answer: VerifyAnswer) -> bool:
+    """Return whether a load succeeded."""
+    return not answer.get("hang") and not answer["code"] and not {"error"} & answer.keys()
+
+
+def with_hosts(
+    subject: WheelUnderTest, answered: Mapping[Attempt, VerifyAnswer]
+) -> Iterator[Attempt]:
+    """Yield the loads that lack symbols of other members, to be tried after those.
+
+    A plug-in is not linked with the program or module that opens it, and takes symbols of it.
+    """
+    lacking = [
+        attempt
+        for attempt, answer in answered.items()
+        if attempt.kind is AttemptKind.LOAD and _UNDEFINED.search(str(answer.get("error", "")))
+    ]
+    elfs = subject.wheel.elfs
+    wanted = {a.member: {s.name for s in elfs[a.member].undefined if not s.weak} for a in lacking}
+    names = frozenset[str]().union(*wanted.values())
+    defined: dict[str, set[str]] = {}
+    for member in subject.files.keys() & elfs.keys() if lacking else ():
+        exports = library_at(subject.files[member].path, elfs[member]).exports
+        if elfs[member].is_library and (there := set(among(exports.definitions, names))):
+            defined[member] = there
+    # Modules come first: what they export is for plug-ins.
+    ordered = sorted(defined, key=lambda member: (not elfs[member].module_hooks, member))
+    for attempt in lacking:
+        left, after = set(wanted[attempt.member]), list[str]()
+        for member in ordered:
+            if member != attempt.member and left & defined[member]:
+                left -= defined[member]
+                after.append(subject.files[member].path)
+        if after:
+            yield attempt._replace(after=tuple(after))
 
 
 def _check(
@@ -73,7 +116,9 @@ def _check(
     status, message = _status(subject, attempt, answer)
     members = subject.members
     check = Check(
-        **attempt._asdict(),
+        kind=attempt.kind,
+        member=attempt.member,
+        what=attempt.what,
         status=status,
         message=message,
         tail=_without_frames(str(answer.get("tail", ""))),
@@ -105,8 +150,10 @@ def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
     return check
 
 
-def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
-    """Yield the checks; libraries that load with a dependent do not count as failures.
+def _without_dependents(
+    found: Sequence[Check], subject: WheelUnderTest, hosted: Mapping[str, Attempt]
+) -> Iterator[Check]:
+    """Yield the checks; what loads with a dependent, or after its hosts, is not a failure.
 
     A library that does not load alone is fine if another object, or an import, has loaded it: that
     one provides the missing libraries and symbols.
@@ -115,10 +162,16 @@ def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
         member for check in found if check.status is CheckStatus.OK for member in check.loaded
     }
     for check in found:
-        lacks = check.status in {CheckStatus.MISSING, CheckStatus.UNDEFINED}
-        if check.kind is AttemptKind.LOAD and lacks and check.member in loaded:
-            note = f"alone: {check.message}"
+        host, note = hosted.get(check.member), f"alone: {check.message}"
+        if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
+            yield check
+        elif check.member in loaded:
             yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
+        elif host is not None and check.status is CheckStatus.UNDEFINED:
+            note += (
+                f"; it loads after {join_some((subject.members[one] for one in host.after), FEW)}"
+            )
+            yield replace(check, status=CheckStatus.HOSTED, message=note, explanation=())
         else:
             yield check
 

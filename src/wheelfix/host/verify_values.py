@@ -28,6 +28,8 @@ class CheckStatus(StrEnum):
     """A program started and failed; it may not know the arguments."""
     DEPENDENT = "loaded only with dependents"
     """A library that does not load alone; another object, or an import, has loaded it."""
+    HOSTED = "needs its host"
+    """A plug-in that does not load alone, and does after the objects that define its symbols."""
     PRELOAD = "for LD_PRELOAD"
     """A library, not an extension module, whose static TLS must be reserved at the start."""
     MISSING = "missing library"
@@ -49,7 +51,7 @@ class CheckStatus(StrEnum):
 
 
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE})
-_FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.PRELOAD})
+_FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = _FINE | {
     CheckStatus.NEEDS,
     CheckStatus.MACHINE,
@@ -83,6 +85,8 @@ class Attempt(NamedTuple):
     member: str
     what: str
     """The installed path, or the name of the module."""
+    after: tuple[str, ...] = ()
+    """The installed paths of objects to open for all before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,5 +187,7 @@ class Verified:
         if self.failed or (strict and any(check.status not in _FINE for check in self.checks)):
             return VerifyResult.FAILED
         attempts = values_by_key((check.kind, check.status) for check in self.checks)
-        is_tried = all(not UNTRIED.issuperset(some) for some in attempts.values())
-        return VerifyResult.OK if attempts and is_tried else VerifyResult.NOT_TRIED
+        # What waits for the user's machine does not count where something else was tried.
+        here = [some for some in attempts.values() if {*some} != {CheckStatus.MACHINE}]
+        is_tried = all(not UNTRIED.issuperset(some) for some in here)
+        return VerifyResult.OK if here and is_tried else VerifyResult.NOT_TRIED

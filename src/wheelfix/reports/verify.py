@@ -47,6 +47,7 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     lines += _not_tried(result)
     for status in (
         CheckStatus.DEPENDENT,
+        CheckStatus.HOSTED,
         CheckStatus.RAISED,
         CheckStatus.EXITED,
         CheckStatus.PRELOAD,
