@@ -24,6 +24,7 @@ from tests.support.android import (
     make_ndk,
     module,
 )
+from tests.support.bionic import refusals
 from tests.support.build import shared_object
 from wheelfix.cli.app import run
 from wheelfix.host.policy_tables import read_policies
@@ -104,6 +105,17 @@ def test_the_grafts_and_search_paths_are_auditwheel_s(
     assert ("NEEDED", "libpython3.13.so") in ours[MODULE]
     assert ("RUNPATH", "$ORIGIN/../demo.libs") in ours[MODULE]
     assert not any(tag == "RPATH" for entries in ours.values() for tag, _ in entries)
+
+
+def test_what_an_edit_writes_is_as_bionic_s_loader_asks_for(
+    tmp_path: Path, ndk: Ndk, ident: bool
+) -> None:
+    """By a model of its checks, with pages of 4 and of 16 KiB."""
+    with zipfile.ZipFile(repaired(with_grafts(tmp_path, ndk, ident), ndk)) as archive:
+        contents = [archive.read(name) for name in archive.namelist() if ".so" in name]
+    assert len(contents) == 4
+    for content in contents:
+        assert not [*refusals(content, 1 << 12), *refusals(content, 1 << 14)]
 
 
 def test_a_repaired_wheel_stays_as_it_is(tmp_path: Path, ndk: Ndk, ident: bool) -> None:
@@ -271,6 +283,36 @@ def test_below_api_level_24_no_search_path_is_read(
     assert findings(old, capsys) == {"WF101": "error"}
     assert run(["check", str(old)]) == 1
     assert "hint: build the wheel for API level 24, whose loader" in capsys.readouterr().out
+
+
+def test_a_module_without_libpython_is_named(
+    tmp_path: Path, ident: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it loads may bring it."""
+    calls = "void *PyModuleDef_Init(void *); void *PyInit__m(void) { return PyModuleDef_Init(0); }"
+    path = library(tmp_path / "m", calls, soname=None, ident=ident)
+    wheel = android_wheel(tmp_path / "dist", {MODULE: path})
+    assert findings(wheel, capsys) == {"WF205": "warning"}
+    python = library(tmp_path / "libpython3.13.so", "int p(void) { return 1; }", ident=ident)
+    between = library(tmp_path / "libb.so", "int b(void) { return 1; }", needed=[python])
+    path = library(
+        tmp_path / "n", calls, soname=None, needed=[between], runpath="$ORIGIN", ident=ident
+    )
+    wheel = android_wheel(tmp_path / "dist", {MODULE: path, "demo/libb.so": between})
+    assert "WF205" not in findings(wheel, capsys)
+
+
+def test_a_bundled_library_may_have_the_name_of_one_of_the_system(
+    tmp_path: Path, ndk: Ndk, ident: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An object gets it by a DT_RUNPATH of its own, or else the system's, if none is loaded yet."""
+    own = library(tmp_path / "libz.so", A, ident=ident)
+    for runpath, place in (("$ORIGIN", "demo/libz.so"), (None, "/system/lib64/libz.so")):
+        path = module(tmp_path / "m", ndk, ("a",), needed=[own], runpath=runpath, ident=ident)
+        wheel = android_wheel(tmp_path / "dist", {MODULE: path, "demo/libz.so": own})
+        assert "WF101" not in findings(wheel, capsys)
+        run(["explain", "-v", str(wheel), MODULE])
+        assert place in capsys.readouterr().out
 
 
 def test_pages_have_16_kib(

@@ -123,14 +123,14 @@ def _missing(
 ) -> Iterator[tuple[str, Elf, str]]:
     """Yield each object with a DT_NEEDED entry that nothing known serves."""
     sonames = {elf.soname for elf in wheel.elfs.values() if elf.soname}
-    shipped = wheel.object_names | sonames
+    shipped, libc = wheel.object_names | sonames, wheel.libc
     for member, elf in wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             if (
                 name
                 and "/" not in name
                 and name not in shipped
-                and not may_come_from_platform(name)
+                and not may_come_from_platform(name, libc)
                 and not matches_any(name, settings.exclude)
                 and not reason_not_to_bundle(name)
                 and provider_of(name, providers) is None

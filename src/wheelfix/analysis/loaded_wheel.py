@@ -165,7 +165,8 @@ class LoadedWheel:
         }
         own = dict(_wheel_libraries(wheel, paths, definitions))
         cache = {member.rpartition("/")[2]: path for member, path in reversed(paths.items())}
-        cache = {name: path for name, path in cache.items() if not may_come_from_platform(name)}
+        libc = environment.libc
+        cache = {n: path for n, path in cache.items() if not may_come_from_platform(n, libc)}
         installed = {path: wheel.elfs[member] for member, path in paths.items()}
         hosts = MachineLibraries(
             elfs=installed,
@@ -207,6 +208,10 @@ class LoadedWheel:
     def elf(self, member: str) -> Elf:
         """Return the ELF facts of `member`."""
         return self.environment.files[self.paths[member]]
+
+    def promises(self, name: str) -> bool:
+        """Return whether a platform tag for the C library promises the library `name`."""
+        return may_come_from_platform(name, self.environment.libc)
 
     @cached_property
     def members(self) -> Mapping[str, str]:

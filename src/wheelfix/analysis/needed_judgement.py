@@ -157,7 +157,7 @@ def _may_go(
         return False  # WF205 is about these
     if name in platform_parts(loaded.environment.libc) and not _is_requested(name, settings):
         return False
-    is_known = library is not None and (library in loaded.members or may_come_from_platform(name))
+    is_known = library is not None and (library in loaded.members or loaded.promises(name))
     return is_known or not decision.open_references
 
 
@@ -174,7 +174,7 @@ def _stays_outside(
     elsewhere: Sequence[str],
 ) -> bool:
     """Return whether a repair leaves a library outside the wheel."""
-    if library is None or may_come_from_platform(name):
+    if library is None or loaded.promises(name):
         return True
     if library in loaded.members:
         return False
@@ -232,14 +232,14 @@ class _OpenReferences:
         loaded.budget.spend(len(unbound), _BINDINGS, path)
         requested = (request.name for request in loaded.loads[member].requests)
         libc = loaded.environment.libc
-        names = (name for name in requested if may_come_from_platform(name, libc))
+        names = filter(loaded.promises, requested)
         promised = {LIBC_SONAMES[libc], *names}
         platform = list(filter(None, (symbols_of(name, libc) for name in sorted(promised))))
         api = python_api.names()
         skipped = idle(library.exports) if unbound else ()
         for symbol in unbound:
             is_versioned = symbol.file is not None and (
-                may_come_from_platform(symbol.file) or not symbol.weak
+                loaded.promises(symbol.file) or not symbol.weak
             )  # it names its library: the linker's decision has counted it
             if not (
                 is_versioned
@@ -434,7 +434,7 @@ class _Trial:
     def _may_redirect(self, candidate: Unused) -> bool:
         """Return whether other libraries may be found through that of an entry."""
         library = self._loaded.libraries.get(candidate.library or "")
-        return library is not None and not all(map(may_come_from_platform, library.elf.needed))
+        return library is not None and not all(map(self._loaded.promises, library.elf.needed))
 
     def _changes(self, drops: list[Unused]) -> list[_Change]:
         """Load each object again without the entries of `drops`; return the loads that differ.
@@ -713,7 +713,7 @@ class _Trial:
         One that stays outside is found where the loader looks anyway, unless the object has a
         search path that leads there.
         """
-        if may_come_from_platform(drop.name):
+        if self._loaded.promises(drop.name):
             return False
         entries = self._loaded.elf(drop.member).entries
         return not drop.outside or any(map(starts_at_origin, entries))
@@ -730,7 +730,7 @@ class _Trial:
 
     def _effects(self, drop: Unused, change: _Change) -> Iterator[str]:
         library = self._loaded.libraries.get(drop.library or "")
-        if library is None or may_come_from_platform(drop.name):
+        if library is None or self._loaded.promises(drop.name):
             return
         if among(library.exports.definitions, ALLOCATOR):
             yield "it defines memory allocation functions such as `malloc`"
@@ -754,7 +754,7 @@ class _Trial:
                 for request in change.before.requests
                 if request.requester == path and request.result is None
             ]
-            unknown = [name for name in gone if not may_come_from_platform(name)]
+            unknown = [name for name in gone if not self._loaded.promises(name)]
             if unknown:
                 yield f"{it} needs {join_some(unknown)}, not found: what that does is not known"
 

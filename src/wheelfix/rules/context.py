@@ -140,6 +140,11 @@ class Context:
         return replace(self, wheel=predict(self.wheel, edits), definitions=definitions)
 
     @cached_property
+    def libc(self) -> Libc:
+        """The C library of the wheel's objects."""
+        return self.wheel.libc
+
+    @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
         key = (schemes(self.wheel.name), self._places, self.wheel.elfs.keys())

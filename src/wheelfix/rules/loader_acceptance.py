@@ -174,7 +174,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
-    musl = Libc.GLIBC not in {context.wheel.libc, only_promised(context.wheel.name.platforms)}
+    musl = Libc.GLIBC not in {context.libc, only_promised(context.wheel.name.platforms)}
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)

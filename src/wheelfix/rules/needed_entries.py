@@ -15,7 +15,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.python_api import is_libpython
+from wheelfix.loader.python_api import is_libpython, is_python_name
 from wheelfix.providers.use import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -121,7 +121,7 @@ def _by_name(entries: Iterable[Unused]) -> Mapping[str, Sequence[Unused]]:
 def _is_there(context: Context, library: str) -> bool:
     """Return whether a library outside of the wheel comes with it, or with its platform."""
     return (
-        may_come_from_platform(library, context.wheel.libc)
+        may_come_from_platform(library, context.libc)
         or provider_of(library, context.providers) is not None
         or library in context.left.expected
     )
@@ -183,7 +183,7 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     """
     unused = context.needed_verdicts.unused
     # What the platform has costs nothing.
-    libc = context.wheel.libc
+    libc = context.libc
     kept = [one for one in unused if one.kept and not may_come_from_platform(one.name, libc)]
     for name, some in _by_name(kept).items():
         forceable = [entry for entry in some if entry.forceable]
@@ -234,7 +234,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the symbols of the library are not known.
     """
-    libc = context.wheel.libc
+    libc = context.libc
     for member, decisions in context.needed_verdicts.absent.items():
         unknown = [
             decision.name
@@ -298,16 +298,18 @@ def underlinked(context: Context) -> Iterator[Hit]:
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
 def libpython_needed(context: Context) -> Iterator[Hit]:
-    """Object needs libpython.
+    """Object needs libpython, or for Android, lacks it.
 
     ## What it does
     Reports objects with the library of an interpreter in DT_NEEDED: `libpython3.14t.so.1.0`,
-    `libpython3.so`, `libpypy3.11-c.so`. Not programs that find it in the wheel.
+    `libpython3.so`, `libpypy3.11-c.so`. Not programs that find it in the wheel. For Android, it
+    reports modules that call Python and do not load libpython.
 
     ## Why is this bad?
     Most interpreters do not come with this library, so the import fails. With a static interpreter
     that has the library as well, a second Python runtime is loaded into the process. PEP 513
-    forbids it.
+    forbids it. An app for Android has no interpreter to start: it loads libpython as a library,
+    whose symbols other libraries find only if they need it (PEP 738).
 
     ## Example
     `ImportError: libpython3.11.so.1.0: cannot open shared object file`
@@ -322,7 +324,8 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
     Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the object
     defines the symbols. A program, and a library that only programs of the wheel load, keep it.
     """
-    if demands_of(context.wheel.libc).libpython:
+    if demands_of(context.libc).libpython:
+        yield from _lacking_libpython(context)
         return
     libraries = {name for name in context.dependents if is_libpython(posixpath.basename(name))}
     embedding = _embedding(context.wheel) if libraries else frozenset[str]()
@@ -342,6 +345,21 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
                     member=member,
                     entry=name,
                     hint="start the interpreter from it, or link the static library of Python",
+                )
+
+
+def _lacking_libpython(context: Context) -> Iterator[Hit]:
+    for member, load in context.world.loads.items():
+        elf = context.wheel.elfs[member]
+        loads_it = any(is_libpython(request.name) for request in load.requests)
+        if elf.is_module and not loads_it:
+            called = [one.name for one in elf.undefined if not one.weak]
+            if names := list(filter(is_python_name, called)):
+                yield Hit(
+                    message=f"calls {join_some(names, 1)} and does not load libpython, in which "
+                    f"alone the loader of {context.libc} finds it",
+                    member=member,
+                    hint="link it with `-lpython3.X` of the Python that it is for",
                 )
 
 
@@ -658,7 +676,7 @@ def filtee_missing(context: Context) -> Iterator[Hit]:
 
 def _without_filtee(context: Context, member: str, name: str) -> list[Scheme]:
     """Return the install schemes in which glibc does not find a filtee of `member`."""
-    if may_come_from_platform(name) or matches_any(name, context.settings.exclude):
+    if may_come_from_platform(name, context.libc) or matches_any(name, context.settings.exclude):
         return []
     return [
         scheme

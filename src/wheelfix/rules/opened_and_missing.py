@@ -187,7 +187,7 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
 def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     name, known = opening.name, context.named_libraries
     libraries = known.called(name)
-    if not libraries or may_come_from_platform(name, context.wheel.libc):
+    if not libraries or may_come_from_platform(name, context.libc):
         return
     if any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
@@ -300,7 +300,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     external = {
         name
         for name in context.dependents
-        if name not in {*context.shipped, *elsewhere} and not may_come_from_platform(name)
+        if name not in {*context.shipped, *elsewhere}
+        and not may_come_from_platform(name, context.libc)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
     for source, opening in openings(wheel):
@@ -362,7 +363,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
         return  # WF322 judges these
     known = context.named_libraries
     mine = [m for n in names for m in (*known.grafts_of(n), *known.called(n))]
-    if not mine or any(may_come_from_platform(name) for name in names):
+    if not mine or any(may_come_from_platform(name, context.libc) for name in names):
         return
     if any(finds_by_name(context, member, name) for name in names):
         return

@@ -103,11 +103,12 @@ def _sonames(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
 def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
     """Return the libraries that the objects need, without those of the platform and libpython."""
     needed = {name for member in members for name in wheel.elfs[member].needed}
+    libc = wheel.libc
     return tuple(
         sorted(
             original_name(name)
             for name in needed
-            if not may_come_from_platform(name, wheel.libc) and not is_libpython(name)
+            if not may_come_from_platform(name, libc) and not is_libpython(name)
         )
     )
 
