@@ -273,7 +273,7 @@ def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> Non
     *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
         "Found 1 error, 6 warnings, 2 notes in 2 wheels. `wheelfix repair` fixes 1 [*],"
-        " and 5 more with `--unsafe-fixes`."
+        " and 5 more [+] with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
     assert unreadable == "1 wheel not judged: `torn.whl`."
@@ -322,7 +322,7 @@ def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
 
 def test_the_concise_report_has_one_line_per_cause() -> None:
     lines = render(found(), Format.CONCISE, OPTIONS).splitlines()
-    place, rule = r"(all wheels|dist/demo\S+\.whl(!\S+)?)", r"\[WF\d{3}\] [a-z-]+( \[\*\])?"
+    place, rule = r"(all wheels|dist/demo\S+\.whl(!\S+)?)", r"\[WF\d{3}\] [a-z-]+( \[[*+]\])?"
     shape = rf"{place}: (error|warning|note){rule}: \S.*"
     assert sum(re.fullmatch(shape, line) is not None for line in lines) == 5
     assert any(line.endswith("searches `/opt/build` (and 4 more files)") for line in lines)

@@ -92,6 +92,10 @@ def test_a_known_library_that_nothing_leads_to_is_a_warning(
     assert found.severity is severity
     option = "wheelfix repair --provider nvidia-cublas-cu12`"
     assert (option in (found.hint or "")) is (severity is Severity.WARNING)
+    has = "`nvidia-cublas-cu12` has `libcublas.so.12`"
+    known = f"{has}, and no search path leads there"
+    expected = known if severity is Severity.WARNING else f"whether {has} is not known"
+    assert found.message == expected
 
 
 def test_what_the_loaded_library_of_a_requirement_brings_is_not_known() -> None:

@@ -545,7 +545,7 @@ class TestNotFound:
         found = place.codes(wheel, drop_needed=("*",), prune_needed=PruneNeeded.ALL)
         assert found == {("WF203", None)}
         (note,) = [finding for finding in place.found(wheel) if finding.code == "WF203"]
-        assert note.notes == ("not found, and may define `f`",)
+        assert note.notes == ("may define `f`",)
 
     def test_all_entries_that_may_define_an_open_reference_stay(self, place: Place) -> None:
         gone = [place.lib("libfar.so.1"), place.lib("libout.so.1", UNUSED)]

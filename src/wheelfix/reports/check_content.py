@@ -333,8 +333,12 @@ _COMMAND = re.compile(r"(?:[^`]*`(?!wheelfix |--)[^`]*`)*[^`]*`(?:wheelfix |--)[
 
 
 def heading(finding: Finding) -> str:
-    """Return `warning[WF201] unused-needed [*]`; the asterisk marks what `repair` fixes."""
-    mark = " [*]" if is_fixed_by_repair(finding.fix) else ""
+    """Return `warning[WF201] unused-needed [*]`.
+
+    The asterisk marks what `repair` fixes, `[+]` what it fixes with `--unsafe-fixes`.
+    """
+    fix = finding.fix
+    mark = "" if fix is None else " [*]" if is_fixed_by_repair(fix) else " [+]"
     return f"{finding.severity.label}[{finding.code}] {finding.name}{mark}"
 
 

@@ -16,7 +16,6 @@ from wheelfix.reports.check_content import (
     advice,
     causes_in_wheel,
     causes_of_set,
-    is_fixed_by_repair,
     objects_text,
     shown_path,
 )
@@ -24,7 +23,7 @@ from wheelfix.reports.check_text import kinds_of, totals
 from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_excerpts import why
-from wheelfix.rules.findings import Severity
+from wheelfix.rules.findings import Safety, Severity
 from wheelfix.text import FEW, count, in_units
 
 
@@ -134,11 +133,15 @@ def _article(group: Sequence[Cause], wheel: str, reason: str) -> Iterator[str]:
     yield "</article>"
 
 
+_FIXED = {
+    Safety.SAFE: "[*] repair fixes it",
+    Safety.UNSAFE: "[+] repair --unsafe-fixes fixes it",
+}
+
+
 def _cause(cause: Cause, wheel: str) -> Iterator[str]:
     finding = cause.finding
-    fixed = (
-        ' <span class="fixed">[*] repair fixes it</span>' if is_fixed_by_repair(finding.fix) else ""
-    )
+    fixed = f' <span class="fixed">{_FIXED[finding.fix.safety]}</span>' if finding.fix else ""
     yield f'<div class="cause"><p>{_rich(finding.message)}{fixed}</p>'
     said = " ".join((finding.message, *finding.notes))
     new = cause.places if len(cause.places) > 1 else [p for p in cause.places if p not in said]

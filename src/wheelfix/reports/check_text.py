@@ -167,9 +167,9 @@ def _fix_count(findings: Sequence[Finding]) -> str:
     unsafe = sum(fix is not None and fix.safety is Safety.UNSAFE for fix in fixes)
     if safe:
         number = "all of them" if safe == len(findings) > 1 else f"{safe:,}"
-        more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
+        more = f", and {unsafe:,} more [+] with `--unsafe-fixes`" if unsafe else ""
         return f"`wheelfix repair` fixes {number} [*]{more}."
-    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
+    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,} [+]." if unsafe else ""
 
 
 def kinds_of(findings: Iterable[Finding]) -> str:

@@ -52,8 +52,8 @@ def graft_not_allowed(context: Context) -> Iterator[Hit]:
             )
 
 
-@rule("WF526", "file-not-allowed", Severity.ERROR)
-def file_not_allowed(context: Context) -> Iterator[Hit]:
+@rule("WF526", "files-differ", Severity.ERROR)
+def files_differ(context: Context) -> Iterator[Hit]:
     """Wheel contains a file that the settings do not allow, or lacks one that they ask for.
 
     ## What it does
@@ -62,6 +62,8 @@ def file_not_allowed(context: Context) -> Iterator[Hit]:
     grafted libraries are always allowed.
 
     ## Why is this bad?
+    What the project states about its files is not true of this wheel.
+
     Tests, sources, data of the build and packages of the top level get into wheels unnoticed, and
     so does the loss of a file that users or the law ask for.
 

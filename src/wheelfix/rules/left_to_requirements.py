@@ -71,9 +71,15 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         severity, hint = Severity.WARNING, f"`wheelfix repair {options}` adds the search path"
         if context.verdict is not None and context.verdict.external:
             hint = f"a repair with `{options}` adds the search path"
+    has = (
+        f"{join_some(likely, FEW) if likely else 'a requirement'} "
+        f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)}"
+    )
+    is_known = left.unreached.keys() >= {*lacking}
     yield Hit(
-        message=f"whether {join_some(likely, FEW) if likely else 'a requirement'} "
-        f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)} is not known{where}",
+        message=f"{has}, and no search path leads there"
+        if is_known
+        else f"whether {has} is not known{where}",
         entry=lacking[0],
         notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
         hint=hint,

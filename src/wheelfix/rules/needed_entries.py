@@ -213,7 +213,7 @@ def _kept_hint(unused: Unused) -> str:
 
 @rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)
 def needed_not_available(context: Context) -> Iterator[Hit]:
-    """Library is not available here, so its DT_NEEDED entry cannot be checked.
+    """Library was not read, so its DT_NEEDED entry is not judged.
 
     ## What it does
     Reports libraries in DT_NEEDED that are neither in the wheel nor available here, whose symbol
@@ -245,9 +245,9 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
         if unknown:
             left = join_some(decisions[0].open_references)
             yield Hit(
-                message=f"needs {join_some(unknown, _SHOWN)}, not available here: may be unused",
+                message=f"needs {join_some(unknown, _SHOWN)}, which was not read: may be unused",
                 member=member,
-                notes=(f"not found, and may define {left}",),
+                notes=(f"may define {left}",),
                 hint="pass directories or wheels that have them with `--library-path`; "
                 "`wheelfix repair` also looks among the libraries of this machine",
             )

@@ -54,6 +54,8 @@ def symbol_contract(context: Context) -> Iterator[Hit]:
     error: what is not looked at passes nowhere.
 
     ## Why is this bad?
+    What the project states about its symbols is not true of this wheel.
+
     A symbol that is exported by accident can bind to, or replace, that of another wheel in the same
     process. A symbol that is not part of a stable interface ties the wheel to one version of
     another. And what is looked up at run time, by `dlsym` or ctypes, is checked by no linker.
@@ -168,7 +170,7 @@ def _imports_hits(
         yield from _hits(member, certain, "imports", how)
         for hit in _hits(member, names - certain, "may import", how):
             others = dict.fromkeys(other for name in names for other in sources[name])
-            note = f"they may also be of {join_some(others, FEW)}, not available here either"
+            note = f"they may also be of {join_some(others, FEW)}, not read either"
             yield replace(hit, notes=(note,), hint=GIVE_LIBRARIES, severity=Severity.WARNING)
 
 

@@ -20,7 +20,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
-"""The hint for symbols that libraries which are not available may define."""
+"""The hint for symbols that libraries which were not read may define."""
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
 
@@ -230,11 +230,11 @@ def _undefined_hit(
 
 @rule("WF302", "symbols-not-judged", Severity.NOTE)
 def symbols_not_judged(context: Context) -> Iterator[Hit]:
-    """Undefined symbols may be defined by libraries that are not available here.
+    """Undefined symbols may be defined by libraries that were not read.
 
     ## What it does
-    Reports libraries that are not available here (those of other wheels, or of the user's system)
-    and may define otherwise undefined symbols.
+    Reports libraries that were not read (those of other wheels, or of the user's system) and may
+    define otherwise undefined symbols.
 
     ## Why is this bad?
     It is unknown whether these symbols exist.
@@ -258,7 +258,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         members = join_some((unresolved.member for unresolved in some), 3)
         yield Hit(
             message=f"{count(len(symbols), 'symbol')} of {members} may be "
-            f"defined by libraries not available here: {join_some(absent, 3)}",
+            f"defined by libraries that were not read: {join_some(absent, 3)}",
             member=some[0].member,
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
             hint=GIVE_LIBRARIES,
