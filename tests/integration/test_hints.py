@@ -1290,6 +1290,10 @@ HELD: dict[Message, str] = {
         "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
     ): "integration/test_hints.py::test_the_wheel_whose_repair_fails_to_import_can_be_verified",
     (
+        "analysis/policy_reasons.py",
+        "--exclude {}",
+    ): "integration/test_hints.py::test_a_library_that_uses_what_glibc_keeps_for_itself_can_be_left_out",
+    (
         "pipelines/graft_lock.py",
         "wheelfix repair --write-lock --no-locked",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
@@ -1340,9 +1344,10 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "wheelfix repair --write-lock",
     ),
     "it counts or explains, and promises nothing of its own": (
-        ", and {} more with `--unsafe-fixes`",
+        ", and {} more [+] with `--unsafe-fixes`",
         "`wheelfix repair` fixes {} [*]{}.",
-        "`wheelfix repair --unsafe-fixes` fixes {}.",
+        "`wheelfix repair --unsafe-fixes` fixes {} [+].",
+        "[+] repair --unsafe-fixes fixes it",
         "  … and {} more {} {}: -v shows them",
         "`wheelfix rule {}` explains common causes",
         "`wheelfix explain` follows variables",
@@ -1428,3 +1433,22 @@ def test_the_wheel_whose_repair_fails_to_import_can_be_verified(
     assert command == ["wheelfix", "verify", str(wheel)]
     assert run(command[1:]) == 1
     assert "SIGSEGV" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="names a symbol of glibc on x86-64")
+def test_a_library_that_uses_what_glibc_keeps_for_itself_can_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No image has GLIBC_PRIVATE for its tag: "build it in an older image" would not help."""
+    source = "int __call_tls_dtors(void); int priv(void) { return __call_tls_dtors(); }"
+    library = shared_object(tmp_path / "lib" / "libpriv.so.1", source, soname="libpriv.so.1")
+    module = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["priv"])
+    files: dict[str, str | Path] = {"demo/__init__.py": "", "demo/_core.so": module}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    command = ["repair", "--library-path", str(library.parent), "-w", str(tmp_path / "out")]
+    assert run([*command, str(wheel)]) == 2
+    said = "".join(capsys.readouterr())
+    assert "`GLIBC_PRIVATE` of `libc.so.6` (`__call_tls_dtors`) is of one build of glibc" in said
+    assert "needed by `libpriv.so.1`" in said
+    (hint,) = re.findall("leave it to the machine of the user: `(.*)`", said)
+    assert run([*command, *shlex.split(hint), str(wheel)]) == 0

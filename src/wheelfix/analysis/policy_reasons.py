@@ -4,6 +4,7 @@ auditwheel or `policy_verdict` decides on the tag. Their `Judgement` names neith
 the symbols; this module finds them in the objects and the policy tables.
 """
 
+import shlex
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.analysis.policies import (
     Policy,
+    needed_versions,
     needs_fpectl,
     needs_narrow_unicode,
     policy_of,
@@ -80,7 +82,7 @@ def other_reasons(
     `private` are the private symbols that `wheel` uses, by library.
     """
     if target is not None:
-        yield from _symbol_reasons(wheel, target, policies)
+        yield from _symbol_reasons(wheel.elfs, target, policies)
     yield from _blacklist_reasons(wheel, private)
     if judgement.unsupported_isa:
         yield from _isa_reasons(wheel)
@@ -157,7 +159,7 @@ def newest_symbol(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> str
     newer = [
         use
         for _, name in older
-        for use in _versions_too_new(wheel, f"{name}_{best.arch}", policies)
+        for use in _versions_too_new(wheel.elfs, f"{name}_{best.arch}", policies)
     ]
     newest = max((_age(version) for _, _, version, _ in newer), default=None)
     dependents = values_by_key(
@@ -192,7 +194,7 @@ def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[s
     Empty if they are more than `_NEAR`.
     """
     dependents: dict[str, list[str]] = {}
-    for member, file, version, names in _versions_too_new(wheel, tag, policies):
+    for member, file, version, names in _versions_too_new(wheel.elfs, tag, policies):
         for symbol in _symbols(file, version, names):
             dependents.setdefault(symbol, []).append(member)
             if len(dependents) > _NEAR:
@@ -241,23 +243,30 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
         yield f"{quote(name)} is neither in the wheel nor allowed by the policy: {by}"
 
 
-def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
-    versions = grouped(_versions_too_new(wheel, target, policies), itemgetter(1, 2))
+def _symbol_reasons(
+    elfs: Mapping[str, Elf], target: str, policies: Iterable[Policy]
+) -> Iterator[str]:
+    versions = grouped(_versions_too_new(elfs, target, policies), itemgetter(1, 2))
     for (file, version), uses in versions.items():
         symbols = sorted({name for *_, names in uses for name in names})
         of = f" ({join_some(symbols)})" if symbols else ""
+        is_private = version == _PRIVATE
+        how = "is of one build of glibc" if is_private else f"is newer than `{target}` allows"
         yield (
-            f"{quote(version)} of {quote(file)}{of} is newer than `{target}` allows: "
+            f"{quote(version)} of {quote(file)}{of} {how}: "
             f"needed by {join_some(member for member, *_ in uses)}"
         )
 
 
+_PRIVATE = "GLIBC_PRIVATE"
+
+
 def _versions_too_new(
-    wheel: Wheel, tag: str, policies: Iterable[Policy]
+    elfs: Mapping[str, Elf], tag: str, policies: Iterable[Policy]
 ) -> Iterator[tuple[str, str, str, Sequence[str]]]:
     """Yield the symbol versions that `tag` does not allow: member, library, version, symbols."""
     policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
-    for member, elf in wheel.elfs.items():
+    for member, elf in elfs.items():
         newer = tuple(too_new(elf, policy, arch))
         symbols = elf.undefined if newer else ()
         names = values_by_key(((s.file, s.version), s.name) for s in symbols)
@@ -325,25 +334,32 @@ def how_to_build_for(tag: str) -> str:
     return f"with the NDK for API level {level[0]}" if level else "in an older image"
 
 
-def unattainable_tag_error(
+def unattainable_tag_error(  # noqa: PLR0913, PLR0917 - the parts of one message
     target: str,
     obstacle: Obstacle,
     wheel: Wheel,
     policies: Sequence[Policy],
     possible: str | None,
+    grafts: Mapping[str, Elf],
 ) -> BadWheelError:
     """Return the error for a wheel that cannot have the tag `target`; it names the members.
 
-    `possible` is the oldest platform that the wheel can have.
+    `possible` is the oldest platform that the wheel can have, `grafts` are the libraries that it
+    would get.
     """
     hint = f"build it {how_to_build_for(target)}" + (
         f", or repair it with `--plat {possible}`" if possible else ""
     )
     match obstacle:
         case Obstacle.SYMBOLS:
-            why = list(_symbol_reasons(wheel, target, policies)) or [
-                "a library that is to be grafted needs newer symbol versions than it allows"
-            ]
+            elfs = {**grafts, **wheel.elfs}
+            why = list(_symbol_reasons(elfs, target, policies))
+            private = [n for n in elfs if any(v == _PRIVATE for _, v in needed_versions(elfs[n]))]
+            if private:  # which no image and no tag allows
+                excludes = " ".join(f"--exclude {shlex.quote(n)}" for n in private if n in grafts)
+                hint = "link without what glibc keeps for itself" + (
+                    f"; or leave it to the machine of the user: `{excludes}`" if excludes else ""
+                )
         case Obstacle.BLACKLIST:
             policy = policy_of(target, policies)
             why = list(_blacklist_reasons(wheel, policy.blacklist if policy else {}))

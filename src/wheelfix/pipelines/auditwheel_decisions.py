@@ -17,6 +17,7 @@ from wheelfix.analysis.ungraftable_libraries import (
 from wheelfix.elf.model import Libc, libc_of
 from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.host.reachable_files import read_file
 from wheelfix.host.unsearched_folders import places_of_missing
 from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.pipelines.analyst import Analyst
@@ -121,7 +122,15 @@ def _platforms(
     for obstacle, limit in limits.items():
         if requested > limit:
             possible = names[oldest] if oldest else None
-            raise unattainable_tag_error(names[requested], obstacle, wheel, policies, possible)
+            grafts = {
+                name: elf
+                for libraries in analysis.external.values()
+                for name, path in libraries.get(names[requested], {}).items()
+                if path is not None and (elf := read_file(path)) is not None
+            }
+            raise unattainable_tag_error(
+                names[requested], obstacle, wheel, policies, possible, grafts
+            )
     chosen = [requested] if settings.only_plat or best <= requested else [best, requested]
     return names[requested], tuple(
         tag
