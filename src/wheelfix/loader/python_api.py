@@ -6,11 +6,11 @@ not listed.
 
 import re
 from collections.abc import KeysView
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import NamedTuple
 
 from wheelfix.elf.constants import MODULE_HOOKS
+from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
@@ -56,7 +56,7 @@ def init_functions(module: str) -> tuple[str, str]:
 
 def is_libpython(name: str) -> bool:
     """Return whether `name`, a file name, is that of the library of an interpreter."""
-    return any(fnmatchcase(name, glob) for glob in LIBPYTHON_GLOBS)
+    return matches_any(name, LIBPYTHON_GLOBS)
 
 
 def is_python_name(symbol: str) -> bool:

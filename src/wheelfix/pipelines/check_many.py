@@ -14,6 +14,7 @@ from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check
 from wheelfix.pipelines.check_result import Report
 from wheelfix.providers.requirements_between_wheels import required_wheels
 from wheelfix.rules.baseline import Baseline
+from wheelfix.rules.plugins import load_rules
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.reader import ProgressWatch
@@ -64,6 +65,7 @@ def check_many(
     `watch` gets the fraction of each wheel that was read, in the process that checks it. A wheel
     does not stop the others, even if its check ends its worker process.
     """
+    load_rules()  # once: workers that are forked have them, and reports list them
     work = partial(_check, baseline=baseline, watch=watch)
     for task, report in workers.map_in_order(work, tasks):
         yield _report_of_error(task, report) if isinstance(report, Exception) else report

@@ -45,18 +45,14 @@ _RENDER = {
     Format.CONCISE: ("check_text", "render_concise"),
     Format.JSON: ("check_json", "render"),
     Format.JSONL: ("check_json", "render_jsonl"),
-    Format.SARIF: ("sarif", "render"),
-    Format.GITHUB: ("github", "render"),
-    Format.GITLAB: ("gitlab", "render"),
-    Format.JUNIT: ("junit", "render"),
-    Format.MARKDOWN: ("markdown", "render"),
     Format.HTML: ("check_page", "render"),
 }
+"""The module and function of formats whose module does not have their name."""
 
 
 def render(set_report: SetReport, form: Format, options: RenderOptions) -> str:
     """Return the report of `set_report` in the format `form`, without a final line end."""
-    return str(_function(*_RENDER[form])(set_report, options))
+    return str(_function(*_RENDER.get(form, (form, "render")))(set_report, options))
 
 
 def step_summary(set_report: SetReport, options: RenderOptions, room: int) -> str:

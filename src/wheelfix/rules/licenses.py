@@ -4,7 +4,6 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import chain
 from typing import Any
@@ -14,6 +13,7 @@ from wheelfix.elf.library_names import stem_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.model import Wheel, is_license
@@ -122,7 +122,7 @@ def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> s
 
 
 def _is_one_of(stem: str, globs: Iterable[str]) -> bool:
-    return any(fnmatchcase(stem, f"lib{glob}") for glob in globs)
+    return matches_any(stem, (f"lib{glob}" for glob in globs))
 
 
 @cache

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from wheelfix.errors import RuleError
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
-from wheelfix.rules.stated_rules import plugin_points
+from wheelfix.rules.stated_rules import PLUGINS
 
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
@@ -27,7 +27,8 @@ def load_rules() -> tuple[Rule, ...]:
     Plug-ins are loaded once per process, like any module.
     Raises `RuleError` for a plug-in that cannot be used.
     """
-    return with_plugins(RULES, (rule for point in plugin_points() for rule in _rules_of(point)))
+    points = entry_points(group=PLUGINS)
+    return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
 
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ Nothing is imported for it: the rules bring all analyses, which take a quarter o
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple
@@ -57,12 +57,6 @@ def stated_rules() -> Sequence[StatedRule]:
     return sorted((*_own_rules(), *_rules_of_plugins()), key=lambda rule: rule.code)
 
 
-@cache
-def plugin_points() -> EntryPoints:
-    """Return the entry points of plug-ins, for which each installed distribution is read."""
-    return entry_points(group=PLUGINS)
-
-
 def _own_rules() -> Iterator[StatedRule]:
     for package in _PACKAGES:
         for source in files(package).iterdir():
@@ -72,7 +66,7 @@ def _own_rules() -> Iterator[StatedRule]:
 
 
 def _rules_of_plugins() -> Iterator[StatedRule]:
-    if plugin_points():
+    if entry_points(group=PLUGINS):
         from wheelfix.rules.plugins import load_rules  # noqa: PLC0415 - imports every rule
 
         for rule in load_rules():
