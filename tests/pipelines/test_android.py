@@ -200,6 +200,17 @@ def test_a_level_without_a_policy_is_refused(
     assert run(["repair", "-w", "out", str(wheel)]) == 2
     assert "no manylinux, musllinux or Android platform" in capsys.readouterr().err
     assert findings(wheel, capsys) == {}
+    run(["check", "-v", str(wheel)])
+    assert "auditwheel has no policy for android_19_x86_64" in capsys.readouterr().out
+
+
+def test_a_wheel_has_one_tag(tmp_path: Path, ndk: Ndk, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {MODULE: module(tmp_path / "m", ndk)}
+    wheel = android_wheel(tmp_path / "dist", files, abi="arm64_v8a.android_24_x86_64")
+    assert run(["repair", "-w", "out", str(wheel)]) == 2
+    assert run(["check", "-v", str(wheel)]) == 0
+    tags = "android_24_arm64_v8a.android_24_x86_64"
+    assert f"auditwheel has no policy for {tags}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("abi", ["x86", "arm64_v8a"])

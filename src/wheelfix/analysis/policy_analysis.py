@@ -415,8 +415,9 @@ def _ladder_of(subject: _Subject, policies: Sequence[Policy]) -> list[Policy]:
     musl; for Android, that of the wheel's own tag, which never changes.
     """
     if subject.family is Family.ANDROID:
-        policy = policy_of(subject.tags[0], policies)
-        return [policy] if policy is not None and subject.arch in policy.symbol_versions else []
+        policy, arch = policy_of(subject.tags[0], policies), subject.arch
+        own = policy and arch in policy.symbol_versions and f"{policy.name}_{policy.spelled(arch)}"
+        return [policy] if policy is not None and own == subject.tags[0].lower() else []
     fitting = sorted(
         (
             policy

@@ -57,7 +57,8 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     ## What it does
     Determines the best tag that the objects satisfy by auditwheel's rules and policies, given the
     bundled and the excluded libraries, and compares it with the tags in the file name. If only
-    libraries are missing, WF805 reports each of them.
+    libraries are missing, WF805 reports each of them. It is a note that Android's 32-bit machines,
+    and several tags of Android on one wheel, have no policy.
 
     ## Why is this bad?
     pip installs the wheel on every machine that the tag allows, and the import fails on those
@@ -75,12 +76,19 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the wheel is not published.
     """
-    verdict = context.verdict
+    verdict, platforms = context.verdict, context.wheel.name.platforms
+    tags = ".".join(platforms)
+    is_judged = context.settings.verdict and bool(context.wheel.elfs)
+    if verdict is None and is_judged and are_android(platforms):
+        yield Hit(
+            message=f"auditwheel has no policy for {tags}: what its objects need was not compared "
+            "with the tag",
+            severity=Severity.NOTE,
+        )
     if verdict is None or verdict.libraries_alone:
         return
     if not any(map(_has_policy, broken_promises(context.wheel, verdict))):
         return
-    tags = ".".join(context.wheel.name.platforms)
     yield Hit(
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
