@@ -82,10 +82,23 @@ def _rule(rule: AnyRule) -> str:
     }[fix_safety(rule.explanation)]
     lines = [f"# {rule.name} ({rule.code})", ""]
     lines += [f"[Rules](index.md) / [{title}](index.md#{anchor})", ""]
+    lines += [_others_of_family(rule), ""]
     lines += [f"**{rule.severity.label.capitalize()}.** {summary} {fixed}", ""]
     for heading, text in texts.items():
         lines += [f"## {heading}", "", text, ""]
     return "\n".join(lines)
+
+
+def _others_of_family(rule: AnyRule) -> str:
+    """Return links to the rules of a family, in the order of their codes."""
+    family = [one for one in EVERY_RULE if one.code[:3] == rule.code[:3]]
+    links = (
+        f"**{one.code}**"
+        if one is rule
+        else f'[{one.code}]({rule_path(one.name).rpartition("/")[2]}.md "{one.name}")'
+        for one in family
+    )
+    return f"<small>{' '.join(links)}</small>"
 
 
 def _addresses(page: str) -> Mapping[str, str]:

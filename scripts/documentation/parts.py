@@ -25,13 +25,14 @@ from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
 from wheelfix.environments.find import ENVIRONMENT_RULES
 from wheelfix.errors import ExitCode
+from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.loader.targets import find, names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_excerpts import fix_safety, rule_path
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import SETTING_FIELDS, SettingField
+from wheelfix.settings import SETTING_FIELDS, Group, SettingField
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import WheelName
 
@@ -86,9 +87,14 @@ def commands() -> str:
 
 
 def settings() -> str:
-    """Return a chapter for each setting."""
+    """Return a chapter for each topic, as in help texts, with a section for each setting."""
     properties = settings_schema()["properties"]
-    return "\n".join(_setting(field, properties[field.key]) for field in SETTING_FIELDS)
+    by_group = grouped(SETTING_FIELDS, lambda field: field.setting.group)
+    lines: list[str] = []
+    for group in Group:
+        sections = [_setting(field, properties[field.key]) for field in by_group.get(group, ())]
+        lines += [f"## {group}", "", *sections] if sections else []
+    return "\n".join(lines)
 
 
 def _setting(field: SettingField, schema: Mapping[str, Any]) -> str:
@@ -106,7 +112,7 @@ def _setting(field: SettingField, schema: Mapping[str, Any]) -> str:
         rows.append(("Layers", "values add up: file, environment, flags"))
     if setting.is_run_wide:
         rows.append(("Overrides", "cannot be overridden for some wheels"))
-    lines = [f"## {field.key}", "", prose(setting.help), "", table(rows[0], rows[1:]), ""]
+    lines = [f"### {field.key}", "", prose(setting.help), "", table(rows[0], rows[1:]), ""]
     if isinstance(field.type, type) and issubclass(field.type, Enum):
         docs = attributes(field.type)
         values = [(code(str(value.value)), prose(docs[value.name].text)) for value in field.type]

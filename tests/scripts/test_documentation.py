@@ -23,7 +23,7 @@ from wheelfix.errors import ExitCode
 from wheelfix.loader.targets import names
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_excerpts import rule_address
-from wheelfix.settings import SETTING_FIELDS
+from wheelfix.settings import SETTING_FIELDS, Group
 
 
 @cache
@@ -31,8 +31,8 @@ def pages() -> Mapping[str, str]:
     return site_pages()
 
 
-def chapters(page: str) -> list[str]:
-    return re.findall(r"^## (.*)$", pages()[page], re.MULTILINE)
+def chapters(page: str, level: str = "##") -> list[str]:
+    return re.findall(rf"^{level} (.*)$", pages()[page], re.MULTILINE)
 
 
 def test_each_rule_has_a_page_where_reports_link_to() -> None:
@@ -42,10 +42,15 @@ def test_each_rule_has_a_page_where_reports_link_to() -> None:
         page = pages()[f"{path.removesuffix('/')}.md"]
         assert page.startswith(f"# {rule.name} ({rule.code})\n")
         assert f"[{rule.name}](../rules/{rule.name}.md)" in pages()["rules/index.md"]
+        family = [one for one in EVERY_RULE if one.code[:3] == rule.code[:3] and one is not rule]
+        assert all(f'[{one.code}]({one.name}.md "{one.name}")' in page for one in family)
 
 
 def test_the_program_is_described_completely() -> None:
-    assert chapters("reference/settings.md") == [field.key for field in SETTING_FIELDS]
+    topics = [field.setting.group for field in SETTING_FIELDS]
+    assert chapters("reference/settings.md") == [group for group in Group if group in topics]
+    keys = sorted(field.key for field in SETTING_FIELDS)
+    assert sorted(chapters("reference/settings.md", "###")) == keys
     assert chapters("reference/python-api.md") == wheelfix.__all__
     for page, words in {
         "reference/formats.md": [form.value for form in Format],
