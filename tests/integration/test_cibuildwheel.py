@@ -28,7 +28,7 @@ def configuration() -> str:
 
     The page has it without the audit, too, for cibuildwheel 2 and 3.
     """
-    [text, older, repeated] = [text for _, text in blocks("toml") if "cibuildwheel" in text]
+    [text, older, repeated] = [text for _, text in blocks("toml") if "cibuildwheel.linux" in text]
     assert repeated == text
     assert older == "".join(line for line in text.splitlines(keepends=True) if "audit" not in line)
     return text
@@ -45,12 +45,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def build_options(identifier: str = "cp311-manylinux_x86_64") -> Any:
+def build_options(identifier: str = "cp311-manylinux_x86_64", platform: str = "linux") -> Any:
     """Read the configuration with cibuildwheel's parser."""
     arguments = options.CommandLineArguments.defaults()
     # Without uv it fetches virtualenv from where it is released, in place of the index.
     environment = {"CIBW_BUILD_FRONTEND": "build[uv]"}
-    read = options.Options(platform="linux", command_line_arguments=arguments, env=environment)
+    read = options.Options(platform=platform, command_line_arguments=arguments, env=environment)
     return read.build_options(identifier=identifier)
 
 
@@ -68,6 +68,17 @@ def test_the_parser_accepts_the_readme(project: Path) -> None:
         # cibuildwheel pins it only if it is the only requirement.
         assert [pin.operator for pin in abi3audit.specifier] == ["=="]
     assert project.is_dir()
+
+
+def test_the_parser_accepts_the_page_on_android(project: Path) -> None:
+    """The command differs from cibuildwheel's own for Android by the program alone."""
+    [text] = [text for _, text in blocks("toml") if "cibuildwheel.android" in text]
+    identifier = "cp313-android_arm64_v8a"
+    own = build_options(identifier, "android").repair_command
+    (project / "pyproject.toml").write_text(text, encoding="utf-8")
+    ours = build_options(identifier, "android").repair_command
+    assert ours == own.replace("auditwheel repair", "wheelfix repair")
+    assert "{ldpaths}" in ours
 
 
 def test_one_line_with_both_checks_means_the_same(project: Path) -> None:
