@@ -15,8 +15,11 @@ def main() -> None:
     if sys.implementation.name != "cpython":
         sys.stderr.write(f"error: wheelfix needs CPython, not {sys.implementation.name}\n")
         sys.exit(2)
-    if sys.argv[1:] in (["--version"], ["-V"]) and _writes_version():
-        return
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        # The command line takes three times as long to import; it reports a stdout that fails.
+        with suppress(OSError):
+            os.write(1, f"wheelfix {__version__}\n".encode())
+            return
     set_handler(_leave)
     _leave_out_current_folder()
     from wheelfix.cli.stdio import guard_streams  # noqa: PLC0415 - after the handler
@@ -31,16 +34,6 @@ def main() -> None:
     from wheelfix.cli.app import main as run_command_line  # noqa: PLC0415
 
     run_command_line()
-
-
-def _writes_version() -> bool:
-    """Write the version without the command line, which takes three times as long to import.
-
-    False if stdout does not take it, which the command line reports.
-    """
-    with suppress(OSError):
-        return os.write(1, f"wheelfix {__version__}\n".encode()) > 0
-    return False
 
 
 def _leave_out_current_folder() -> None:

@@ -749,14 +749,11 @@ SETTING_FIELDS = tuple(
 def matches_any(name: str, globs: Iterable[str]) -> bool:
     """Return whether one of `globs` matches `name`, on any system case-sensitively.
 
-    A distribution may list hundreds of thousands of names as globs: they are only compared.
+    A distribution may list hundreds of thousands of names as globs: few have the start of `name`,
+    and only these are compiled.
     """
-    return any(
-        name == glob
-        if (magic := _MAGIC.search(glob)) is None
-        else name.startswith(glob[: magic.start()]) and fnmatchcase(name, glob)
-        for glob in globs
-    )
+    starts = ((_MAGIC.split(glob, 1)[0], glob) for glob in globs)
+    return any(name.startswith(start) and fnmatchcase(name, glob) for start, glob in starts)
 
 
 _MAGIC = re.compile("[*?[]")
