@@ -1917,3 +1917,117 @@ def test_the_verdict_says_what_was_not_looked_at(
         "; not read: the system's distributions (pyvenv.cfg), an editable install "
         f"(__editable__.demo.pth), {tmp_path / 'src'} (own.pth)"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("alpha.pth", "import alpha"),
+        ("opens.pth", "import ctypes, sys; ctypes.CDLL({folder!r} + '/alpha/libfoo.so.1')"),
+        ("sitecustomize.py", "from alpha import _core"),
+    ],
+)
+def test_what_python_runs_when_it_starts_comes_before_every_import(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, text: str
+) -> None:
+    for name, functions in (("alpha", ["foo"]), ("beta", ["foo", "foo_new"])):
+        library = lib(tmp_path / name, *functions)
+        imports = "from . import _core"
+        files = package(tmp_path, name, library, *functions, imports=imports)
+        site.install(tmp_path, name, **files)
+    (site.site / path).write_text(text.format(folder=str(site.site)) + "\n")
+    found = [one for one in site.says(capsys, 1) if one["severity"] == "error"]
+    assert [one["code"] for one in found] == ["WF953"]
+    assert "foo_new" in found[0]["message"]
+    assert site.imports("beta").endswith("undefined symbol: foo_new")
+
+
+def test_a_folder_without_python_is_judged(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, functions in (("alpha", ["foo"]), ("beta", ["foo", "foo_new"]), ("gone", ["one"])):
+        library = lib(
+            tmp_path / name, *functions, name="libgone.so" if name == "gone" else "libfoo.so.1"
+        )
+        files = package(
+            tmp_path,
+            name,
+            library,
+            *functions,
+            *["two"] * (name == "gone"),
+            imports="from . import _core",
+        )
+        site.install(tmp_path, name, **files)
+    target = tmp_path / "target"
+    shutil.copytree(site.site, target)
+    assert run(["doctor", str(target), "-v"]) == 1
+    out = capsys.readouterr().out
+    assert "importing `gone._core` fails" in out
+    assert "`import beta._core` fails" in out
+
+
+def test_two_libraries_of_one_distribution_that_differ(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, str | Path] = {}
+    for name, functions in (("alpha", ["foo"]), ("beta", ["foo", "foo_new"])):
+        library = lib(tmp_path / name, *functions)
+        files |= package(tmp_path, name, library, *functions, imports="from . import _core")
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF953", "warning")
+    assert site.imports("alpha", "beta").endswith("undefined symbol: foo_new")
+
+
+@pytest.mark.parametrize(
+    ("requires", "hint"),
+    [
+        (
+            "beta>=0.5",
+            (
+                "beta 1.0 is installed, alpha 1.0 requires beta>=0.5: install beta<1.0, or a newer "
+                "alpha"
+            ),
+        ),
+        ("beta>=2", "beta 1.0 is installed, alpha 1.0 requires beta>=2: install that"),
+        ("beta>=", "install releases that were built for each other"),
+        ("", "install releases that were built for each other"),
+    ],
+)
+def test_the_hint_names_the_requirement_and_what_is_installed(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: str, hint: str
+) -> None:
+    full, rest = (lib(tmp_path / str(n), *["one", "two"][:n], name="libb.so") for n in (2, 1))
+    core = shared_object(
+        tmp_path / "_core.so",
+        "int one(void), two(void); int PyInit__core(void) { return one() + two(); }",
+        needed=[full],
+        runpath="$ORIGIN/../beta",
+    )
+    lender: dict[str, str | Path] = {"beta____init__.py": "", "beta__libb.so": rest}
+    site.install(tmp_path, "beta", **lender)
+    user: dict[str, str | Path] = {"alpha____init__.py": "from . import _core\n"}
+    site.install(tmp_path, "alpha", **{**user, f"alpha___core{SUFFIX}": core})
+    metadata = next(site.site.glob("alpha-*.dist-info")) / "METADATA"
+    metadata.write_text(
+        metadata.read_text().rstrip() + f"\nRequires-Dist: {requires}\n" * bool(requires)
+    )
+    (finding,) = (one for one in site.says(capsys, 1) if one["severity"] == "error")
+    assert finding["hint"] == hint
+    assert site.imports("alpha").endswith("undefined symbol: two")
+
+
+def test_nothing_is_fine_where_no_object_was_judged(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = shared_object(tmp_path / "libu.so", "", needed=[lib(tmp_path, "one", name="libaway.so")])
+    files: dict[str, str | Path] = {"alpha____init__.py": "", "alpha__libu.so": user}
+    site.install(tmp_path, "alpha", **files)
+    assert run(["doctor", str(site.root), "-v"]) == 1
+    out = capsys.readouterr().out
+    assert "note[WF952]: what opens `alpha/libu.so` fails: `libaway.so`" in out
+    assert "0 of 1 object judged" in out
+    unknown = "import ctypes, os\nos.environ['X'] = ''\nctypes.CDLL(os.environ['X'] or input())\n"
+    (site.site / "alpha/__init__.py").write_text(unknown)
+    assert run(["doctor", str(site.root)]) == 1
+    assert "warning[WF952]: what opens `alpha/libu.so` fails" in capsys.readouterr().out

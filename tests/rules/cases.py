@@ -288,6 +288,11 @@ class WrittenContents(NamedTuple):
         return library in packages
 
     tops: Sequence[str] = ()
+    at_start: Collection[str] = ()
+    opens_unknown: Sequence[str] = ()
+
+    def requirements(self, distribution: str) -> Sequence[str]:
+        return [distribution]
 
     def needed(self, name: str) -> Sequence[str]:
         return self.sure_imports(name)

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from hashlib import sha256
 
-from wheelfix.elf.constants import STT_TLS, Dt
+from wheelfix.elf.constants import STT_TLS, Dt, Pt
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.exports import CODE
 from wheelfix.elf.image import Buffer, Image
@@ -27,8 +27,8 @@ _DISPLACEMENTS = re.compile(
 def initial_values(data: Buffer, name: str, names: frozenset[str]) -> dict[str, bytes]:
     """Return a digest of what each definition of `names` in the object `data` contains.
 
-    Of thread-local data, of what is larger than 64 KiB, and of code for other machines than x86-64,
-    where displacements are not whole bytes, it is empty. Raises `BadElfError` as `read_elf` does.
+    Of what is larger than 64 KiB, and of code for other machines than x86-64, where displacements
+    are not whole bytes, it is empty. Raises `BadElfError` as `read_elf` does.
     """
     with memoryview(data) as view:
         image = Image.parse(view, name)
@@ -36,13 +36,15 @@ def initial_values(data: Buffer, name: str, names: frozenset[str]) -> dict[str, 
         if dynamic is None or Dt.SYMTAB not in dynamic.tags:
             return {}
         places = sorted(_relocated(dynamic))
+        blocks = [one.vaddr for one in image.segments if one.type == Pt.TLS]
         found: dict[str, bytes] = {}
         for at, info, _, section, value, size in dynamic.symbols(0, dynamic.symbol_count):
             symbol = dynamic.string(at, "a symbol's name") if section and at else ""
             if symbol in names:
                 kind, is_x86 = info & 0xF, image.header.machine == Machine.X86_64
-                is_known = kind != STT_TLS and size <= _LARGEST and (is_x86 or kind not in CODE)
-                content = _content(image, value, size, places) if is_known else b""
+                is_known = size <= _LARGEST and (is_x86 or kind not in CODE)
+                address = value + blocks[0] if kind == STT_TLS and blocks else value
+                content = _content(image, address, size, places) if is_known else b""
                 if kind in CODE:
                     content = _DISPLACEMENTS.sub(lambda match: match[1], content)
                 found[symbol] = sha256(content).digest()[:16] if content else b""

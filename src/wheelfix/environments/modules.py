@@ -19,7 +19,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request
-from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import opens_for_all
@@ -43,7 +43,7 @@ class Meeting(NamedTuple):
 
 
 class Clash(NamedTuple):
-    """Objects of two distributions, whose unique data of the same names have other sizes."""
+    """Objects whose unique data of the same names have other sizes, or begin with other values."""
 
     first: str
     second: str
@@ -118,14 +118,6 @@ class InstalledModules:
     def in_site(self, path: str) -> str:
         """Return the path of an installed file as in site-packages."""
         return name_in_site(path.removeprefix(f"{self.world.where}/"))
-
-    def are_different(self, one: str, other: str) -> bool:
-        """Return whether two files have other content, and are not of one distribution."""
-        mine, its = (
-            {owner.distribution for owner in self.owners.get(path, ())} or {self.distribution(path)}
-            for path in (one, other)
-        )
-        return mine.isdisjoint(its - {""}) and self.content(one) != self.content(other)
 
     def content(self, path: str) -> str:
         """Return what files of the same content have in common: the hash in RECORD, or the path."""
@@ -290,9 +282,9 @@ class InstalledModules:
         return not is_open and not self.symbols.contents.is_tried(self.modules[path])
 
     def is_of_package(self, path: str) -> bool:
-        """Return whether the module at `path` is top-level, or in a folder with `__init__.py`."""
+        """Return whether that at `path` is top-level, in a folder with `__init__.py`, or opened."""
         packages = tuple(_packages(self.modules[path]))
-        return not packages or any(map(self._has_source, packages))
+        return not packages or path in self.opened or any(map(self._has_source, packages))
 
     def _has_source(self, package: str) -> bool:
         return self.symbols.contents.has_source(package.replace(".", "/"))
@@ -359,7 +351,7 @@ class InstalledModules:
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
             if lack is not None:
-                yield path, lack
+                yield path, lack._replace(is_known=True)
 
     def _is_left(self, lack: Lack, load: Load) -> bool:
         """Return whether no other import, and no code, can give an object what it lacks.
@@ -369,9 +361,18 @@ class InstalledModules:
         """
         if lack.failure is Failure.FILE:
             return lack.library == load.root or not self._may_be_loaded(lack.library, load.root)
-        is_told = lack.failure is Failure.STATIC_TLS or not lack.is_known or load.missing
+        is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
+
+    def _is_known(self, lack: Lack) -> bool:
+        """Return whether a load fails for a lack: of another program, Python defines only its API.
+
+        So a folder that `pip install --target` has filled is judged, which has no Python.
+        """
+        world = self.world
+        is_of_program = world.environment.main is None and not world.described and lack.symbols
+        return lack.is_known or bool(is_of_program and not any(map(is_python_name, lack.symbols)))
 
     @property
     def _judge(self) -> LoadJudge:
@@ -408,14 +409,20 @@ class InstalledModules:
         return frozenset(path for root in opened for path in self.world.load(root).objects)
 
     def undefined_anywhere(self) -> Iterator[tuple[str, Lack]]:
-        """Yield the `unopened` objects with a reference that nothing there defines, with it.
+        """Yield the `unopened` objects with what they need and nothing there is or defines.
 
         Whatever opens such an object, and whatever is loaded before: it does not load. Where a
         library is not found, that may define what is lacking.
         """
         for path in self.unopened:
-            found = () if self.usual(path).missing else self._judge.undefined(path)
-            lack = next((one for one in found if one.is_known), None)
+            load = self.usual(path)
+            files = (
+                one
+                for one in self._judge.file_lacks(load)
+                if one.library not in self.world.carriers
+            )
+            found = files if load.missing else self._judge.undefined(path)
+            lack = next(filter(self._is_known, found), None)
             if lack is not None:
                 yield path, lack
 
@@ -481,9 +488,14 @@ class InstalledModules:
     def _contests(self) -> Iterator[tuple[str, str, Request, str]]:
         """Yield two modules, a request of the second, and the file that the first loads for it.
 
-        Each request and file is yielded once, for modules of packages if there are such.
+        Each request and file is yielded once, for what Python imports when it starts, then for
+        modules of packages if there are such.
         """
-        paths = sorted(self.modules, key=lambda path: not self.is_of_package(path))
+        start = self.symbols.contents.at_start
+        paths = sorted(
+            self.modules,
+            key=lambda one: (self._name(one) not in start, not self.is_of_package(one)),
+        )
         importers: dict[str, dict[str, str]] = {}
         """File -> distributions with modules that load it, each with the first of them."""
         for path in paths:
@@ -499,8 +511,8 @@ class InstalledModules:
                     if request.result not in {None, other} and key not in asked:
                         asked.add(key)
                         users = importers.get(other, {})
-                        others = (one for by, one in users.items() if by != own)
-                        first = next((one for one in others if self.can_be_first(one, path)), None)
+                        others = sorted(users.items(), key=lambda user: user[0] == own)
+                        first = next((o for _, o in others if self.can_be_first(o, path)), None)
                         if first is not None:
                             yield first, path, request, other
 
@@ -587,8 +599,8 @@ class InstalledModules:
         known = {(one.requester, name) for one in alone for name in one.symbols}
         for lack in self._judge.symbol_lacks(load):
             new = tuple(name for name in lack.symbols if (lack.requester, name) not in known)
-            if new and lack.is_known:
-                return lack._replace(symbols=new, definers=())
+            if new and self._is_known(lack):
+                return lack._replace(symbols=new, definers=(), is_known=True)
         return None
 
     def lacking(self, requester: str, name: str, usual: str, other: str) -> Iterator[str]:
@@ -605,7 +617,7 @@ class InstalledModules:
     # --- What all share ---
 
     def clashes(self) -> Iterator[Clash]:
-        """Yield the objects of two distributions that share data which they see differently.
+        """Yield the objects that share data which they see differently.
 
         A process has one definition of each STB_GNU_UNIQUE name, that of the object which was
         bound first, also for objects that are loaded with RTLD_LOCAL (`do_lookup_unique` in
@@ -621,8 +633,7 @@ class InstalledModules:
                 continue
             for name, (_, size) in self.symbols.contents.unique_lookups(path).items():
                 for other_size, other in first_with.setdefault(name, {}).items():
-                    if self.distribution(other) != self.distribution(path):
-                        clashes.setdefault((other, path), {})[name] = other_size, size
+                    clashes.setdefault((other, path), {})[name] = other_size, size
                 first_with[name].setdefault(size, path)
         for (first, second), shared in clashes.items():
             if sizes := self._different(first, second, shared):
@@ -634,7 +645,7 @@ class InstalledModules:
         """Return those of some shared data that are of other sizes, or begin with other values."""
         equal = frozenset(name for name, (one, other) in sizes.items() if one == other)
         found = {name: pair for name, pair in sizes.items() if name not in equal}
-        if equal and self.are_different(first, second):
+        if equal and self.content(first) != self.content(second):
             ours, theirs = (self.symbols.contents.values(path, equal) for path in (first, second))
             found |= {
                 name: pair

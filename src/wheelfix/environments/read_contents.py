@@ -30,22 +30,29 @@ from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Exports, Undefined
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.global_openings import read_promotions
-from wheelfix.environments.read_sources import OPENS, SiteSources, read_variables, sources_in
+from wheelfix.environments.read_sources import (
+    OPENS,
+    SiteSources,
+    path_files,
+    read_variables,
+    sources_in,
+)
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
-from wheelfix.host.machine_files import map_regular
+from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import failing_imports, module_name
 from wheelfix.python_sources.opening_calls import CALLS, may_open
 from wheelfix.python_sources.openings import Imported
-from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.sure_imports import sure_imports
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
 _STEPS_AN_IMPORT = 10
+_REQUIRES = re.compile(rb"(?mi)^Requires-Dist:\s*(.+?)\s*$")
 _QUESTIONS = 2
 """Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
 differ."""
@@ -215,7 +222,8 @@ class InstalledContents:
         """Return the libraries that sources open which the import of their packages imports."""
         found: dict[str, Opening] = {}
         for module, (folder, path) in self._openers.items():
-            for opening in self._opened(module, folder, path) if module in self._imported else ():
+            is_run = module in self._imported or module in self._path_files
+            for opening in self._opened(module, folder, path) if is_run else ():
                 found.setdefault(opening.path, opening)
         return list(found.values())
 
@@ -247,7 +255,26 @@ class InstalledContents:
             if "." in module and not path.endswith(_PACKAGES)
             for caller in self._naming(module, folder)
         }
-        return {**callers, **own}
+        return {**callers, **own, **self._path_files}
+
+    @cached_property
+    def _path_files(self) -> Mapping[str, tuple[str, str]]:
+        """The `.pth` files whose lines Python runs when it starts, as `_openers`."""
+        return {
+            path: (folder, path)
+            for folder in self._sources.site_folders
+            for path, _ in path_files(folder)
+        }
+
+    @cached_property
+    def _start(self) -> Sequence[Imported]:
+        """What Python imports and opens when it starts (site)."""
+        found = [Imported(name, 0) for name in ("sitecustomize", "usercustomize")]
+        for folder in self._sources.site_folders:
+            for path, source in path_files(folder):
+                found += read_imports("site", source, is_package=False)
+                found += (Imported(one.path, 0) for one in self._opened(path, folder, path))
+        return found
 
     @cached_property
     def _own_openers(self) -> Mapping[str, tuple[str, str]]:
@@ -323,6 +350,15 @@ class InstalledContents:
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
         """Return the libraries in some directories."""
         return read_planted(directories)
+
+    def requirements(self, distribution: str) -> Sequence[str]:
+        """Return what an installed distribution (`numpy 2.1.0`) requires, as in METADATA."""
+        place = f"{distribution.replace(' ', '-', 1)}.dist-info/METADATA"
+        for folder in self._sources.site_folders:
+            with suppress(OSError):
+                data = read_regular(f"{folder}{place}", MAX_TEXT)
+                return [os.fsdecode(one) for one in _REQUIRES.findall(data)]
+        return ()
 
     def are_equal(self, one: str, other: str) -> bool:
         """Return whether two files have the same content."""
@@ -403,11 +439,16 @@ class InstalledContents:
             return self._imports(module, _MODULES) if is_all else self._imports_of(module)
 
         parents = accumulate(name.split("."), "{}.{}".format)
-        if all(imports_of(parent) is None for parent in parents):
-            return ()
-        found = sure_imports([name], lambda one: imports_of(one) or (), line)
+        is_known = any(imports_of(parent) is not None for parent in parents)
+        own = sure_imports([name], lambda one: imports_of(one) or (), line) if is_known else ()
+        found = dict.fromkeys((*self.at_start, *own))
         self._world.budget.spend(_STEPS_AN_IMPORT * len(found), "the imports", name)
         return found
+
+    @cached_property
+    def at_start(self) -> Collection[str]:
+        """What is imported, and opened by its path, before any other import."""
+        return sure_imports(["site"], lambda one: self._imports_of(one) or ()) - {"site"}
 
     @cached_property
     def tops(self) -> Sequence[str]:
@@ -425,7 +466,7 @@ class InstalledContents:
             is_own = one.partition(".")[0] == top
             return (self._imports(one, _MODULES) if is_own else self._imports_of(one)) or ()
 
-        return sure_imports([name], imports_of)
+        return dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
 
     def needed(self, name: str) -> Collection[str]:
         """Return what `sure_imports` does, where all sources of the own package are read."""
@@ -437,6 +478,8 @@ class InstalledContents:
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""
+        if module == "site":
+            return self._start
         places = (*product(endings, self._sources.folders), *product(_MODULES, self._standard))
         for ending, folder in places:
             path = f"{folder}{module.replace('.', '/')}{ending}"
@@ -456,7 +499,7 @@ class InstalledContents:
             (
                 name
                 if is_bare
-                else os.path.realpath(posixpath.join(folder, posixpath.dirname(path), name)),
+                else self._member_at(posixpath.join(folder, posixpath.dirname(path), name)),
                 line,
                 sure,
                 for_all,
@@ -464,11 +507,17 @@ class InstalledContents:
             for line, name, sure, is_bare, for_all in self._sources.opened(folder, path)[0]
         )
         return [
-            Opening(place, module, line, sure, for_all)
+            Opening(place, module, line, sure and module not in self._path_files, for_all)
             for place, line, sure, for_all in places
             if (place in world.members and place in world.environment.files)
             or (sure and not self._is_there(place))
         ]
+
+    def _member_at(self, path: str) -> str:
+        """Return the canonical path of a file, but of a link of the environment its own path."""
+        folder, _, name = path.rpartition("/")
+        linked = f"{os.path.realpath(folder)}/{name}"
+        return linked if linked in self._world.members else os.path.realpath(path)
 
     def _is_there(self, name: str) -> bool:
         """Return whether there is a file at a path, or one that dlopen may find by a bare name."""

@@ -155,7 +155,8 @@ class SiteSources:
         whether something is opened by a name that is not known.
         """
         place, _, name = f"{folder}{path}".rpartition("/")
-        facts, question = self._places[place][1], os.fsencode(f"opened {name}")
+        _, facts = self._places.get(place) or self._place(place)
+        question = os.fsencode(f"opened {name}")
         seen, steps, found = cast("tuple[Any, int, Any]", facts.get(question, ((), 0, None)))
         budget = self._opening_budget.share(STEPS_PER_SOURCE)
         with suppress(BudgetError):
@@ -179,7 +180,8 @@ class SiteSources:
 
             sources = there._replace(read=read, is_file=is_file, names=names, suffix=self._suffix)
             before = budget.steps
-            openings, unknown = opened_on_import(there.read(path), path, sources, budget)
+            source = _code_of(read(path)) if path.endswith(".pth") else there.read(path)
+            openings, unknown = opened_on_import(source, path, sources, budget)
             bare = LookupPlace.SEARCH
             some = tuple(
                 (one.statement, one.name, one.sure, one.where is bare, one.for_all)
@@ -325,7 +327,11 @@ def _variables(world: World, sources: SiteSources) -> Iterator[Variable]:
                 for path, data in some.items()
                 if _sets_directories(data)
             ),
-            ((path, _visit(data, path, budget)) for path, data in _path_files(folder)),
+            (
+                (path, _visit(data, path, budget))
+                for path, data in path_files(folder)
+                if _sets_directories(data)
+            ),
         )
         for path, found in visits:
             for line, name, directories in found.assignments:
@@ -340,16 +346,19 @@ def _variables(world: World, sources: SiteSources) -> Iterator[Variable]:
             return
 
 
-def _path_files(folder: str) -> Iterator[tuple[str, bytes]]:
+def path_files(folder: str) -> Iterator[tuple[str, bytes]]:
     """Yield the lines of `.pth` files that Python runs, as sources."""
     with suppress(OSError):
         for path in sorted(Path(folder).glob("*.pth")):
             with suppress(OSError):
                 data = read_regular(path, MAX_TEXT)
-                lines = (line if line.startswith(b"import") else b"" for line in data.splitlines())
-                source = b"\n".join(lines)
-                if _sets_directories(source):
-                    yield path.name, source
+                yield path.name, _code_of(data)
+
+
+def _code_of(data: bytes) -> bytes:
+    """Return the lines of a `.pth` file that Python runs, at their places (site, `addpackage`)."""
+    lines = data.splitlines()
+    return b"\n".join(one if one.startswith((b"import ", b"import\t")) else b"" for one in lines)
 
 
 def _of_activation(prefix: Path) -> Iterator[Variable]:

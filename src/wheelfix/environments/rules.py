@@ -2,7 +2,8 @@
 
 import posixpath
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text, remedy
 from wheelfix.elf.demangle import demangle
@@ -22,6 +23,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some
+from wheelfix.wheel.requirements import name_of, read_requirement
 
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 
@@ -94,10 +96,11 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     without their init function; and, with glibc 2.41 or later, those with an object that needs an
     executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
     A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
-    in the environment defines. Where the package itself, the outermost with an `__init__.py`, is
-    not seen to import the module, a library that is not found is a note. What does not fit together
-    is an error, unless a source catches that (`try`): a warning then, or a note in folders without
-    `__init__.py`, which may be of another Python.
+    in the environment defines, or needs a library that is not found, and its package opens some by
+    names that are not known; otherwise a note. Where the package itself, the outermost with an
+    `__init__.py`, is not seen to import the module, a library that is not found is a note. What
+    does not fit together is an error, unless a source catches that (`try`): a warning then, or a
+    note in folders without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -125,16 +128,18 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         module = modules.modules[path]
         opened = posixpath.basename(path) if path in modules.opened else module
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
+        lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
         yield Hit(
-            message=f"importing `{module}` {'fails' if sure else 'would fail'}: "
+            message=f"{'running' if module.endswith('.pth') else 'importing'} `{module}` "
+            f"{'fails' if sure else 'would fail'}: "
             f"{lack_text(modules.world, lack)}{more}",
             severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
             notes=(
                 *((f"of {owner}",) if owner else ()),
-                *(() if lack.failure is Failure.FILE else _lenders(modules, path)),
+                *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
                 *(
                     f"`{other}` is found by LD_LIBRARY_PATH"
                     for other in sorted({one.result for _, one in found if one.result})
@@ -147,7 +152,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             else f"install {owner or 'it'} again, for this Python"
             if lack.library == path
             else f"`wheelfix explain --site {where} {opened}` shows what it loads"
-            if lack.failure is not Failure.SYMBOL or lack.library
+            if lack.failure is not Failure.SYMBOL
             else _who_defines(modules, path, lack),
             prediction=Prediction(
                 (module,),
@@ -158,37 +163,55 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
+    opening = {one.partition(".")[0] for one in modules.symbols.contents.opens_unknown}
     causes = grouped(modules.undefined_anywhere(), lambda found: _cause(modules, *found))
     for (owner, *_), found in causes.items():
         path, lack = found[0]
+        lenders = _lenders(modules, path) if lack.symbols else ()
         more = f"; so do {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
         yield Hit(
             message=f"what opens `{modules.world.label(path)}` fails: "
             f"{lack_text(modules.world, lack)}{more}",
-            # A driver, or the program that embeds it, may define functions of C.
-            severity=Severity.WARNING if lack.symbols[0].startswith("_Z") else Severity.NOTE,
+            # A driver, or the program that embeds it, may define functions of C; a plug-in may be
+            # for a machine that has the library.
+            severity=Severity.WARNING
+            if "".join(lack.symbols).startswith("_Z")
+            or (
+                lack.failure is Failure.FILE
+                and module_name(modules.world.label(path)).partition(".")[0] in opening
+            )
+            else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
             notes=(
                 *((f"of {owner}, opened by a name that is not known",) if owner else ()),
-                *_lenders(modules, path),
+                *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
             ),
-            hint=_who_defines(modules, path, lack),
+            hint=_who_defines(modules, path, lack) if lack.symbols else None,
         )
 
 
-def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
-    """Return what gets a symbol defined: a library of another distribution may do so."""
-    is_of_others = not lack.definers and any(_lenders(modules, path))
-    return "install releases that were built for each other" if is_of_others else remedy(lack)
-
-
-def _lenders(modules: InstalledModules, path: str) -> Iterator[str]:
-    """Yield the other distributions whose libraries an object loads, as a note."""
+def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
+    """Return the other distributions whose libraries an object loads."""
     objects = (one for one in modules.usual(path).objects if one in modules.world.members)
-    others = {modules.distribution(one) for one in objects} - {modules.distribution(path), ""}
-    if others:
-        yield f"it loads libraries of {join_plain(sorted(others), FEW)}"
+    return sorted({modules.distribution(one) for one in objects} - {modules.distribution(path), ""})
+
+
+def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
+    """Return what gets a symbol defined: another release of what the object loads may do so."""
+    owner, lenders = modules.distribution(path), _lenders(modules, path)
+    if lack.definers or not lenders:
+        return remedy(lack)
+    for other in lenders:
+        name, _, version = other.partition(" ")
+        texts = modules.symbols.contents.requirements(owner)
+        required = next((one for one in texts if name_of(one) == name_of(name)), "")
+        with suppress(ValueError):  # METADATA and versions may be anything
+            is_met = version in read_requirement(required).specifier
+            text = f"{other} is installed, {owner} requires {required.partition(';')[0].strip()}"
+            newer = f"install {name}<{version}, or a newer {owner.partition(' ')[0]}"
+            return f"{text}: {newer if is_met else 'install that'}"
+    return "install releases that were built for each other"
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
@@ -301,6 +324,8 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
                 if one != other
                 else "it begins with two different values"
             ),
+            # Its authors build them together, and tested that.
+            severity=Severity.NOTE if owner(clash.first) == owner(clash.second) else None,
             member=label(clash.second),
             entry=f"{label(clash.first)} {symbol}",
             notes=(f"{users}: whichever is first in a process, both use its variable",),
@@ -357,7 +382,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
         source, _, line = met.promotion.source.rpartition(":")
         module = modules.modules[met.module]
         opener = module_name(source)
-        always = opener in modules.names_before(met.module)
+        always = not {opener, met.promotion.path}.isdisjoint(modules.names_before(met.module))
         yield Hit(
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
             f"all, `import {module}` uses {count(len(judged), 'symbol')} of {promoter} instead of "

@@ -96,8 +96,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
-    others. Only `--prove` executes code of the environment. Exit code 1 for errors, and with
-    `--against` for a difference.
+    others. Only `--prove` executes code of the environment. Exit code 1 for errors, if
+    no object was judged, and with `--against` for a difference.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)
@@ -225,11 +225,19 @@ def _prove(
 
 
 def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
-    """Return whether there is a finding that fails, or an order that works was seen to fail."""
+    """Return whether there is a finding that fails, or an order that works was seen to fail.
+
+    Or no object was judged.
+    """
     limit = lowest_failing(settings.fail_on)
     fails = limit is not None and any(found.severity >= limit for found in diagnosis.findings)
-    return fails or any(
-        order.proof and order.proof.outcome is Outcome.NOT_SEEN for order in diagnosis.orders
+    is_judged = not diagnosis.objects or diagnosis.not_judged < diagnosis.objects
+    return (
+        fails
+        or not is_judged
+        or any(
+            order.proof and order.proof.outcome is Outcome.NOT_SEEN for order in diagnosis.orders
+        )
     )
 
 
