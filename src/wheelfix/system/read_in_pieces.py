@@ -15,11 +15,11 @@ def map_file(path: Path) -> Generator[memoryview]:
     if not path.stat().st_size:  # which mmap refuses
         yield memoryview(b"")
         return
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
-        memoryview(mapping) as data,
-    ):
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    # It is unmapped with its last view: the frames of an exception may hold some.
+    with memoryview(mapping) as data:
+        del mapping
         yield data
 
 
