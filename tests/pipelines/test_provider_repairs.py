@@ -147,8 +147,8 @@ def test_only_what_lacks_something_is_told_to_put_it_beside() -> None:
     result = Verified(
         wheel="", scheme="venv", python="python3.11", interpreter="", checks=(crashed,)
     )
-    hints = [found.hint for found in verify_findings([result])]
-    assert hints == [None]
+    [found] = verify_findings([result])
+    assert "--with" not in (found.hint or "")
 
 
 @pytest.mark.large

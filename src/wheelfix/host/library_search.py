@@ -339,9 +339,10 @@ class HostLibraries(GivenLibraries):
         """
         if library.path not in self._cache.copies:
             read = self.archive
-            named = (m for m, elf in read.wheel.elfs.items() if name in {basename(m), elf.soname})
+            named = [m for m, elf in read.wheel.elfs.items() if name in {basename(m), elf.soname}]
             mark = _mark(map_regular(library.path), name)
-            same = any(_mark(read.buffer(member), name) == mark for member in named)
+            # Without a member of that name, this repair has brought the one that there is.
+            same = not named or any(_mark(read.buffer(member), name) == mark for member in named)
             self._cache.copies[library.path] = same
         return self._cache.copies[library.path]
 

@@ -164,6 +164,22 @@ def _look_up(table: dict[object, object], *arguments: object) -> object:
     return table.get(*arguments)
 
 
+def _numbered(some: tuple[object, ...]) -> object:
+    return tuple(enumerate(some))
+
+
+def _first(some: tuple[object, ...], *_default: object) -> object:
+    return some[0]
+
+
+def _values(table: dict[object, object]) -> object:
+    return tuple(table.values())
+
+
+def _pairs(table: dict[object, object]) -> object:
+    return tuple(table.items())
+
+
 READS_VARIABLE = frozenset({"os.environ.get", "os.getenv"})
 """Calls that return the value of an environment variable, or their second argument."""
 _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
@@ -180,8 +196,8 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
     (_same, "list tuple sorted iter os.path.expanduser"),
-    (lambda some: tuple(enumerate(some)), "enumerate"),
-    (lambda some, *_default: some[0], "next"),
+    (_numbered, "enumerate"),
+    (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
     (lambda: {"purelib": SITE, "platlib": SITE}, "sysconfig.get_paths"),
     (lambda: (SITE,), "site.getsitepackages"),
@@ -226,8 +242,8 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
     dict: {
         "get": _look_up,
         "keys": tuple,
-        "values": lambda table: tuple(table.values()),
-        "items": lambda table: tuple(table.items()),
+        "values": _values,
+        "items": _pairs,
     },
     str: {
         **{

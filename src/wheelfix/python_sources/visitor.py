@@ -120,7 +120,7 @@ class Visitor:
             **dict.fromkeys(_ASKS_FOR_FILE, self._is_file),
             "glob.glob": self._glob,
             "os.listdir": self._names_in,
-            "os.scandir": lambda folder: self._glob(PurePosixPath(text(folder), "*")),
+            "os.scandir": self._glob_in,
             "os.walk": self._walk,
             "importlib.util.find_spec": self._find_spec,
             "sysconfig.get_config_var": self._config_variable,
@@ -643,9 +643,12 @@ class Visitor:
         return {
             "exists": self._is_file,
             "is_file": self._is_file,
-            "glob": lambda folder, pattern: self._glob(PurePosixPath(text(folder), text(pattern))),
-            "iterdir": lambda folder: self._glob(PurePosixPath(text(folder), "*")),
+            "glob": self._glob_in,
+            "iterdir": self._glob_in,
         }
+
+    def _glob_in(self, folder: object, pattern: object = "*") -> object:
+        return self._glob(PurePosixPath(text(folder), text(pattern)))
 
     def _is_file(self, path: object) -> object:
         """Return whether a file is there; raise `TypeError` if the path is not known."""
