@@ -192,7 +192,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
                 else f"glibc has only {SURPLUS:,} for all libraries together"
             ),
             member=listed[0],
-            # musl refuses it whoever opens it; of glibc's room another process has enough.
+            # musl always refuses it; of glibc's room another process has enough.
             severity=None if musl or elfs[root].module_hooks else Severity.WARNING,
             notes=tuple(f"`{member}`: {count(sizes[member], 'byte')}" for member in listed[:_SHOWN])
             + (f"loaded by `{root}`",) * (root != listed[0]),
