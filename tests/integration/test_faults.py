@@ -799,7 +799,8 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     hanging, mark = hang(tmp_path, environ)
     # Its pipes are not read to their end: the child of auditwheel has them for its 99 seconds.
     with started(wheel, tmp_path / "out", hanging) as process:
-        wait_until(mark.exists, process)
+        # auditwheel starts before the folder is made.
+        wait_until(lambda: mark.exists() and any((tmp_path / "tmp").glob(f"{PREFIX}*")), process)
         process.send_signal(signal.SIGKILL)
     assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
     done = started(wheel, tmp_path / "out", environ)
