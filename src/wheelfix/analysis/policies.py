@@ -37,7 +37,7 @@ class Policy(NamedTuple):
         return self.tag.libc
 
     def at_level(self, level: int) -> Self:
-        """Return the policy for Android of an API level for which there is no other.
+        """Return the policy of an Android API level that has no policy of its own.
 
         auditwheel's table has the levels that brought libraries, and no versions of symbols.
         """
