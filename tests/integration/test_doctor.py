@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -1278,6 +1279,7 @@ def test_each_way_to_open_a_library_is_known(
     for way, source in WAYS.items():
         (site.site / "alpha/__init__.py").write_text(source + "\n")
         word = "libnowhere.so.7" if "nowhere" in source else "nowhere"
+        word = "libu.so" if "cdll[" in source else word  # since 3.13 an AttributeError
         found = site.says(capsys, 1)
         errors_found = [one["message"] for one in found if one["severity"] == "error"]
         assert [word in one for one in errors_found] == [True], way
@@ -1930,6 +1932,8 @@ def test_the_verdict_says_what_was_not_looked_at(
 def test_what_python_runs_when_it_starts_comes_before_every_import(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, text: str
 ) -> None:
+    if path == "sitecustomize.py" and find_spec("sitecustomize"):
+        pytest.skip("this Python brings its own, as Debian's does")
     for name, functions in (("alpha", ["foo"]), ("beta", ["foo", "foo_new"])):
         library = lib(tmp_path / name, *functions)
         imports = "from . import _core"
