@@ -1279,11 +1279,35 @@ def test_each_way_to_open_a_library_is_known(
     for way, source in WAYS.items():
         (site.site / "alpha/__init__.py").write_text(source + "\n")
         word = "libnowhere.so.7" if "nowhere" in source else "nowhere"
-        word = "libu.so" if "cdll[" in source else word  # since 3.13 an AttributeError
         found = site.says(capsys, 1)
         errors_found = [one["message"] for one in found if one["severity"] == "error"]
         assert [word in one for one in errors_found] == [True], way
-        assert word in site.imports("alpha"), way
+        # Since 3.13, an element of `cdll` is an attribute that is not there: no word of the loader.
+        said = site.imports("alpha")
+        assert word in said or ("cdll[" in source and said.startswith("AttributeError")), way
+
+
+def test_a_folder_that_a_source_lists_may_be_closed(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = "import ctypes, os\nfor name in os.listdir(os.path.dirname(__file__) + '/closed'):\n"
+    source += "    ctypes.CDLL(os.path.dirname(__file__) + '/closed/' + name)\n"
+    files: dict[str, str | Path] = {"alpha____init__.py": source, "alpha__closed/libx.so": ""}
+    files |= {"alpha__libok.so": shared_object(tmp_path / "libok.so", "")}
+    site.install(tmp_path, "alpha", **files)
+    listed = os.listdir
+
+    def refuse(folder: str) -> list[str]:
+        if str(folder).endswith("/closed"):
+            raise PermissionError(13, "Permission denied", folder)
+        return listed(folder)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert run(["doctor", str(site.site)]) == 0
+    assert "names of libraries that are not known: `alpha`" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -1988,10 +2012,7 @@ def test_two_libraries_of_one_distribution_that_differ(
     [
         (
             "beta>=0.5",
-            (
-                "beta 1.0 is installed, alpha 1.0 requires beta>=0.5: install beta<1.0, or a newer "
-                "alpha"
-            ),
+            ("beta 1.0 is installed, alpha 1.0 requires beta>=0.5: try beta<1.0, or a newer alpha"),
         ),
         ("beta>=2", "beta 1.0 is installed, alpha 1.0 requires beta>=2: install that"),
         ("beta>=", "install releases that were built for each other"),

@@ -67,9 +67,8 @@ def _lists(
     dynamic: Collection[str],
 ) -> frozenset[str]:
     """Return the objects that name several libraries: hosts open the plug-in that is asked for."""
-    named = Counter(
-        one
-        for member, own in names.items()
-        for one in {one for name in own for one in mentions.get(name, ())} - {member}
-    )
-    return frozenset(member for member, number in named.items() if number > 1 and member in dynamic)
+    libraries = Counter[str]()
+    for member, own in names.items():
+        hosts = {host for name in own for host in mentions.get(name, ())}
+        libraries.update(hosts - {member})
+    return frozenset(host for host, number in libraries.items() if number > 1 and host in dynamic)

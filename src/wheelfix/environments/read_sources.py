@@ -173,7 +173,9 @@ class SiteSources:
 
             def names(one: str) -> Sequence[str]:
                 asked[one] = _stamp(f"{folder}{one}", stat.S_ISDIR)
-                return sorted(os.listdir(f"{folder}{one}")) if asked[one] else ()  # noqa: PTH208
+                with suppress(OSError):  # a folder that is not there, or cannot be read
+                    return sorted(os.listdir(f"{folder}{one}"))  # noqa: PTH208 - text
+                return ()
 
             def read(one: str) -> bytes:
                 return there.read(one) if is_file(one) else b""

@@ -209,7 +209,7 @@ def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
         with suppress(ValueError):  # METADATA and versions may be anything
             is_met = version in read_requirement(required).specifier
             text = f"{other} is installed, {owner} requires {required.partition(';')[0].strip()}"
-            newer = f"install {name}<{version}, or a newer {owner.partition(' ')[0]}"
+            newer = f"try {name}<{version}, or a newer {owner.partition(' ')[0]}"
             return f"{text}: {newer if is_met else 'install that'}"
     return "install releases that were built for each other"
 
@@ -282,7 +282,7 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
 
 @environment_rule("WF954", "shared-unique-symbol", Severity.ERROR)
 def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
-    """Objects of two distributions share data of which they know different sizes or values.
+    """Objects of two distributions share data, with different sizes or values.
 
     ## What it does
     Compares the STB_GNU_UNIQUE symbols of the objects of an installed environment: static

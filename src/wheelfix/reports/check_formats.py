@@ -61,4 +61,5 @@ def step_summary(set_report: SetReport, options: RenderOptions, room: int) -> st
 
 
 def _function(module: str, name: str) -> Callable[..., object]:
-    return getattr(import_module(f"wheelfix.reports.{module}"), name)  # type: ignore[no-any-return]
+    function: Callable[..., object] = getattr(import_module(f"wheelfix.reports.{module}"), name)
+    return function

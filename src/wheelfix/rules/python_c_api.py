@@ -53,7 +53,7 @@ def _uses(context: Context) -> Iterator[_Use]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _lacking(name: str, pythons: tuple[str, ...], is_imported: bool) -> tuple[str, ...]:  # noqa: FBT001
+def _lacking(name: str, pythons: tuple[str, ...], *, is_imported: bool) -> tuple[str, ...]:
     """Return those of `pythons` that lack `name`; none if one has it, for what is not imported."""
     answers = {python: python_api.exports(python, name) for python in pythons}
     if not is_imported and True in answers.values():
@@ -90,7 +90,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
         lacking = {
             name: some
             for name in use.names
-            if (some := _lacking(name, use.pythons, use.is_imported))
+            if (some := _lacking(name, use.pythons, is_imported=use.is_imported))
             and not _defines(context, use.member, name)
         }
         if lacking:
@@ -166,7 +166,7 @@ def stable_abi_exceeded(context: Context) -> Iterator[Hit]:
             for name in use.names
             if (symbol := python_api.find(name)) is not None
             and (symbol.stable is None or symbol.stable > oldest)
-            and not _lacking(name, use.pythons, use.is_imported)
+            and not _lacking(name, use.pythons, is_imported=use.is_imported)
             and not _defines(context, use.member, name)
         }
         never = [name for name, minor in since.items() if minor is None]
