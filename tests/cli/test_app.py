@@ -296,7 +296,7 @@ def test_color_can_be_chosen_on_the_command_line(
         (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
         (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
         (["trace", "--deps"], "no such option here: --deps", "`wheelfix repair`, `wheelfix check`"),
-        (["repair", "--dask"], "no such option here: --dask", "it is one of `wheelfix check`"),
+        (["repair", "--strict"], "no such option here: --strict", "`wheelfix check`"),
         (["doctor", "--site", "x"], "no such option here: --site", "`wheelfix doctor .venv`"),
         (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
         (["check"], "no wheel is named", "name wheels, directories, or --from-file"),

@@ -1309,7 +1309,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`--after {}`: not found",
         "`--why-not {}`: not found",
         "--why-not needs a member",
-        "--dask needs the package",
         "`--env {}",
         "`--report {}`: it must be",
         "`--plat {}` is not possible",

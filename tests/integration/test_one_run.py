@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,25 +160,6 @@ def test_all_ways_to_check_report_the_same(
         assert way("-j2") == expected
     if not overrides:
         assert of_report(wheelfix.check_all(sorted(folder.glob("dist/*")), SETTINGS)) == expected
-
-
-@pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The scheduler of a cluster whose workers have another current directory."""
-    clusters: Any = pytest.importorskip("tests.support.clusters")
-    monkeypatch.chdir("/")
-    with clusters.cluster(1) as of_scheduler:
-        yield of_scheduler
-
-
-def test_a_cluster_reports_the_same(
-    address: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "wheelfix.toml").write_text(OVERRIDES)
-    of = Run(capsys)
-    expected = of.json()
-    for way in (of.text, of.json, of.jsonl, of.report):
-        assert way("--dask", address) == expected
 
 
 def test_a_check_does_not_depend_on_the_directory_of_the_process(

@@ -121,8 +121,8 @@ _MAIN = {
     "tests.support.warm_python": "tests.support.warm_python",
 }
 """The programs, by what `python -m` calls them, and the modules with their `main`."""
-_NEEDS_MORE = ("wheelfix.cli.dask_workers", "wheelfix.host.import_probe")
-"""Modules that are a program, or import what may not be installed."""
+_NEEDS_MORE = ("wheelfix.host.import_probe",)
+"""Modules that are a program."""
 
 
 def warm_path(path: str) -> str:

@@ -135,8 +135,7 @@ def _future_answer(future: "Future[Result]") -> Result | Exception:
             hint="start them again",
         ) from error
     except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
-        # Dask, which names the error so, may not be installed.
-        return WorkerDiedError() if type(error).__name__ == "KilledWorker" else error
+        return error
 
 
 class WorkerProcess:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -15,7 +15,6 @@ from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.dask_workers import dask_workers
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
 from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
@@ -76,11 +75,6 @@ class _Options:
     statistics: bool = Option(
         "Print the number of findings of each rule instead of each.", group=Group.OUTPUT
     ).default(False)
-    dask: str | None = Option(
-        "Use the Dask cluster of the scheduler at this address instead of --jobs.",
-        group=Group.RUN,
-        metavar="ADDRESS",
-    ).default(None)
 
 
 @options.with_options
@@ -111,15 +105,13 @@ def _run(
     files = parse_reports(request.report)
     inputs = _inputs(wheels, request, configuration)
     _refuse_outputs(request, files, configuration.settings, inputs)
-    is_alone = request.dask is None and min(configuration.settings.jobs, len(wheels)) == 1
+    is_alone = min(configuration.settings.jobs, len(wheels)) == 1
     with ExitStack() as stack:
         stack.callback(sweep_cache, os.environ)  # a worker that was killed leaves what it fetched
         shows_read = is_alone and terminal.shows_progress
         read = stack.enter_context(shared_fraction()) if shows_read else None
         line = _ProgressLine(wheels, terminal, read)
-        workers = stack.enter_context(
-            _workers(wheels, request.dask, configuration.settings, line.show)
-        )
+        workers = stack.enter_context(_workers(wheels, configuration.settings, line.show))
         folder = options.current_folder()
         of_repair = configuration.for_command("repair").settings_for
         tasks = tuple(
@@ -256,11 +248,9 @@ def _read_baseline(file: Path) -> Baseline:
 
 
 def _workers(
-    wheels: Sequence[Path], dask: str | None, settings: Settings, tick: Callable[[], None]
-) -> AbstractContextManager[Workers]:
+    wheels: Sequence[Path], settings: Settings, tick: Callable[[], None]
+) -> WorkerProcesses:
     """Return the workers that check the wheels, so that a wheel that crashes one ends no run."""
-    if dask is not None:
-        return dask_workers(dask, options.current_folder() / wheels[0])
     return WorkerProcesses(
         min(settings.jobs, len(wheels)),
         timeout=settings.timeout,
