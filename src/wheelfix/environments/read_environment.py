@@ -264,15 +264,15 @@ def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, 
     """Read every object below `tops`; yield its canonical path, and its name in site-packages."""
     folders = chain.from_iterable(folders_below(top, links_out_of(root)) for top in tops)
     for folder, names in folders:
-        linked = os.path.realpath(folder) != folder
         programs = folder.endswith("/bin")
-        for name in sorted(names):
-            if programs or is_object_name(name):
-                path = f"{folder}/{name}"
-                real = disk.add(path)
-                if real is not None and (linked or real.startswith(f"{root}/")):
-                    relative = (path if linked else real).removeprefix(f"{root}/")
-                    yield real, name_in_site(relative)
+        objects = [name for name in sorted(names) if programs or is_object_name(name)]
+        linked = bool(objects) and os.path.realpath(folder) != folder
+        for name in objects:
+            path = f"{folder}/{name}"
+            real = disk.add(path)
+            if real is not None and (linked or real.startswith(f"{root}/")):
+                relative = (path if linked else real).removeprefix(f"{root}/")
+                yield real, name_in_site(relative)
 
 
 def _is_pure(directory: Path, disk: Disk) -> bool:
