@@ -198,3 +198,76 @@ def test_the_library_of_the_build_tree_is_the_wheel_s_own(tmp_path: Path) -> Non
     assert outcome.output is not None, outcome.error
     shutil.rmtree(built.parent)
     assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "2 2\n"
+
+
+def test_a_library_that_needs_its_own_name_needs_itself(tmp_path: Path) -> None:
+    """A loader that has loaded it looks for no other one, wherever its search path leads."""
+    inner = library(tmp_path / "c2", "dup_b", 2)
+    outer = library(tmp_path / "c1", "dup_a", 1, needed=(inner,))
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name, name, needed=[lib], calls=[function], runpath=str(lib.parent)
+        )
+        for name, lib, function in (("_a", outer, "dup_a"), ("_b", inner, "dup_b"))
+    }
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.output is not None, outcome.error
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "1 2\n"
+    (grafted,) = (one for one in outcome.grafted if one.host.source.parent.name == "c1")
+    assert [new for _, new in grafted.renames] == [grafted.host.hashed_name]
+
+
+def test_an_unused_entry_stays_through_which_another_library_finds_its_own(tmp_path: Path) -> None:
+    """Without the entry of `_b`, `libouter.so.1` would get the `libdup.so.1` of `_a`."""
+    first, second = library(tmp_path / "c1", "dup_a", 1), library(tmp_path / "c2", "dup_b", 2)
+    outer = shared_object(
+        tmp_path / "c3" / "libouter.so.1",
+        "int dup_b(void); int outer(void) { return dup_b() + 40; }",
+        soname="libouter.so.1",
+        needed=[second],
+        runpath="$ORIGIN/../c2",
+    )
+    needed = {"_a": ([first, outer], ["dup_a"]), "_b": ([outer], list[str]())}
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name,
+            name,
+            needed=some,
+            calls=calls,
+            runpath=":".join(str(one.parent) for one in some),
+        )
+        for name, (some, calls) in needed.items()
+    }
+    files["clash/libuser.so"] = shared_object(
+        tmp_path / "libuser.so",
+        "int outer(void); int user(void) { return outer(); }",
+        needed=[first, outer],
+        runpath=f"{first.parent}:{outer.parent}",
+    )
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.output is not None, outcome.error
+    for folder in ("c1", "c2", "c3"):
+        shutil.rmtree(tmp_path / folder)
+    opened = "import clash, ctypes; print(ctypes.CDLL(clash.__path__[0] + '/libuser.so').user())"
+    assert run(installed(outcome.output, tmp_path / "site"), opened).stdout == "42\n"
+
+
+def test_an_unused_entry_stays_through_which_alone_a_library_is_found(tmp_path: Path) -> None:
+    """auditwheel finds `libdup.so.1` by the search path of a library that is not used."""
+    folder = tmp_path / "through"
+    wanted = library(folder / "c2", "dup_a", 1)
+    between = shared_object(
+        folder / "c1" / "libbetween.so", "int b;", needed=[wanted], runpath="$ORIGIN/../c2"
+    )
+    module = extension(
+        folder / "_a", "_a", needed=[between, wanted], calls=["dup_a"], runpath=f"{folder}/c1"
+    )
+    files: dict[str, str | Path] = {"clash/__init__.py": "", f"clash/_a{SUFFIX}": module}
+    outcome = repaired(make_wheel(folder, name="clash", tag=TAG, files=files), tmp_path)
+    assert outcome.output is not None, outcome.error
+    printed = run(
+        installed(outcome.output, tmp_path / "site"), "import clash._a as a; print(a.value())"
+    )
+    assert printed.stdout == "1\n"

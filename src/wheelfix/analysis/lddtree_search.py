@@ -211,6 +211,17 @@ class MachineLibraries:
         several = {name for name, some in self.by_name.items() if some[1:] or name in self.shipped}
         return dict(self._choices(several))
 
+    def displaced(self, other: "MachineLibraries") -> frozenset[str]:
+        """Return the files of `chosen` in whose place an object finds another file in `other`."""
+        found = (library for some in other.by_name.values() for library in some)
+        users = {**other.elfs, **{library.path: library.elf for library in found}}
+        return frozenset(
+            path
+            for (user, name), path in self.chosen.items()
+            if user in users and name in users[user].needed and name in other.by_name
+            if other.chosen.get((user, name), other.by_name[name][0].path) != path
+        )
+
     def _choices(self, several: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
         names = frozenset(several)
         found = self.found if names else dict[str, Mapping[str, Library]]()
@@ -225,7 +236,12 @@ class MachineLibraries:
                 yield (path, name), libraries[name].path
 
     def _own_choice(self, library: Library, name: str) -> str | None:
-        """Return the one of several files of a name to which the search path of `library` leads."""
+        """Return the one of several files of a name to which the search path of `library` leads.
+
+        Its own name is its own: a loader has that one already.
+        """
+        if name in {library.elf.soname, posixpath.basename(library.path)}:
+            return library.path
         origin = library.path.rpartition("/")[0]
         places = (f"{entry_directory(entry, origin)}/{name}" for entry in library.elf.entries)
         found = {other.path for other in self.by_name[name]}

@@ -185,7 +185,10 @@ def grafted_libraries(
                 n for n in host.elf.needed if n in sources or (n in known and n not in shipped)
             ]
             inner = {
-                n: _own_choice(host, n, known[n]) or sources.get(n, known[n][0]) for n in names
+                n: path
+                if n in {name, host.elf.soname}  # a loader has that one already
+                else _own_choice(host, n, known[n]) or sources.get(n, known[n][0])
+                for n in names
             }
             found[host.hashed_name] = GraftedLibrary(
                 member=f"{folder}/{host.hashed_name}",

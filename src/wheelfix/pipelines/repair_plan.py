@@ -6,14 +6,16 @@ program is run. `repair` carries the plan out; `check` asks it what a repair wou
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from glob import escape
 from typing import NamedTuple
 
+from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.errors import WheelfixError
+from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -178,7 +180,14 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
     before = tuple(rule for rule in fixing if rule.stage is Stage.BEFORE)
     pruned, early, kept = _prune(start.at_stage(Stage.BEFORE), before)
     excluded = _excluded_by_path(planner, pruned.wheel)
-    graft, grafting_steps = _graft(planner, pruned.wheel, included, excluded)
+    try:
+        graft, grafting_steps = _graft(planner, pruned.wheel, included, excluded)
+    except ToolError:
+        keeping = _keeping(planner, early)
+        if keeping is not None:
+            with suppress(ToolError):
+                return decide(keeping, included)
+        raise
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
         grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_repair(now, read.wheel)
@@ -209,26 +218,53 @@ def _prune(
 ) -> tuple[Context, tuple[PlannedEdit, ...], tuple[str, ...]]:
     """Drop what must not be grafted; return the context, the edits, and what stays nevertheless.
 
-    A repair that leaves a symbol undefined would be rejected: so the entries of that load stay.
+    A repair that leaves a symbol undefined would be rejected: so the entries of that load stay. So
+    do those through which a library is found that others then find under another path.
     """
     pruned, steps = apply_fixes_until_stable(start, rules)
     dropped = [e for e, code, *_ in steps if isinstance(e, DropNeeded) and code == "WF201"]
-    loaded = start.loaded_wheel
-    if not dropped or loaded is None or not pruned.unresolved_symbols:
+    loaded, after = start.loaded_wheel, pruned.loaded_wheel
+    if not dropped or loaded is None or after is None:
         return pruned, steps, ()
-    lost = broken(pruned, [undefined_symbol]) - broken(start, [undefined_symbol])
     names: dict[str, str] = {}
-    for _, member, symbol in sorted(lost, key=str):
+    for path, why in _lost(start, pruned, loaded, after).items():
         for load in loaded.loads.values():
-            if loaded.paths.get(member or "") in load.objects:
+            if path in load.objects:
                 inside = (one for one in dropped if loaded.paths.get(one.member) in load.objects)
-                names |= {one.name: str(symbol) for one in inside}
+                names |= {one.name: why for one in inside}
     if not names:
         return pruned, steps, ()
     keep = (*start.settings.keep_needed, *map(escape, names))
     again = replace(start, settings=replace(start.settings, keep_needed=keep))
-    messages = [f"DT_NEEDED keeps `{name}`: `{names[name]}` may need it" for name in names]
+    messages = [f"DT_NEEDED keeps `{name}`: {why}" for name, why in names.items()]
     return *apply_fixes_until_stable(again, rules), tuple(messages)
+
+
+def _keeping(planner: Planner, pruning: Iterable[PlannedEdit]) -> Planner | None:
+    """Return the planner that keeps unused entries: what they name may lead to other libraries.
+
+    None if `pruning` drops none.
+    """
+    names = {e.name for e, code, *_ in pruning if isinstance(e, DropNeeded) and code == "WF201"}
+    read = planner.read
+    keep = (*read.settings.keep_needed, *sorted(map(escape, names)))
+    settings = replace(read.settings, keep_needed=keep)
+    return planner._replace(read=replace(read, settings=settings)) if names else None
+
+
+def _lost(
+    start: Context, pruned: Context, loaded: LoadedWheel, after: LoadedWheel
+) -> dict[str, str]:
+    """Return the paths whose loads stay as they are, each with its reason."""
+    lost = {
+        path: f"through it, others find `{path}`"
+        for path in loaded.machine.displaced(after.machine)
+    }
+    if pruned.unresolved_symbols:
+        undefined = broken(pruned, [undefined_symbol]) - broken(start, [undefined_symbol])
+        for _, member, symbol in sorted(undefined, key=str):
+            lost[loaded.paths.get(member or "", "")] = f"`{symbol}` may need it"
+    return lost
 
 
 def _plan_inclusion(
