@@ -130,6 +130,9 @@ MAKERS: dict[str, Callable[[int], Files]] = {
             OPENS + f"from pkg import {', '.join(f'm{m}' for m in range(min(of, 200)))}\n"
         )
     ),
+    "openers that import each other": lambda n: many_modules(
+        lambda _n, of: OPENS + f"from pkg import {', '.join(f'm{m}' for m in range(of))}\n"
+    )(int(n**0.5) * 8),
     "openers that import a large one": lambda n: {
         f"{SITE}/pkg/large.py": "def g(x): return x\n" + "g(1)\n" * n,
         **many_modules(lambda _m, _of: f"from pkg.large import g\n{OPENS}g(2)\n")(n),

@@ -250,12 +250,12 @@ class InstalledContents:
         """
         own = self._own_openers
         callers = {
-            module_name(caller): (folder, caller)
+            (folder, caller)
             for module, (folder, path) in own.items()
             if "." in module and not path.endswith(_PACKAGES)
             for caller in self._naming(module, folder)
         }
-        return {**callers, **own, **self._path_files}
+        return {**{module_name(one[1]): one for one in sorted(callers)}, **own, **self._path_files}
 
     @cached_property
     def _path_files(self) -> Mapping[str, tuple[str, str]]:
@@ -287,17 +287,17 @@ class InstalledContents:
 
     @cached_property
     def _importers(self) -> Collection[str]:
-        """The modules by which packages come to those that surely open libraries, if any do."""
-        found: set[str] = set()
-        waiting = [
-            (module, folder)
+        """The modules that surely open libraries, and those by which packages come to them."""
+        found = {
+            module: folder
             for module, (folder, path) in self._own_openers.items()
             if self._opened(module, folder, path)
-        ]
+        }
+        waiting = list(found.items())
         for module, folder in waiting:  # grows during the loop
-            new = [one for one in self._that_import(module, folder) if one not in found]
+            new = {one: folder for one in self._that_import(module, folder) if one not in found}
             found.update(new)
-            waiting += ((one, folder) for one in new)
+            waiting += new.items()
         return found
 
     def _that_import(self, module: str, folder: str) -> Iterator[str]:

@@ -2,16 +2,16 @@
 
 import ast
 from collections.abc import Mapping
+from functools import lru_cache
 
-from wheelfix.python_sources.parsing import always_raises, import_origin, parse_source
+from wheelfix.python_sources.parsing import always_raises, blocks_in, import_origin, parse_source
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
 """Functions of importlib, and of imp before Python 3.12."""
-_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
-"""What statements consist of, but for expressions, which import nothing."""
 
 
+@lru_cache(1 << 14)
 def module_name(path: str) -> str:
     """Return the dotted name of the module at `path`, below site-packages.
 
@@ -112,8 +112,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 suppresses = any("suppress" in ast.unparse(item.context_expr) for item in items)
                 waiting += ((inner, may_fail or suppresses) for inner in body)
             case ast.AST():
-                inside = ast.iter_child_nodes(node)
-                waiting += ((child, may_fail) for child in inside if isinstance(child, _BLOCKS))
+                waiting += ((child, may_fail) for child in blocks_in(node))
     return found
 
 

@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 STEPS_PER_EXPRESSION = 5
@@ -16,6 +16,10 @@ _MEMBER = "<a member of the wheel>"
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _MAX_TOKENS = 100_000
 """More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""
+
+
+_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What statements consist of, but for expressions, which import and define nothing."""
 
 
 class Sources(NamedTuple):
@@ -46,6 +50,13 @@ def parse_source(source: bytes) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if isinstance(tree, ast.Module) else None
+
+
+def blocks_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements directly in one, and its handlers and cases."""
+    if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
+        inside = ast.iter_child_nodes(node)
+        yield from (one for one in inside if isinstance(one, _BLOCKS))
 
 
 def always_raises(body: Sequence[ast.stmt]) -> bool:

@@ -29,6 +29,7 @@ from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     Sources,
     always_raises,
+    blocks_in,
     import_origin,
     parse_source,
 )
@@ -155,7 +156,9 @@ class Visitor:
     def _visit(self, tree: ast.Module) -> Sequence[Function]:
         functions: list[Function] = []
         module = self._module
-        for node in ast.walk(tree):  # outer statements first
+        nodes: list[ast.AST] = [tree]
+        for node in nodes:  # grows during the loop; outer statements first
+            nodes += blocks_in(node)
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
             elif isinstance(node, Function):
