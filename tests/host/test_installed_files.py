@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.host.installed_files import (
+    added_folders,
     by_record,
     dist_info_folders,
     distributions,
@@ -91,3 +92,11 @@ def test_a_file_is_identified_by_its_inode(site: Path) -> None:
     assert one.path != other.path
     assert find_file(str(site)) is None
     assert find_file(str(site / "none")) is None
+
+
+def test_path_files_with_a_nul_or_a_link_to_themselves_add_nothing(site: Path) -> None:
+    """Python ignores the rest of such a file, too."""
+    (site / "loop.pth").symlink_to("loop.pth")
+    (site / "nul.pth").write_bytes(b"a\0b\n")
+    (site / "added.pth").write_text("/usr\n")
+    assert list(added_folders(site)) == ["/usr (added.pth)"]

@@ -17,6 +17,7 @@ from wheelfix.host.machine_files import (
     MAX_TEXT,
     UntrustedFileError,
     folders_below,
+    links_out_of,
     open_regular,
     read_regular,
     read_trusted,
@@ -407,3 +408,17 @@ def test_a_temporary_folder_of_others_is_refused_with_its_owner(
     assert f"`{folder}` belongs to user 12345" in said
     assert "set TMPDIR to a folder in which only you can write" in said
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("place", ["/", "/proc", "/proc/self/root", "/sys", "/dev", "..", "."])
+def test_a_link_to_the_machine_or_to_its_kernel_is_not_a_package(
+    place: str, tmp_path: Path
+) -> None:
+    top, packages = tmp_path / "top", tmp_path / "packages"
+    top.mkdir()
+    packages.mkdir()
+    (top / "package").symlink_to(packages)
+    (top / "link").symlink_to(place)
+    follow = links_out_of(str(top))
+    assert follow(str(top / "package"))
+    assert not follow(str(top / "link"))

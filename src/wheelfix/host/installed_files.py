@@ -156,8 +156,9 @@ def added_folders(environment: Path) -> Iterator[str]:
         if re.search(rb"(?mi)^include-system-site-packages *= *true *$", settings):
             yield "the system's distributions (pyvenv.cfg)"
     folders = (root, *site_folders_of(root))
-    for path in sorted({file.resolve() for folder in folders for file in folder.glob("*.pth")}):
-        with suppress(OSError):
+    found = {os.path.realpath(file) for folder in folders for file in folder.glob("*.pth")}
+    for path in map(Path, sorted(found)):
+        with suppress(OSError, ValueError):  # of a path with a NUL
             for line in os.fsdecode(read_regular(path, MAX_TEXT)).splitlines():
                 added = os.path.realpath(path.parent / line)
                 is_hook = line.startswith(("import ", "import\t"))

@@ -55,6 +55,8 @@ class Trust(NamedTuple):
         return cls(users, here.st_dev if is_open else None)
 
 
+_OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
+"""Where folders have no files of a package, and those of other processes without end."""
 _MOST_LINKED = 10_000
 """Links that are followed out of a folder: more than packages of an environment."""
 
@@ -149,15 +151,15 @@ def folders_below(
 def links_out_of(top: str) -> Callable[[str], bool]:
     """Return a function that says whether a link below `top` leads to another folder to read.
 
-    As those of packages do in profiles of Nix and in Bazel. It leads out of `top`, to what only
-    trusted users can change; each folder is read once.
+    As those of packages do in profiles of Nix and in Bazel. It leads out of `top`, to files that
+    only trusted users can change; each folder is read once.
     """
-    root = f"{os.path.realpath(top)}/"
+    root = os.path.join(os.path.realpath(top), "")  # noqa: PTH118 - text
     seen: set[str] = set()
 
     def follow(path: str) -> bool:
-        real = f"{os.path.realpath(path)}/"
-        is_outside = not real.startswith(root) and not root.startswith(real)
+        real = os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
+        is_outside = not real.startswith((root, *_OF_THE_KERNEL)) and not root.startswith(real)
         if not is_outside or real in seen or len(seen) > _MOST_LINKED:
             return False
         seen.add(real)
