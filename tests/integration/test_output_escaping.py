@@ -398,6 +398,23 @@ def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
             said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
 
 
+def test_modules_of_any_name_that_open_what_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And libraries of names that no file can have."""
+    site = tmp_path / "env/lib/python3.11/site-packages"
+    (site / "demo").mkdir(parents=True)
+    (tmp_path / "env/pyvenv.cfg").write_text("home = /usr/bin\n")
+    shared_object(site / "demo/_core.so")
+    opens = "import ctypes, os\nctypes.CDLL(os.environ['X'])\n"
+    (site / "\x1b[31m\udcff.py").write_text(opens)
+    (site / "demo/__init__.py").write_text(f"import ctypes\nctypes.CDLL('{'x' * 300}.so')\n")
+    assert run(["doctor", str(tmp_path / "env")]) < 2
+    said = capsys.readouterr().out
+    assert "libraries that are not known: `\\x1b[31m\\udcff`" in said
+    assert "\x1b" not in said
+
+
 def test_a_traceback_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """With -v, Python's traceback is shown, which may quote the wheel."""
     Terminal(verbosity=1).trace(ValueError("\n::error::\x1b[2J##[group]\u202e"))

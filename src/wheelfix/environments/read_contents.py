@@ -523,13 +523,13 @@ class InstalledContents:
         """Return whether there is a file at a path, or one that dlopen may find by a bare name."""
         environment = self._world.environment
         if "/" in name or self._world.described:
-            return bool(self._world.described) or Path(name).exists()
+            return bool(self._world.described) or os.path.exists(name)  # noqa: PTH110 - any name
         prefix = posixpath.dirname(posixpath.dirname(environment.main or ""))
         folders = (*environment.default_directories, *library_path_directories(environment))
         return (
             name in environment.cache
             or name in self._world.carriers
-            or any(Path(one, name).is_file() for one in (*folders, f"{prefix}/lib"))
+            or any(os.path.isfile(f"{one}/{name}") for one in (*folders, f"{prefix}/lib"))  # noqa: PTH113 - any name
         )
 
     def _read_tables(self, path: str) -> SymbolTables:

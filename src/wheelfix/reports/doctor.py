@@ -151,9 +151,8 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
             "not found"
         )
     if diagnosis.opens_unknown:
-        read += (
-            f"; names of libraries that are not known: {join_some(diagnosis.opens_unknown, FEW)}"
-        )
+        modules = join_some(diagnosis.opens_unknown, FEW)
+        read += f"; names of libraries that are not known: {printable(modules)}"
     if diagnosis.not_read:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
