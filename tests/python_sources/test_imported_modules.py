@@ -12,6 +12,8 @@ from wheelfix.python_sources.imported_modules import failing_imports
         ("try:\n import a\nexcept ValueError:\n pass", {"a": False, "": False}),
         ("try:\n import a\nexcept ImportError as e:\n raise X from e", {"a": False, "": False}),
         ("try:\n import a\nexcept:\n if x: raise\n else: sys.exit(1)", {"a": False, "": False}),
+        ("try:\n import a\nexcept:\n with x:\n  raise", {"a": False, "": False}),
+        ("try:\n import a\nexcept:\n with suppress(X):\n  raise", {"a": True, "": True}),
         ("try:\n import a\nexcept:\n if x: raise", {"a": True, "": True}),
         ("def f():\n try:\n  import a\n except:\n  if x: return\n  raise", {"a": True, "": True}),
         ("with suppress(ImportError):\n import a", {"a": True, "": True}),

@@ -243,8 +243,8 @@ def test_alternatives_are_not_sure() -> None:
     loop = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
     for source, sure in ((loop, True), (f"{loop}\n    break", False)):
         assert [(opening.name, opening.sure) for opening in opened(source)] == [
-            ("libx.so", sure),
             ("libx.so.1", sure),
+            ("libx.so", sure),
         ]
 
 

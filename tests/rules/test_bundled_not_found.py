@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -445,3 +446,38 @@ def test_a_plugin_of_an_extension_module_is_for_information(
     )
     (found,) = findings(unreachable_library, subject)
     assert found.severity is severity
+
+
+HERE = (
+    "import ctypes, os\n"
+    "def load(name): ctypes.CDLL(os.path.join(os.path.dirname(__file__), name))\n"
+)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"__init__": HERE + "load('lib/libcore.so.2')\nload('bin/libtop.so')"},
+        {"__init__": HERE + "for n in 'lib/libcore.so.2', 'bin/libtop.so': load(n)"},
+        {"__init__": HERE + "[load(n) for n in ('lib/libcore.so.2', 'bin/libtop.so')]"},
+        {"__init__": "from . import a, b", "a": HERE + "load('lib/libcore.so.2')",
+         "b": HERE + "load('bin/libtop.so')"},
+        {"__init__": HERE + "for n in 'bin/libtop.so', 'lib/libcore.so.2': load(n)"},
+        {"__init__": "from . import b, a", "a": HERE + "load('lib/libcore.so.2')",
+         "b": HERE + "load('bin/libtop.so')"},
+    ],
+)  # fmt: skip
+def test_a_library_that_python_opens_after_what_it_needs_is_for_information(
+    sources: dict[str, str], tmp_path: Path
+) -> None:
+    core = shared_object(tmp_path / "core.so", "int c(void){return 1;}", soname="libcore.so.2")
+    top = shared_object(tmp_path / "top.so", "int c(void); int t(void){return c();}", needed=[core])
+    files: dict[str, Path | str | bytes] = {f"q/{name}.py": text for name, text in sources.items()}
+    files |= {"q/lib/libcore.so.2": core, "q/bin/libtop.so": top}
+    made = make_wheel(tmp_path, name="q", tag="py3-none-manylinux_2_34_x86_64", files=files)
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    run = [sys.executable, "-c", "import q"]
+    real = subprocess.run(run, cwd=tmp_path / "site", check=False, stderr=subprocess.DEVNULL)
+    (found,) = check(made, Settings(select=("WF101",))).findings
+    assert (found.severity is Severity.NOTE) == (real.returncode == 0)

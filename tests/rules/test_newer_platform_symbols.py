@@ -20,13 +20,22 @@ OLD = "_ZNSt8ios_base4InitC1Ev"
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the tag is for x86-64")
 
 
-def wheel(tmp_path: Path, name: str, library: Path, tag: str = TAG) -> Path:
-    module = extension(tmp_path / "m.so", "_m", needed=[library], calls=[name])
+def wheel(
+    tmp_path: Path,
+    name: str,
+    library: Path,
+    tag: str = TAG,
+    *,
+    other: Path | None = None,
+) -> Path:
+    needed = [library] if other is None else [library, other]
+    module = extension(tmp_path / "m.so", "_m", needed=needed, calls=[name])
     files: dict[str, bytes | str | Path] = {
         "q/__init__.py": "from . import _m\n",
         f"q/_m{SUFFIX}": module,
     }
-    return make_wheel(tmp_path / "dist", name="q", tag=tag, files=files)
+    metadata = "Requires-Dist: assimp\nRequires-Dist: nvidia-cublas-cu12\n" if other else ""
+    return make_wheel(tmp_path / "dist", name="q", tag=tag, files=files, metadata=metadata)
 
 
 def stub(tmp_path: Path, soname: str, name: str, version: str | None = None) -> Path:
@@ -50,6 +59,19 @@ def test_a_newer_symbol_of_libstdcxx_is_found_without_a_version(tmp_path: Path) 
     assert [(f.code, f.targets) for f in found] == [("WF301", ()), ("WF812", ("rhel:8",))]
     assert "3.4.26" in found[0].message
     assert NEW in (found[0].entry or "")
+
+
+@pytest.mark.parametrize(
+    ("soname", "codes"), [("libassimp.so.5", []), ("libcublas.so.12", ["WF301"])]
+)
+def test_a_library_of_a_requirement_may_define_a_newer_symbol(
+    tmp_path: Path, soname: str, codes: list[str]
+) -> None:
+    """It may have the newer part of libstdc++; not one to which no search path leads."""
+    other = shared_object(tmp_path / "x" / soname, soname=soname)
+    cxx = stub(tmp_path, "libstdc++.so.6", NEW)
+    path = wheel(tmp_path, NEW, cxx, other=other)
+    assert [f.code for f in errors(path)] == codes
 
 
 @pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])

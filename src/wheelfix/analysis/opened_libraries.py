@@ -44,36 +44,41 @@ def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, st
 def opened_first(wheel: Wheel, library: str, before: Collection[str]) -> bool:
     """Return whether Python opens all of `before` by their paths whenever it opens `library`.
 
-    In one source, in a statement or line before; or in `__init__.py` of a package above it, when
-    that is imported. A library whose path no source is seen to open has none before it.
+    In one source, in a statement, line or turn of a loop before; in `__init__.py` of a package
+    above it, when that is imported; or by what the import of the source surely imports first. A
+    library whose path no source is seen to open has none before it.
     """
     users = [
-        (source, opening)
-        for source, opening in openings(wheel)
+        (source, turn, opening)
+        for source in present(wheel, wheel.openings)
+        for turn, opening in enumerate(wheel.openings[source])
         if opening.where is LookupPlace.SOURCE
     ]
-    places = values_by_key((place_of(wheel, *user), user) for user in users)
+    places = values_by_key((place_of(wheel, user[0], user[2]), user) for user in users)
     opens = places.get(split(library, wheel), ())
     return bool(opens) and all(
         any(_precedes(earlier, later) for earlier in places.get(split(other, wheel), ()))
+        or opened_before_import(wheel, later[0], [other])
         for later in opens
         for other in before
     )
 
 
 def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) -> bool:
-    """Return whether each import of an extension module surely opens `libraries` by path first."""
+    """Return whether each import of a module surely opens `libraries` by path before it runs."""
     path = site_path(module, wheel)
     if path is None:
         return False
-    sources = {module_name(site_path(one, wheel) or ""): one for one in wheel.sources}
+    known = (*wheel.sources, *present(wheel, wheel.openings))
+    sources = {module_name(site_path(one, wheel) or ""): one for one in known}
 
     def imports_of(name: str) -> Iterator[Imported]:
         source = sources.get(name)
         if source is None:
             return iter(())
         is_package = source.endswith("/__init__.py")
-        imported = read_imports(name, wheel.sources[source], is_package=is_package)
+        code = wheel.sources.get(source, b"")
+        imported = read_imports(name, code, is_package=is_package)
         opened = (
             Imported(f"/{place}", one.statement or one.line)
             for one in wheel.openings.get(source, ())
@@ -87,13 +92,17 @@ def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) ->
     return all(f"/{split(library, wheel)}" in before for library in libraries)
 
 
-def _precedes(earlier: tuple[str, PythonOpening], later: tuple[str, PythonOpening]) -> bool:
-    (source, first), (user, second) = earlier, later
+def _precedes(
+    earlier: tuple[str, int, PythonOpening], later: tuple[str, int, PythonOpening]
+) -> bool:
+    (source, turn, first), (user, next_turn, second) = earlier, later
     if source != user:
         folder, _, name = source.rpartition("/")
         return name == "__init__.py" and user.startswith(f"{folder}/") and first.on_import
     if first.on_import is not second.on_import:
         return first.on_import
+    if (first.statement, first.line) == (second.statement, second.line):  # or one of two is opened
+        return turn < next_turn and (first.runs or first.sure)
     return (first.statement, first.line) < (second.statement, second.line)
 
 

@@ -26,7 +26,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
-from wheelfix.text import count, join_some, quote
+from wheelfix.text import count, first_of, join_some, quote
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     FAMILIES,
@@ -375,5 +375,6 @@ def unattainable_tag_error(  # noqa: PLR0913, PLR0917 - the parts of one message
         case _:
             assert_never(obstacle)
     return BadWheelError(
-        f"the wheel cannot be `{target}` because {obstacle}: " + "; ".join(why), hint=hint
+        f"the wheel cannot be `{target}` because {obstacle}: {'; '.join(first_of(why, 3))}",
+        hint=hint,
     )

@@ -4,7 +4,7 @@ A reference is looked up in the scopes that the loader makes: those of the loads
 modules, programs, and libraries that no other object of the wheel loads.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -57,14 +57,23 @@ def find_unresolved(
     return _Search(loaded, definitions, opened).unresolved()
 
 
-def newer_cxx_symbols(loaded: LoadedWheel) -> Iterator[tuple[str, str, str]]:
+def newer_cxx_symbols(
+    loaded: LoadedWheel, unreached: Container[str]
+) -> Iterator[tuple[str, str, str]]:
     """Yield the members that take a newer symbol of libstdc++ by a reference without a version.
 
     Each with the symbol, and the number of the first GLIBCXX that has it. The loader compares no
-    version for it, and finds no symbol in an older libstdc++.
+    version for it, and finds no symbol in an older libstdc++. A library that is not found may
+    define it, as those do into which a manylinux image links the newer part of libstdc++, unless it
+    is one of `unreached`.
     """
+    libc = loaded.environment.libc
     for member, load in loaded.loads.items():
-        if any(request.name == LIBSTDCXX for request in load.requests):
+        requests = load.requests
+        absent = (one.name for one in requests if one.failed and one.name not in unreached)
+        if all(symbols_of(name, libc) is not None for name in absent) and any(
+            request.name == LIBSTDCXX for request in requests
+        ):
             for name in _unversioned_cxx_names(loaded, member):
                 definer = loaded.scopes[member].lookup(name, None)
                 is_of_platform = definer is None or definer.rpartition("/")[2] == LIBSTDCXX

@@ -122,7 +122,7 @@ def refuse_false_record(wheel: Wheel, settings: Settings) -> None:
     if problems and not settings.trust_files:
         lines = [f"`{problem.member}`: {problem.message}" for problem in problems]
         raise BadWheelError(
-            f"`{wheel.name}`: RECORD disagrees with the files: {'; '.join(first_of(lines, 5))}",
+            f"`{wheel.name}`: RECORD disagrees with the files: {'; '.join(first_of(lines, 1))}",
             hint="build the wheel again; if you know and trust the change, "
             "--trust-files corrects RECORD",
         )

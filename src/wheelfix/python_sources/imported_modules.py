@@ -4,7 +4,13 @@ import ast
 from collections.abc import Mapping
 from functools import lru_cache
 
-from wheelfix.python_sources.parsing import always_raises, blocks_in, import_origin, parse_source
+from wheelfix.python_sources.parsing import (
+    always_raises,
+    blocks_in,
+    import_origin,
+    parse_source,
+    suppresses,
+)
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
@@ -109,8 +115,8 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 others = (*handlers, *node.orelse, *node.finalbody)
                 waiting += ((other, may_fail) for other in others)
             case ast.With(items=items, body=body):
-                suppresses = any("suppress" in ast.unparse(item.context_expr) for item in items)
-                waiting += ((inner, may_fail or suppresses) for inner in body)
+                catches = may_fail or any(map(suppresses, items))
+                waiting += ((inner, catches) for inner in body)
             case ast.AST():
                 waiting += ((child, may_fail) for child in blocks_in(node))
     return found

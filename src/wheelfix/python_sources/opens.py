@@ -35,7 +35,7 @@ class Followed(NamedTuple):
     """What one source opens, as far as the visit went."""
 
     openings: tuple[PythonOpening, ...] = ()
-    """In source order."""
+    """In the order of their lines; those of one line, such as of a loop, as they are run."""
     to_its_end: bool = True
     """Whether the visit was complete."""
     assignments: tuple[EnvironAssignment, ...] = ()
@@ -64,7 +64,7 @@ def visit_source(
     with suppress(BudgetError, RecursionError):  # what was found until then is true
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
-    found = sorted(visitor.openings.values(), key=lambda opening: (opening.line, opening.name))
+    found = sorted(visitor.openings.values(), key=lambda opening: opening.line)
     noted = {opening.line for opening in found}
     calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
     unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)

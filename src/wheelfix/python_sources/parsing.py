@@ -74,11 +74,18 @@ def always_raises(body: Sequence[ast.stmt]) -> bool:
                 pass
             case ast.If(body=then, orelse=[_, *_] as otherwise):
                 blocks += [then, otherwise]
+            case ast.With(items=items, body=inside) if not any(map(suppresses, items)):
+                blocks.append(inside)
             case ast.Expr(value=ast.Call(func=function)) if ast.unparse(function) in _EXITS:
                 pass
             case _:
                 return False
     return True
+
+
+def suppresses(item: ast.withitem) -> bool:
+    """Return whether a `with` goes on after an error, as one of `contextlib.suppress` does."""
+    return "suppress" in ast.unparse(item.context_expr)
 
 
 def is_too_large(source: bytes) -> bool:

@@ -139,7 +139,7 @@ def _newer_cxx_symbols(context: Context, world: World) -> Iterator[tuple[str, st
     """Yield the members with symbols of a newer libstdc++, referred to without a version."""
     there = world.versions.get("GLIBCXX")
     if there and context.loaded_wheel is not None:
-        for member, name, number in newer_cxx_symbols(context.loaded_wheel):
+        for member, name, number in newer_cxx_symbols(context.loaded_wheel, context.left.unreached):
             if newer(number, there):
                 yield member, demangle(name), number
 

@@ -97,7 +97,7 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
     loaded, verdict = context.loaded_wheel, context.verdict
     if loaded is None or verdict is None or not verdict.glibcxx:
         return
-    found = newer_cxx_symbols(loaded)
+    found = newer_cxx_symbols(loaded, context.left.unreached)
     newest = [one for one in found if newer(one[2], verdict.glibcxx)]
     if not newest:
         return
