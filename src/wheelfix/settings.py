@@ -536,6 +536,15 @@ class Settings:
         commands=("repair", "check", "why"),
         example="sysroot/usr/lib64",
     ).default(None)
+    sysroot: str | None = Setting(
+        "Root folder of another system, such as a cross compiler's: its libraries, loader and "
+        "packages count in place of this machine's.",
+        group=Group.GRAFT,
+        metavar="DIR",
+        paths=Paths.INPUT,
+        commands=("repair", "check", "explain"),
+        example="aarch64-root",
+    ).default(None)
     provider: tuple[ProviderSetting, ...] = Setting(
         "Wheel, distribution or directory that provides libraries: they are not grafted, but "
         "loaded from where it is installed; auto: the required distributions in which the linker "

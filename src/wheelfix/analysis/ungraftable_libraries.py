@@ -60,6 +60,8 @@ class MissingLibraries(NamedTuple):
     """Library -> a directory that has it, and was not searched."""
     providers: Sequence[Provided]
     """What was found beside the wheel."""
+    sysroot: str | None = None
+    """The folder that was searched in place of this machine."""
 
 
 def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
@@ -76,7 +78,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     named = ", ".join(first_of(list(map(quote, libraries)), FEW))
     needs = [f"{quote(name)} is needed {_needed_by(wheel, name)}" for name in libraries]
     lines = [
-        f"{named} {verb} neither in the wheel nor {_searched_at(wheel)}",
+        f"{named} {verb} neither in the wheel nor {_searched_at(missing)}",
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
@@ -88,9 +90,12 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     return ToolError("\n".join(lines), hint="\n".join(_where_to_look(missing)))
 
 
-def _searched_at(wheel: Wheel) -> str:
-    is_here = wheel.libc is not Libc.BIONIC
-    return "among this machine's libraries" if is_here else "in a folder that was named"
+def _searched_at(missing: MissingLibraries) -> str:
+    if missing.wheel.libc is Libc.BIONIC:
+        return "in a folder that was named"
+    if missing.sysroot is not None:
+        return f"among the libraries of {quote(missing.sysroot)}"
+    return "among this machine's libraries"
 
 
 def _where_to_look(missing: MissingLibraries) -> Iterator[str]:

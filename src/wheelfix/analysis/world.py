@@ -93,6 +93,8 @@ class World:
     """Prefix of symbol versions -> the newest that the platform has: `GLIBC` -> `2.28`."""
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
     """Library missing from a minimal installation -> the platform package that contains it."""
+    sysroot: str = ""
+    """The folder with the files of the platform, where it is another system's."""
     searches: LibrarySearches = field(default_factory=LibrarySearches)
     """The library searches of Python sources in the same packages."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,6 +1,7 @@
 """Options and reading for commands that ask about an installed wheel, on some machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,7 +10,8 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_objects import neighbors_of
-from wheelfix.host.reachable_files import read_planted
+from wheelfix.host.reachable_files import in_system, read_planted
+from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.loading import split_library_path
@@ -112,7 +114,8 @@ def refuse_for_site(call: Call, *names: str) -> None:
     `names` are those of the command; `given` are the settings.
     """
     flags = [f"--{name}" for name in names if call.context.params.get(name)]
-    for name, flag in (("neighbors", "--with"), ("provider", "--provider"), ("deps", "--deps")):
+    for name in ("neighbors", "provider", "deps", "sysroot"):
+        flag = "--with" if name == "neighbors" else f"--{name}"
         flags += [flag] if call.is_flag(name) else []
     if flags:
         raise for_wheels(flags[0], "no wheel is named, so --site is the subject")
@@ -143,15 +146,20 @@ def world_of(
     others: Sequence[Wheel] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
     providers: tuple[Provided, ...],
+    system: Sysroot = HERE,
 ) -> World:
     """Return the installed `wheel` that the options describe, beside `others`.
 
-    The directories of `variables` are read on this machine.
+    The directories of `variables` are read on this machine. Another `system` gives its own
+    libraries in place of those that the tag promises.
     """
     neighbors = (*neighbors_of(wheel, providers), *map(neighbor, others))
     machine = target_of(target, wheel, [each.platforms for each in neighbors])
+    if system is not HERE:
+        machine = replace(machine, promised=False, gives=frozenset(), packages={}, versions={})
     library_path = split_library_path(variables.get(LIBRARY_PATH, ""), machine.libc)
     read = (*library_path, *absolute_directories(variables))
     planted = read_planted(read) if read else PlantedLibraries()
     installed = Installed(wheel=wheel, neighbors=neighbors, planted=planted)
-    return installed.on(machine, scheme, library_path)
+    world = installed.on(machine, scheme, library_path)
+    return world if system is HERE else in_system(world, system)

@@ -39,6 +39,7 @@ from wheelfix.host.machine_files import (
     open_regular,
     trusted_file,
 )
+from wheelfix.host.sysroot import HERE, Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
@@ -114,11 +115,15 @@ class GivenLibraries:
         return replace(self, library_path=tuple(dict.fromkeys((*self.library_path, *places))))
 
     def on_this_machine(
-        self, environ: Mapping[str, str], ldpaths: PathList | None = None
+        self,
+        environ: Mapping[str, str],
+        ldpaths: PathList | None = None,
+        sysroot: str | None = None,
     ) -> "HostLibraries":
         """Return the view that also searches the libraries of this machine, or of `ldpaths`.
 
-        Those of Android are on no machine that builds, whatever its variables say.
+        With the folder `sysroot`, those of the system whose root that is. Those of Android are on
+        no machine that builds, whatever its variables say.
         """
         if self.archive.wheel.libc is Libc.BIONIC:
             ldpaths = ldpaths or PathList()
@@ -127,6 +132,7 @@ class GivenLibraries:
             library_path=self.library_path,
             environ=environ,
             ldpaths=ldpaths,
+            system=system_at(sysroot),
             _cache=self._cache,
         )
 
@@ -203,6 +209,8 @@ class GivenLibraries:
                 found[path] = library_at(path, elf)
             elif read is not None:
                 found[path] = Library(path=path, elf=elf, read=read)
+            elif world.sysroot and path not in world.described | world.others.keys():
+                found[path] = library_at(path, elf, world.sysroot)
             elif path in world.others:
                 given = self._given.get(path.rpartition("/")[2], ())
                 read_again = (self._library(*each) for each in given)
@@ -273,6 +281,7 @@ class HostLibraries(GivenLibraries):
     """Its library paths are absolute."""
     ldpaths: PathList | None = None
     """The folders to search in place of those of the system and of LD_LIBRARY_PATH."""
+    system: Sysroot = HERE
 
     @property
     def given(self) -> GivenLibraries:
@@ -300,12 +309,26 @@ class HostLibraries(GivenLibraries):
             environment = self._loader(dependent)
             # A member is on no machine yet: what its `$ORIGIN` will be is not known.
             entries = [entry for entry in dependent.entries if path or entry.startswith("/")]
-            own = [place for _, place in expand_directories(entries, origin, environment)]
-            defaults = environment.default_directories
+            expanded = [place for _, place in expand_directories(entries, origin, environment)]
+            own = [folder for place in expanded for folder in self._places(place, origin)]
+            defaults = tuple(map(self.system.place, environment.default_directories))
             if self.ldpaths is not None:
                 defaults = self.ldpaths.folders
             self._cache.directories[key] = (*own, *self.searched), defaults
         return self._cache.directories[key]
+
+    def _places(self, folder: str, origin: str) -> Iterable[str]:
+        """Return where the folder of a search path entry may be on this machine.
+
+        What a member names may be of the build, which runs here.
+        """
+        if self.system is HERE or folder.startswith(f"{self.system.folder}/"):
+            return (folder,)
+        there = self.system.place(folder)
+        return (there,) if origin else (there, folder)
+
+    def _file(self, path: str) -> Library | None:
+        return super()._file(self.system.follow(path))
 
     def graftable(
         self, name: str, dependent: Elf, path: str = "", root: SearchPath = NO_PATH
@@ -349,7 +372,7 @@ class HostLibraries(GivenLibraries):
     def _is_trusted(self, name: str, place: str) -> bool:
         """Return whether no other user can change the file `place`; one that can is noted."""
         try:
-            trusted_file(Path(place), MAX_LIBRARY)
+            trusted_file(Path(self.system.follow(place)), MAX_LIBRARY)
         except UntrustedFileError as error:
             reason = f"{quote(place)} is not used, as {quote(error.filename)} {error.strerror}"
             self._cache.untrusted[UntrustedLibrary(name, reason, error.remedy)] = None
@@ -366,7 +389,10 @@ class HostLibraries(GivenLibraries):
     @cached_property
     def searched(self) -> tuple[str, ...]:
         """The folders in which a graft is looked for, besides the system's and the objects' own."""
-        return search_folders(self.library_path, self.environ, self.ldpaths)
+        environ = dict(self.environ)
+        if self.system is not HERE:
+            environ.pop("LD_LIBRARY_PATH", None)  # for the programs of this machine
+        return search_folders(self.library_path, environ, self.ldpaths)
 
     def _loader(self, dependent: Elf) -> Environment:
         """Return the environment of the loader of `dependent`, without files.
@@ -376,10 +402,10 @@ class HostLibraries(GivenLibraries):
         """
         key = (loader_of(dependent), dependent.libc, dependent.abi)
         if key not in self._cache.loaders:
-            environment = loader_environment(dependent)
+            environment = loader_environment(dependent, self.system)
             if environment.libc is Libc.GLIBC:
                 directories = (
-                    *configured_directories(),
+                    *configured_directories(self.system),
                     *environment.default_directories,
                     *_TRUSTED,
                 )
@@ -427,9 +453,9 @@ def library_paths(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
-def library_at(path: str, elf: Elf) -> Library:
-    """Return the library at `path`, a file of this machine, that was read as `elf`."""
-    read = partial(_read_exports, lambda: read_symbol_tables(map_regular(path), path))
+def library_at(path: str, elf: Elf, root: str = "") -> Library:
+    """Return the library at `path` of this machine, or below `root`, that was read as `elf`."""
+    read = partial(_read_exports, lambda: read_symbol_tables(map_regular(f"{root}{path}"), path))
     return Library(path=path, elf=elf, read=read)
 
 

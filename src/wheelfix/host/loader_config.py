@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machine_names import (
@@ -31,7 +32,7 @@ from wheelfix.loader.musl_search import SEPARATORS
 _MAX_INCLUDES = 8
 """Depth of ld.so.conf files that include each other."""
 _CONFIG = "/etc/ld.so.conf"
-_CACHE = Path("/etc/ld.so.cache")
+_CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_FLAGS: dict[tuple[int, int], frozenset[int]] = {
     (64, Machine.X86_64): frozenset({0x303}),
@@ -78,17 +79,20 @@ def loader_of(sample: Elf) -> str | None:
     return sample.interpreter or usual_loader(sample.abi, sample.libc)
 
 
-def loader_environment(sample: Elf) -> Environment:
-    """Return an environment without files in which the loader of `sample` searches."""
+def loader_environment(sample: Elf, system: Sysroot = HERE) -> Environment:
+    """Return an environment without files in which the loader of `sample` searches in `system`.
+
+    On which processor that of a folder runs is not known: it is one of the lowest level.
+    """
     loader = loader_of(sample)
     if sample.libc is Libc.BIONIC:
         return Environment(libc=Libc.BIONIC, files={})  # it is on no machine that builds
     if sample.libc is Libc.MUSL:
         return Environment(
-            libc=Libc.MUSL, files={}, default_directories=_musl_directories(loader or "")
+            libc=Libc.MUSL, files={}, default_directories=_musl_directories(loader or "", system)
         )
-    data = _bytes(loader or "")
-    processor = _processor()
+    data = _bytes(loader or "", system)
+    processor = _processor() if system is HERE else _LOWEST
     subdirectories: tuple[str, ...] = ()
     if sample.machine == Machine.X86_64:
         subdirectories = hwcaps(processor.level) if b"glibc-hwcaps" in data else ()
@@ -97,9 +101,9 @@ def loader_environment(sample: Elf) -> Environment:
     return Environment(
         libc=Libc.GLIBC,
         files={},
-        default_directories=_glibc_directories(sample, data),
-        cache=parse_cache(_bytes(_CACHE), (sample.bits, sample.machine), subdirectories),
-        lib=lib_directory(sample),
+        default_directories=_glibc_directories(sample, data, system),
+        cache=parse_cache(_bytes(_CACHE, system), (sample.bits, sample.machine), subdirectories),
+        lib=lib_directory(sample, system),
         platform=processor.platform
         if sample.machine == Machine.X86_64
         else _PLATFORMS.get(sample.machine),
@@ -107,38 +111,39 @@ def loader_environment(sample: Elf) -> Environment:
     )
 
 
-def configured_directories() -> dict[str, str]:
-    """Return the directories of /etc/ld.so.conf (ldconfig(8)), and of what it includes.
+def configured_directories(system: Sysroot = HERE) -> dict[str, str]:
+    """Return the directories of /etc/ld.so.conf (ldconfig(8)) of `system`, and of what it includes.
 
     Each has the file and the line that names it first: `/etc/ld.so.conf.d/libc.conf:2`.
     """
     found: dict[str, str] = {}
-    for directory, place in _read_configuration(_CONFIG, _MAX_INCLUDES):
+    for directory, place in _read_configuration(_CONFIG, _MAX_INCLUDES, system):
         found.setdefault(directory, place)
     return found
 
 
-def _read_configuration(path: str, depth: int) -> Iterator[tuple[str, str]]:
-    lines = _bytes(path).decode("utf-8", "replace").splitlines()
+def _read_configuration(path: str, depth: int, system: Sysroot) -> Iterator[tuple[str, str]]:
+    lines = _bytes(path, system).decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
         if words[:1] == ["include"] and depth:
             for pattern in words[1:]:
-                for included in sorted(glob(str(Path(path).parent / pattern))):  # noqa: PTH207 - as glob(3)
-                    yield from _read_configuration(included, depth - 1)
+                relative = os.path.join(os.path.dirname(path), pattern).lstrip("/")  # noqa: PTH118, PTH120 - text
+                for included in sorted(glob(relative, root_dir=f"{system.folder}/")):  # noqa: PTH207 - as glob(3)
+                    yield from _read_configuration(f"/{included}", depth - 1, system)
         else:
             yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
 
 
-def _bytes(path: str | Path) -> bytes:
-    """Return the content of a regular file; nothing if it cannot be read."""
+def _bytes(path: str, system: Sysroot = HERE) -> bytes:
+    """Return the content of a regular file of `system`; nothing if it cannot be read."""
     try:
-        return read_regular(path, MAX_TEXT)
+        return read_regular(system.place(path), MAX_TEXT)
     except OSError:
         return b""
 
 
-def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
+def _glibc_directories(sample: Elf, loader: bytes, system: Sysroot) -> tuple[str, ...]:
     """Return the default directories compiled into `loader`, the bytes of an ld.so.
 
     The usual ones if it has none.
@@ -147,22 +152,22 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
     found = max(paths, key=len, default=b"")
     if found:
         return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
-    lib = lib_directory(sample)
+    lib = lib_directory(sample, system)
     return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", *GLIBC_DIRECTORIES)))
 
 
-def _musl_directories(loader: str) -> tuple[str, ...]:
+def _musl_directories(loader: str, system: Sysroot) -> tuple[str, ...]:
     """Return the directories of `etc/ld-musl-ARCH.path` beside the `lib` that has the loader."""
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
-    text = os.fsdecode(_bytes(config).partition(b"\0")[0])  # a C string
+    text = os.fsdecode(_bytes(str(config), system).partition(b"\0")[0])  # a C string
     found = tuple(filter(None, SEPARATORS.split(text)))
     return found or MUSL_DIRECTORIES
 
 
-def lib_directory(sample: Elf) -> str:
-    """Return the value of `$LIB` on this machine."""
+def lib_directory(sample: Elf, system: Sysroot = HERE) -> str:
+    """Return the value of `$LIB` in `system`."""
     known = MACHINES.get(sample.abi)
-    if known is not None and os.path.isdir(f"/usr/lib/{known.triplet}"):  # noqa: PTH112 - text
+    if known is not None and os.path.isdir(system.place(f"/usr/lib/{known.triplet}")):  # noqa: PTH112 - text
         return lib_value(sample.bits, known.triplet)
     return lib_value(sample.bits)
 
@@ -241,6 +246,9 @@ class _Processor(NamedTuple):
     """The value of `$PLATFORM`."""
     legacy_names: tuple[str, ...]
     """Of the subdirectories before glibc 2.37."""
+
+
+_LOWEST = _Processor(1, "x86_64", ("x86_64", "x86_64"))
 
 
 def _processor() -> _Processor:

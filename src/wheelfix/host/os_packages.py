@@ -112,7 +112,8 @@ def owners(
 ) -> dict[Path, Package]:
     """Return the packages that own the absolute `paths`; files without an owner are left out.
 
-    `environ` is the environment of rpm. The databases are those under `root`.
+    `environ` is the environment of rpm. The databases are those under `root`, and name a file
+    below it by its path there.
 
     Raises `ToolError` if rpm is killed or does not end within 60 seconds.
     """
@@ -124,7 +125,7 @@ def owners(
         partial(_owners_in_apk, root=root),
         partial(_owners_in_rpm, environ=environ, root=root),
     )
-    spellings = {path: tuple(_spellings(path)) for path in paths}
+    spellings = {path: tuple(_spellings(path, root)) for path in paths}
     found: dict[Path, Package] = {}
     for read_owners in readers:
         left = [path for path in spellings if path not in found]
@@ -143,13 +144,15 @@ def owners(
     return found
 
 
-def _spellings(path: Path) -> Iterator[str]:
+def _spellings(path: Path, root: Path) -> Iterator[str]:
     """Yield the paths by which a database may list `path`, the best first.
 
     The target of a link comes first: the link may be in the -dev package. Where `/lib` is a link
     to `/usr/lib`, packages may list either (Debian's "merged /usr").
     """
-    for name in dict.fromkeys((os.path.realpath(path), str(path))):
+    folder = str(root).rstrip("/")
+    for place in dict.fromkeys((os.path.realpath(path), str(path))):
+        name = place.removeprefix(folder) if place.startswith(f"{folder}/") else place
         yield name
         if re.match(r"/usr/(?:lib\w*|s?bin)/", name):
             yield name.removeprefix("/usr")

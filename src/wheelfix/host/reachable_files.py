@@ -5,17 +5,18 @@ absent, as it is for the loader. Nothing is executed.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.world import PlantedLibraries
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
 from wheelfix.host.machine_files import map_regular
+from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.loader.file_system import MAX_LINKS
 from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.loading import (
@@ -54,6 +55,24 @@ def read_planted(directories: Iterable[str]) -> PlantedLibraries:
     )
 
 
+def in_system(world: World, system: Sysroot) -> World:
+    """Return `world`, a wheel with a described program, with what it reaches in `system`."""
+    bare = world.environment
+    disk = Disk(system=system)
+    disk.plant(bare.files)
+    sample = next((bare.files[path] for path in world.members if path in bare.files), None)
+    if sample is None:
+        return world
+    there = disk.process(sample, bare.main, bare.library_path)
+    environment = replace(
+        there,
+        broken={**bare.broken, **there.broken},
+        links={**bare.links, **there.links},
+        directories=bare.directories | there.directories,
+    )
+    return replace(world, environment=environment, name=system.folder, sysroot=system.folder)
+
+
 def read_file(path: str | Path) -> Elf | None:
     """Read the ELF object at `path`; None if there is none that can be read."""
     try:
@@ -75,16 +94,23 @@ def _absolute(path: str, base: Environment) -> str:
 class Disk:
     """Files, links and directories that were read so far, by canonical path. Mutable."""
 
-    def __init__(self, site: str | None = None, read: Callable[[str], Elf] | None = None) -> None:
+    def __init__(
+        self,
+        site: str | None = None,
+        read: Callable[[str], Elf] | None = None,
+        system: Sysroot = HERE,
+    ) -> None:
         """Make an empty one; libraries that `site` links to are read as if they were in it.
 
-        `read` reads an object; raises `OSError` and `BadElfError`.
+        `read` reads an object; raises `OSError` and `BadElfError`. All paths are those of `system`.
 
         So `uv pip install --link-mode symlink` installs them. For the loader a link is in its own
         directory, too.
         """
         self._site = f"{site}/" if site is not None else None
         self._read_object = read or _read_elf_file
+        self._system = system
+        self._root = system.folder
         self.files: dict[str, Elf] = {}
         self.broken: dict[str, SearchOutcome] = {}
         self.links: dict[str, str] = {}
@@ -122,7 +148,7 @@ class Disk:
         loader = self.add(loader_of(sample) or "")
         soname = self.files[loader].soname if loader in self.files and loader else None
         base = replace(
-            loader_environment(sample),
+            loader_environment(sample, self._system),
             library_path=library_path,
             loaded={soname: loader} if soname and loader else {},
         )
@@ -143,6 +169,11 @@ class Disk:
                 if origin is not None:
                     self._opened[real, origin] = None
         return real
+
+    def plant(self, files: Mapping[str, Elf]) -> None:
+        """Add objects that are not on the disk."""
+        self.files |= files
+        self._opened |= {(path, path.rpartition("/")[0]): None for path in files}
 
     def add_files(self, directory: str, names: Iterable[str]) -> None:
         """Read those files among `names` that are in `directory`."""
@@ -199,7 +230,7 @@ class Disk:
             return frozenset()
         if real not in self._listings:
             try:
-                names = os.listdir(real)  # noqa: PTH208 - text
+                names = os.listdir(f"{self._root}{real}")  # noqa: PTH208 - text
             except OSError as error:
                 names = []
                 if isinstance(error, PermissionError):
@@ -221,7 +252,7 @@ class Disk:
                 continue
             step = f"{current}/{part}"
             try:
-                target = os.readlink(step)  # noqa: PTH115 - text, as the kernel sees it
+                target = os.readlink(f"{self._root}{step}")  # noqa: PTH115 - text, as the kernel sees it
             except (OSError, ValueError):
                 current = step
                 continue
@@ -234,7 +265,7 @@ class Disk:
                 return None
             current = "" if target.startswith("/") else current
             rest += target.split("/")[::-1]
-        if not os.path.lexists(current or "/"):
+        if not os.path.lexists(f"{self._root}{current or '/'}"):
             return None
         if not links and self._is_directory(current or "/"):
             self._plain[path] = current
@@ -249,7 +280,7 @@ class Disk:
 
     def _is_directory(self, path: str) -> bool:
         """Return whether the canonical `path` is a directory, and note it if it is."""
-        if path not in self.directories and os.path.isdir(path):  # noqa: PTH112 - text
+        if path not in self.directories and os.path.isdir(f"{self._root}{path}"):  # noqa: PTH112 - text
             self.directories.add(path)
         return path in self.directories
 
@@ -265,8 +296,8 @@ class Disk:
 
     def _read(self, real: str) -> None:
         try:
-            info = os.stat(real)  # noqa: PTH116 - text
-            self.files[real] = self._read_object(real)
+            info = os.stat(f"{self._root}{real}")  # noqa: PTH116 - text
+            self.files[real] = self._read_object(f"{self._root}{real}")
         except BadElfError:
             self.broken[real] = SearchOutcome.NOT_ELF
         except (OSError, ValueError):

@@ -191,7 +191,13 @@ def _locate(
         places = places_of_missing(missing, wheel)
         error = unlocated_libraries_error(
             MissingLibraries(
-                sorted(missing), wheel, analysis.searched, analysis.untrusted, places, providers
+                sorted(missing),
+                wheel,
+                analysis.searched,
+                analysis.untrusted,
+                places,
+                providers,
+                settings.sysroot,
             )
         )
         unknown = _unknown_requirements(wheel, settings)

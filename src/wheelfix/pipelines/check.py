@@ -121,7 +121,9 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
                 wheel=task.wheel,
                 settings=task.repair or settings,
                 folder=task.folder,
-                libraries=definitions.on_this_machine(task.environ, settings.ldpaths),
+                libraries=definitions.on_this_machine(
+                    task.environ, settings.ldpaths, settings.sysroot
+                ),
                 beside=beside,
             )
             counting = keep_planned_fixes(counting, context, call, found)

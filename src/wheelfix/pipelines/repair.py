@@ -153,7 +153,9 @@ def open_job(
     try:
         with _opened(task) as archive, scratch() as workdir:
             given = GivenLibraries(archive=archive, library_path=settings.library_path)
-            libraries = given.on_this_machine(auditwheel.environ, settings.ldpaths)
+            libraries = given.on_this_machine(
+                auditwheel.environ, settings.ldpaths, settings.sysroot
+            )
             analyst = Analyst(libraries, workdir)
             neighbors = find_neighbors(settings, archive.wheel, auditwheel.environ)
             beside = (*task.beside, *neighbors)
@@ -414,7 +416,8 @@ def _decide(job: Job, included: Sequence[GraftedLibrary]) -> Plan:
 def _origins(job: Job, plan: Plan) -> Iterator[GraftedLibrary]:
     """Yield the grafted libraries that are in the planned wheel, with place and package."""
     sources = [library.host.source for library in plan.grafted]
-    packages = owners(sources, job.auditwheel.environ) if sources else {}
+    root = Path(job.settings.sysroot or "/").resolve()
+    packages = owners(sources, job.auditwheel.environ, root) if sources else {}
     for library in placed_grafts(plan):
         package = packages.get(library.host.source)
         yield library._replace(package=package_of(library, package, job.settings.component))

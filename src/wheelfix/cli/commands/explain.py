@@ -51,6 +51,7 @@ from wheelfix.environments.read_environment import (
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import LackingRequirements, providers_of
+from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.openings import PythonOpening
@@ -345,6 +346,7 @@ def _in_wheel(
             others=others,
             providers=providers,
             variables=variables,
+            system=_system(settings, request),
         )
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
@@ -361,6 +363,13 @@ def _in_wheel(
             opened,
             partial(_opening, by_name),
         )
+
+
+def _system(settings: Settings, request: _Options) -> Sysroot:
+    """Return the system of the answer. Raises `SettingsError` if two are named."""
+    if settings.sysroot is not None and request.target is not None:
+        raise SettingsError("--target and --sysroot both name a machine", hint="give one of them")
+    return system_at(settings.sysroot)
 
 
 def _opening(
