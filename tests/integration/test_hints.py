@@ -1294,6 +1294,10 @@ HELD: dict[Message, str] = {
         "--exclude {}",
     ): "integration/test_hints.py::test_a_library_that_uses_what_glibc_keeps_for_itself_can_be_left_out",
     (
+        "host/sysroot.py",
+        "--sysroot names the folder that has the `usr` and `etc` of another system",
+    ): "integration/test_sysroot.py::test_what_is_not_a_system_is_an_error",
+    (
         "pipelines/graft_lock.py",
         "wheelfix repair --write-lock --no-locked",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
@@ -1309,6 +1313,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`--after {}`: not found",
         "`--why-not {}`: not found",
         "--why-not needs a member",
+        "--target and --sysroot both name a machine",
         "`--env {}",
         "`--report {}`: it must be",
         "`--plat {}` is not possible",

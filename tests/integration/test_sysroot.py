@@ -108,7 +108,7 @@ def test_explain_finds_what_the_loader_finds_in_the_system(
         (["explain", "--sysroot", "root", "--target", "debian:12"], "both name a machine"),
     ],
 )
-def test_what_is_no_system_is_an_error(
+def test_what_is_not_a_system_is_an_error(
     wheel: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, str(wheel)]) == 2

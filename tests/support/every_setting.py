@@ -66,6 +66,7 @@ EVERYTHING: dict[str, Any] = {
     "drop-needed": ["libcuda.so.1"],
     "library-path": ["cuda"],
     "ldpaths": "sysroot/lib:cuda",
+    "sysroot": "aarch64-root",
     "index": "pypi",
     "max-size": "50MB",
     "max-file-size": "20 MiB",

@@ -150,9 +150,12 @@ def _spellings(path: Path, root: Path) -> Iterator[str]:
     The target of a link comes first: the link may be in the -dev package. Where `/lib` is a link
     to `/usr/lib`, packages may list either (Debian's "merged /usr").
     """
-    folder = str(root).rstrip("/")
-    for place in dict.fromkeys((os.path.realpath(path), str(path))):
-        name = place.removeprefix(folder) if place.startswith(f"{folder}/") else place
+    places = dict.fromkeys((os.path.realpath(path), str(path)))
+    # Environments name files by their path on this machine, packages of a root by that in it.
+    inner = [
+        f"/{os.path.relpath(place, root)}" for place in places if Path(place).is_relative_to(root)
+    ]
+    for name in dict.fromkeys((*inner, *places)):
         yield name
         if re.match(r"/usr/(?:lib\w*|s?bin)/", name):
             yield name.removeprefix("/usr")

@@ -72,7 +72,7 @@ def system_at(folder: str | None) -> Sysroot:
     real = os.path.realpath(folder)
     if not os.path.isdir(real):  # noqa: PTH112 - text
         raise SettingsError(
-            f"--sysroot: `{folder}` is not a directory",
-            hint="name the folder that has the `usr` and `etc` of the other system",
+            f"`{folder}` is not a directory",
+            hint="--sysroot names the folder that has the `usr` and `etc` of another system",
         )
     return HERE if real == "/" else Sysroot(real)
