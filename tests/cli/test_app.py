@@ -564,6 +564,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "drop_needed": ("--drop-needed liby*", ("liby*",)),
     "library_path": ("--library-path /opt/lib --library-path /x:/y", ("/opt/lib", "/x", "/y")),
     "ldpaths": ("--ldpaths /x::y", "/x::y"),
+    "sysroot": ("--sysroot root", "root"),
     "provider": (
         "--provider torch --provider x.whl",
         (ProviderSetting(source="torch"), ProviderSetting(source="x.whl")),

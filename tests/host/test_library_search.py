@@ -105,7 +105,11 @@ def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_
     elf = archive.wheel.elfs[MEMBER]._replace(rpath=None, runpath=None)
     searched: list[str] = []
     bare = Environment(libc=Libc.GLIBC, files={}, default_directories=("/own/lib",))
-    monkeypatch.setattr(library_search, "configured_directories", lambda _: ("/opt/lib", "/lib"))
+
+    def configured_directories(_: object) -> tuple[str, ...]:
+        return "/opt/lib", "/lib"
+
+    monkeypatch.setattr(library_search, "configured_directories", configured_directories)
 
     def loader_environment(*_: object) -> Environment:
         return bare

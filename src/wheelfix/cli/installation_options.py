@@ -114,8 +114,8 @@ def refuse_for_site(call: Call, *names: str) -> None:
     `names` are those of the command; `given` are the settings.
     """
     flags = [f"--{name}" for name in names if call.context.params.get(name)]
-    for name in ("neighbors", "provider", "deps", "sysroot"):
-        flag = "--with" if name == "neighbors" else f"--{name}"
+    of_wheels = {"neighbors": "--with", "provider": "--provider", "sysroot": "--sysroot"}
+    for name, flag in (*of_wheels.items(), ("deps", "--deps")):
         flags += [flag] if call.is_flag(name) else []
     if flags:
         raise for_wheels(flags[0], "no wheel is named, so --site is the subject")
