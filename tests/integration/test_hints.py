@@ -1340,6 +1340,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--with",
         "--provider",
         "--deps",
+        "--sysroot",
         "--quiet",
         "--provider {}",
         " --unsafe-fixes",
