@@ -66,11 +66,12 @@ _X86_64_LEVELS = (
     {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 )
 """Flags of /proc/cpuinfo for the levels 2, 3 and 4 (x86-64 psABI, "Micro-Architecture Levels")."""
-_SYSTEM_DIRECTORIES = re.compile(rb"/(?:[\w.+-]+/)++(?:\0(?:/(?:[\w.+-]+/)++\0)*+)?")
+_SYSTEM_DIRECTORIES = re.compile(rb"/(?>(?:[\w.+-]+/)+)(?:\0(?>(?:/(?>(?:[\w.+-]+/)+)\0)*))?")
 """`system_dirs` in glibc's loader (elf/dl-load.c): strings that begin and end with a slash.
 
 A pattern that begins with a character is searched for 70 times as fast as a repetition. A path
-that no NUL follows is matched, too, so that it is read once.
+that no NUL follows is matched, too, so that it is read once. Groups are atomic, as possessive
+repetitions of groups match wrongly before Python 3.11.5 (gh-106052).
 """
 
 
