@@ -35,7 +35,7 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Patcher, Settings
 from wheelfix.system import tempfiles
 from wheelfix.system.signal_mask import SIGNALS
-from wheelfix.system.subprocesses import run
+from wheelfix.system.subprocesses import children_of, end_tree, run
 from wheelfix.system.tempfiles import PREFIX, hold, scratch, sweep_folders
 from wheelfix.wheel.reader import open_wheel
 
@@ -797,11 +797,14 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     hanging, mark = hang(tmp_path, environ)
-    # Its pipes are not read to their end: the child of auditwheel has them for its 99 seconds.
+    # Its pipes are not read to their end: the child of auditwheel has them.
     with started(wheel, tmp_path / "out", hanging) as process:
         # auditwheel starts before the folder is made.
         wait_until(lambda: mark.exists() and any((tmp_path / "tmp").glob(f"{PREFIX}*")), process)
+        children = children_of(process.pid)
         process.send_signal(signal.SIGKILL)
+    for child in children:
+        end_tree(child)
     assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
     done = started(wheel, tmp_path / "out", environ)
     said = done.communicate(timeout=HANGS)[1]
