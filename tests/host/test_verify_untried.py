@@ -130,3 +130,27 @@ def enums(schema: object) -> Iterator[list[str]]:
             yield cast("list[str]", values["enum"])
         for value in values.values():
             yield from enums(value)
+
+
+def test_what_lacks_a_library_besides_that_of_the_driver_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loader names the first that is missing, and the driver is not on this machine."""
+    driver = shared_object(tmp_path / "libcuda.so.1", FAR, soname="libcuda.so.1")
+    gone = shared_object(tmp_path / "libgone.so.1", soname="libgone.so.1")
+    module = extension(tmp_path / "m.so", "_m", needed=[driver, gone], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", f"q/_m{SUFFIX}": module}
+    code, out = said(
+        capsys, "--allow-untried", make_wheel(tmp_path, name="q", tag=TAG, files=files)
+    )
+    assert (code, "libgone.so.1: cannot open" in out) == (1, True)
+
+
+def test_a_folder_of_wheels_may_have_some_for_other_pythons(
+    two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = two[1].parent
+    make_wheel(folder, name="z", tag="cp30-cp30m-linux_x86_64", files={"z.py": ""})
+    assert said(capsys, "--with", folder, two[0])[0] == 0
+    alone = folder / "z-1.0-cp30-cp30m-linux_x86_64.whl"
+    assert run(["verify", "--with", str(alone), str(two[0])]) == 2

@@ -22,6 +22,7 @@ from wheelfix.host.provider_lookup import (
     in_dist_info,
     in_wheel,
     metadata_in,
+    misfit,
 )
 from wheelfix.host.required_wheels import Fetched, fetch
 from wheelfix.loader.install_schemes import python_version
@@ -108,7 +109,13 @@ class LackingRequirements:
 def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Iterator[Provided]:
     path, wheels = Path(text), named_wheels(text)
     if wheels:
-        yield from (in_wheel(wheel, is_object_name) for wheel in wheels)
+        named = (in_wheel(wheel, is_object_name) for wheel in wheels)
+        # A folder may have the wheels of a release for all Pythons, and others.
+        yield from (
+            one
+            for one in named
+            if wheels == [path] or not misfit(WheelName.parse(Path(one.wheel).name), dependent)
+        )
     elif os.path.isdir(path):  # noqa: PTH112 - false for any other text
         if any(dist_info_folders(path)):
             yield from _in_site(path).values()

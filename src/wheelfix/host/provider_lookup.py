@@ -237,7 +237,7 @@ def _for_wheel(providers: Iterable[Provided], wheel: WheelName) -> list[Provided
     misfits: dict[str, str] = {}
     for provider in providers:
         file = Path(provider.wheel).name
-        problem = _misfit(WheelName.parse(file), wheel) if file else None
+        problem = misfit(WheelName.parse(file), wheel) if file else None
         if problem is None:
             fitting.append(provider)
         else:
@@ -252,7 +252,7 @@ def _for_wheel(providers: Iterable[Provided], wheel: WheelName) -> list[Provided
     return fitting
 
 
-def _misfit(provider: WheelName, wheel: WheelName) -> str | None:
+def misfit(provider: WheelName, wheel: WheelName) -> str | None:
     """Return why `provider` cannot be installed with `wheel`; None if it can."""
     if not any(may_coexist(one, other) for one in provider.platforms for other in wheel.platforms):
         theirs, ours = (

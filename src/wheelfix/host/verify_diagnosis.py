@@ -114,6 +114,8 @@ def _check(
     subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer, load: Load | None
 ) -> Check:
     status, message = _status(subject, attempt, answer)
+    if status is CheckStatus.MISSING and load is not None:
+        message = _of_the_wheel(message, load)
     members = subject.members
     check = Check(
         kind=attempt.kind,
@@ -129,6 +131,16 @@ def _check(
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, members)
     return replace(check, explanation=tuple(_explanation(check, load, subject)))
+
+
+def _of_the_wheel(message: str, load: Load) -> str:
+    """Return the loader's message about the first missing library that a wheel can bring.
+
+    The loader names the first of all, which may belong to the user's machine.
+    """
+    named = _first_group(_MISSING, message) or ""
+    others = (one.name for one in load.missing if not reason_to_leave_out(one.name))
+    return message.replace(named, next(others, named)) if reason_to_leave_out(named) else message
 
 
 def _without_frames(tail: str) -> str:

@@ -61,7 +61,7 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
         lines.append(f"and {len(blocks) - FEW:,} more: -v")
     if style.verbose:
         fine = (check for check in result.checks if check.status is CheckStatus.OK)
-        lines += (f"  {check.kind} {printable(check.what)}: ok" for check in fine)
+        lines += (f"{_subject(check)}: ok" for check in fine)
     return "\n".join(lines)
 
 
@@ -139,4 +139,9 @@ def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
 def _mild(check: Check) -> str:
     """Return one line for a problem that is not the wheel's fault."""
     first = check.message.strip().splitlines()[:1]
-    return f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"
+    return f"{_subject(check)}: {check.status}: {printable(''.join(first))}"
+
+
+def _subject(check: Check) -> str:
+    what = check.what if check.kind is AttemptKind.IMPORT else check.member
+    return f"  {check.kind} {printable(what)}"
