@@ -299,7 +299,7 @@ def test_color_can_be_chosen_on_the_command_line(
         (["repair", "--strict"], "no such option here: --strict", "`wheelfix check`"),
         (["doctor", "--site", "x"], "no such option here: --site", "`wheelfix doctor .venv`"),
         (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
-        (["check"], "no wheel is named", "name wheels, directories, or --from-file"),
+        (["check"], "missing argument 'WHEEL|DIR...'", "`wheelfix check --help` explains"),
         (["repair", "-z", "12", "x"], "-z/--zip-compression-level (or WHEELFIX_ZIP_LEVEL", ""),
         (
             ["check", "x.whl", "--target", "debain:12"],

@@ -164,38 +164,6 @@ def test_a_terminal_shows_progress_and_a_file_does_not() -> None:
 # --- Which wheels ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("separator", ["\n", "\r\n", "\0"])
-def test_a_list_names_wheels(
-    separator: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("demo[01]-*.whl"))]
-    (folder / "list").write_bytes(separator.join([*names, "dist/part1", ""]).encode())
-    _, text = streamed(capsys, "--from-file", "list")
-    assert [json.loads(line)["name"][:5] for line in text.splitlines()] == [
-        "demo0", "demo1", "demo3", "demo5",
-    ]  # fmt: skip
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_list_may_come_from_a_pipe() -> None:
-    command = [warm_program(), *STREAM, "--from-file", "-"]
-    found = subprocess.run(
-        ["find", "dist/part0", "-name", "*.whl", "-print0"], stdout=subprocess.PIPE, check=True
-    )
-    done = subprocess.run(command, input=found.stdout, capture_output=True, check=False)
-    assert len(done.stdout.splitlines()) == 4
-
-
-def test_a_list_without_wheels_is_an_error(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "list").touch()
-    assert run(["check", "--from-file", "list"]) == 2
-    assert "no wheel is named" in capsys.readouterr().err
-    assert run(["check", "--from-file", "none"]) == 2
-    assert "cannot read the list" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("folder")
 def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*STREAM, "dist", "-o", "/dev/full"]) == 2

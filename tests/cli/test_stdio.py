@@ -176,15 +176,6 @@ def test_streams_that_the_caller_has_closed(
     assert (tmp_path / usual.name).read_bytes() == usual.read_bytes()
 
 
-def test_a_list_from_a_closed_stdin_is_empty() -> None:
-    words = [*WHEELFIX, "check", "--from-file", "-"]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "no wheel is named" in done.stderr
-
-
 def test_a_non_blocking_pipe_gets_everything(places: Mapping[str, Path]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

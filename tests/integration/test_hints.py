@@ -533,9 +533,6 @@ CALLS: dict[Message, Call] = {
         first="explain --env nothing WHEEL",
         then="explain WHEEL --env LD_LIBRARY_PATH=/opt/lib",
     ),
-    ("cli/wheel_paths.py", "name wheels, directories, or --from-file"): Call(
-        make=plain, first="check", then="check --exit-zero --from-file list", words="--from-file"
-    ),
     ("cli/config/values.py", "`wheelfix rule --all` lists the rules"): Call(
         make=plain, first="rule zzzzzzzz", then="rule --all"
     ),
@@ -1077,7 +1074,6 @@ DIFF_HINTS = (
     "compare their directories",
     "name the earlier release, then the later one",
     "give two releases of one distribution",
-    "name wheels, directories, or --from-file",
     "choose one, for example: `{}`",
 )
 """What the tests above follow; the last two are of other commands."""

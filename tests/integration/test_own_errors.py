@@ -107,7 +107,7 @@ def test_random_options(
 ) -> None:
     dice = random.Random(seed)  # noqa: S311 - a test
     names = ["baseline", "target", "provider", "library-path", "config", "report", "output-file",
-             "from-file", "timeout", "jobs", "output-format", "site", "scheme", "with", "env",
+             "timeout", "jobs", "output-format", "site", "scheme", "with", "env",
              *(field.key for field in SETTING_FIELDS)]  # fmt: skip
     for _ in range(30):
         options: list[str] = []
@@ -151,7 +151,6 @@ def test_odd_documents(
     is_ours(capsys, "check", "--config", "odd.toml", str(wheel))
     is_ours(capsys, "check", "--baseline", "baseline", str(wheel))
     is_ours(capsys, "check", "--provider", "odd.whl", str(wheel))
-    is_ours(capsys, "check", "--from-file", "odd.json")
 
 
 @pytest.fixture

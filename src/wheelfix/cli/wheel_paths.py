@@ -24,13 +24,11 @@ Wheels = Annotated[list[Path], WHEELS]
 def expand(paths: Sequence[Path]) -> list[Path]:
     """Return the wheels, each once, and for a directory those in and below it.
 
-    Raises `SettingsError` if there are none.
+    Raises `SettingsError` for a directory without any.
     """
     found: dict[Path, None] = {}
     for path in paths:
         found |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
-    if not found:
-        raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
     return list(found)
 
 

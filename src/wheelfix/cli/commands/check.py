@@ -1,13 +1,11 @@
 """`wheelfix check`: what is wrong with wheels."""
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -18,9 +16,9 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
 from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
-from wheelfix.cli.wheel_paths import WHEELS, expand
+from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.host.machine_files import MAX_DATABASE, MAX_TEXT, read_regular
+from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 from wheelfix.host.wheel_cache import sweep_cache
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
 from wheelfix.pipelines.check_many import WORKER_MEMORY, check_many, check_tasks
@@ -40,12 +38,6 @@ from wheelfix.text import count, in_units
 class _Options:
     """The options that are not settings."""
 
-    from_file: Path | None = Option(
-        "Also check the wheels and directories that this file lists, or stdin if it is `-`: one "
-        "per line, or terminated by NUL.",
-        group=Group.WHEELS,
-        metavar="LIST",
-    ).default(None)
     strict: bool = Option("Fail on warnings too: --fail-on warning.", group=Group.FAILURE).default(
         False
     )
@@ -78,14 +70,12 @@ class _Options:
 
 
 @options.with_options
-def check(
-    call: Call, request: _Options, paths: Annotated[list[Path] | None, WHEELS] = None
-) -> None:
+def check(call: Call, request: _Options, paths: Wheels) -> None:
     """Report what is wrong with wheels, and change nothing.
 
     Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
-    wheels = expand([*(paths or ()), *_read_list(request.from_file)])
+    wheels = expand(paths)
     _refuse_contradictions(request)
     call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
     configuration = call.read_configuration().check()
@@ -142,31 +132,6 @@ def _run(
 # --- Options --------------------------------------------------------------------------------------
 
 
-def _read_list(file: Path | None) -> list[Path]:
-    """Return the paths that a list names; `-` is stdin."""
-    if file is None:
-        return []
-    try:
-        content = sys.stdin.buffer.read(MAX_TEXT + 1) if file == Path("-") else _start_of(file)
-    except OSError as error:
-        raise SettingsError(f"cannot read the list `{file}`: {error.strerror}") from error
-    if len(content) > MAX_TEXT:
-        raise SettingsError(f"cannot read the list `{file}`: it is larger than 16 MiB")
-    names = content.split(b"\0") if b"\0" in content else content.splitlines()
-    return [Path(os.fsdecode(name)) for name in names if name.strip()]
-
-
-def _start_of(file: Path) -> bytes:
-    """Return up to `MAX_TEXT` bytes and one; a pipe may be a list, as of a shell's `<(...)`.
-
-    One without a writer is empty: it is not waited for.
-    """
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    os.set_blocking(descriptor, True)
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(MAX_TEXT + 1)
-
-
 def _refuse_contradictions(request: _Options) -> None:
     """Raise `SettingsError` for options that exclude each other."""
     if request.statistics and request.output_format is not Format.FULL:
@@ -186,8 +151,7 @@ def _inputs(
     settings = configuration.settings
     baseline = [] if settings.baseline is None or request.write_baseline else [settings.baseline]
     named = (*baseline, *settings.neighbors, *settings.sbom_include)
-    listed = [] if request.from_file is None else [request.from_file]
-    return (*wheels, *listed, *map(Path, named))
+    return (*wheels, *map(Path, named))
 
 
 def _refuse_outputs(
