@@ -265,7 +265,9 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path) -> None:
     found = reports("--target", "debian:12", linked, cwd=tmp_path)
     for form in FORMS:
         assert any(part in found[form] for part in ("javascript", "u##", "alert")), form
-        assert [each for each in ESCAPED if each in found[form]] == [*ESCAPED], form
+        # An annotation names three of the objects and of the reasons, the other forms all.
+        shown = ESCAPED[:3] if form == "github" else ESCAPED
+        assert [each for each in ESCAPED if each in found[form]] == [*shown], form
 
 
 @pytest.mark.parametrize(
