@@ -218,7 +218,7 @@ def test_predictions_are_proved_by_imports(
 
     # It opens its own copy by its path before the other package can, in code that is not read.
     (site.site / "alpha/__init__.py").write_text("from . import _core\n")
-    early = f"import ctypes; exec('ctypes.CDLL(\"{site.site / 'beta/libfoo.so.1'}\")')\n"
+    early = f"import ctypes; vars(ctypes)['CDLL'](\"{site.site / 'beta/libfoo.so.1'}\")\n"
     (site.site / "alpha/__init__.py").write_text(f"{early}from . import _core\n")
     (finding, _) = sorted(site.says(capsys, 1, "--prove"), key=lambda one: one["code"])[::-1]
     assert (finding["code"], finding["proof"]) == (
@@ -288,11 +288,11 @@ def test_the_story_of_tvm(
         "    other: it loads\n"
         "  `other` has tvm_ffi 0.1.0, `venv` has tvm_ffi 0.1.15\n"
     )
-    assert run(["doctor", "venv"]) == 0
+    assert run(["doctor", "venv"]) == 1
     out = capsys.readouterr().out
     assert "names of libraries that are not known: `tvm`" in out
     assert "it loads libraries of tvm_ffi 0.1.15" in out
-    assert "warning[WF952]: what opens `tvm/libtvm.so` fails" in out
+    assert "error[WF952]: what opens `tvm/libtvm.so` fails" in out
 
 
 def test_why_another_environment_loads_other_libraries(
@@ -405,10 +405,112 @@ def test_a_folder_that_is_no_package_is_hardly_imported(
     """So panda3d brings Python's modules and their libraries, to copy them into programs."""
     for name, functions in (("alpha", ["foo"]), ("beta", ["foo", "foo_new"])):
         library = lib(tmp_path / name, *functions)
-        site.install(tmp_path, name, **package(tmp_path, name, library, *functions))
-    (site.site / "alpha/__init__.py").unlink()
+        files = package(tmp_path, name, library, *functions)
+        del files[f"{name}____init__.py"]
+        site.install(tmp_path, name, **files)
     found = {(finding["code"], finding["severity"]) for finding in site.says(capsys, 0)}
-    assert found == {("WF952", "note"), ("WF953", "note")}  # RECORD lists what is gone
+    assert found == {("WF953", "note")}
+
+
+def test_a_package_whose_source_is_gone_is_empty(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python imports it, as a namespace package: what is missing are its names."""
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one")
+    site.install(tmp_path, "alpha", **files)
+    (site.site / "alpha/__init__.py").unlink()
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    assert finding["message"].startswith("importing `alpha` finds nothing in it: ")
+    assert site.imports("alpha") == ""
+    assert "AttributeError" in site.imports("alpha; alpha._core")
+
+
+@pytest.mark.parametrize(
+    ("source", "fails"),
+    [
+        ("from . import _core", True),
+        ("from alpha._core import one", True),
+        ("import alpha._core as one", True),
+        ("from .api import one", True),
+        ("try:\n    from . import _core\nexcept ImportError:\n    pass", False),
+        ("_core = 1\nfrom . import _core", False),
+        ("import sys\nsys.modules['alpha._core'] = sys\nfrom . import _core", False),
+    ],
+)
+def test_a_module_that_is_gone_is_told_without_record(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    fails: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    beta = package(tmp_path, "beta", lib(tmp_path, "one"), "one")
+    site.install(tmp_path, "beta", **beta)
+    (site.site / "alpha").mkdir()
+    (site.site / "alpha/__init__.py").write_text(f"{source}\n")
+    (site.site / "alpha/api.py").write_text("from ._core import *\n")
+    for record in site.site.glob("*.dist-info/RECORD"):
+        record.unlink()
+    found = site.says(capsys, 1 if fails else 0)
+    assert [one["severity"] for one in found] == ["error"] * fails
+    assert all("/alpha/_core` is not there" in one["message"] for one in found)
+    assert bool(site.imports("alpha")) is fails
+
+
+def test_a_private_module_is_imported_with_what_surely_imports_it(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `_yaml`, or `_cffi_backend`: a top-level module, or one of a namespace package."""
+    gone = lib(tmp_path, "one", name="libgone.so.1")
+    module = extension(tmp_path / "_core.so", "_core", needed=[gone], calls=["one"])
+    for folder in ("", "names/"):
+        key = folder.replace("/", "__")
+        some: dict[str, Path | str] = {f"{key}_core{SUFFIX}": module, f"{key}alpha.py": ""}
+        site.install(tmp_path, "alpha", **some)
+        place = site.site / folder
+        for source, severity in (("import json\n", "note"), ("from _core import *\n", "error")):
+            text = source.replace("_core", f"{folder.replace('/', '.')}_core")
+            (place / "alpha.py").write_text(text)
+            (finding,) = site.says(capsys, int(severity == "error"))
+            assert finding["severity"] == severity
+            is_broken = bool(site.imports(f"{folder.replace('/', '.')}alpha"))
+            assert is_broken is (severity == "error")
+        (place / f"_core{SUFFIX}").unlink()
+        (place / "alpha.py").unlink()
+        shutil.rmtree(next(site.site.glob("alpha*.dist-info")))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_linked_source_that_asks_where_it_is_opens_what_is_beside_it_there(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    stored: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """As `uv --link-mode symlink` installs: `$ORIGIN` is the folder of the store."""
+    beside = lib(tmp_path, "one", name="libone.so")
+    user = shared_object(
+        tmp_path / "libuser.so", "int one(void); int go(void) { return one(); }",
+        needed=[beside], runpath="$ORIGIN/../other",
+    )  # fmt: skip
+    source = (
+        "import ctypes, pathlib\n"
+        "ctypes.CDLL(str(pathlib.Path(__file__).resolve().parent / 'libuser.so'))\n"
+    )
+    files: dict[str, Path | str] = {"alpha____init__.py": source, "alpha__libuser.so": user}
+    site.install(tmp_path, "alpha", **files)
+    store = tmp_path / "store/alpha"
+    store.mkdir(parents=True)
+    for name in ("__init__.py", "libuser.so"):
+        shutil.move(site.site / "alpha" / name, store / name)
+        (site.site / "alpha" / name).symlink_to(store / name)
+    there = (store if stored else site.site / "alpha").parent / "other"
+    there.mkdir()
+    shutil.copy(beside, there)
+    found = site.says(capsys, 0 if stored else 1)
+    assert ["libone.so" in one["message"] for one in found] == [True] * (not stored)
+    assert ("libone.so" in site.imports("alpha")) is not stored
 
 
 def test_a_version_that_the_first_library_lacks(
@@ -1256,6 +1358,13 @@ WAYS = {
     "an import in a function": "def go():\n    from . import core\ngo()",
     "an import that may not fail": "try:\n    from . import core\nexcept ImportError:\n    raise",
     "import_module": "import importlib\nimportlib.import_module('.core', __name__)",
+    "candidates": HERE + "for n in ('libno.so', 'libu.so'):\n    p = os.path.join(here, n)\n"
+    "    if os.path.exists(p):\n        ctypes.CDLL(p)\n        break\nelse:\n"
+    "    raise ImportError('none')",
+    "a method": HERE + "class L:\n    def load(self):\n"
+    "        return ctypes.CDLL(os.path.join(here, 'libu.so'))\none = L()\none.load()",
+    "the version": HERE + "import sys\nif sys.version_info < (3, 8): raise ImportError\n"
+    "ctypes.CDLL(os.path.join(here, 'libu.so'))",
     "a bare name": "import ctypes\nctypes.CDLL('libnowhere.so.7')",
     "what is not there": HERE + "ctypes.CDLL(os.path.join(here, 'libnowhere.so.7'))",
 }
@@ -1807,7 +1916,7 @@ def test_a_module_that_is_gone_or_cut_off(
 
 
 @pytest.mark.parametrize(
-    ("symbol", "severity"), [("_ZN3tvm4jsonEv", "warning"), ("from_the_program", "note")]
+    ("symbol", "severity"), [("_ZN3tvm4jsonEv", "error"), ("from_the_program", "note")]
 )
 def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_defines(
     site: Environment,
@@ -1828,7 +1937,7 @@ def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_def
         "alpha__libffi_.so": ffi,
     }
     site.install(tmp_path, "alpha", **files)
-    (finding,) = site.says(capsys, 0)
+    (finding,) = site.says(capsys, int(severity == "error"))
     assert (finding["code"], finding["severity"]) == ("WF952", severity)
     assert finding["message"].startswith("what opens `alpha/libuser.so` fails: ")
     assert symbol in finding["message"]

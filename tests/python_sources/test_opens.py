@@ -9,9 +9,15 @@ import pytest
 
 from wheelfix.budget import Budget
 from wheelfix.python_sources.openings import LookupPlace, PythonOpening
-from wheelfix.python_sources.opens import visit_source
-from wheelfix.python_sources.parsing import STEPS_PER_EXPRESSION
+from wheelfix.python_sources.opens import opened_on_import, visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_EXPRESSION, STEPS_PER_WHEEL, Sources
 
+
+def read_nothing(_path: str) -> bytes:
+    return b""
+
+
+NO_SOURCES = Sources(dict[str, str]().get, read_nothing, frozenset[str]().__contains__)
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
 
@@ -240,12 +246,73 @@ def test_what_an_unknown_value_decides_is_never_sure(expression: str) -> None:
 
 
 def test_alternatives_are_not_sure() -> None:
-    loop = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
-    for source, sure in ((loop, True), (f"{loop}\n    break", False)):
-        assert [(opening.name, opening.sure) for opening in opened(source)] == [
-            ("libx.so.1", sure),
-            ("libx.so", sure),
-        ]
+    loop = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    "
+    first, second = ("libx.so.1", True), ("libx.so", True)
+    tried = [(name, False) for name, _ in (first, second)]
+    for body, expected in (
+        ("ctypes.CDLL(n)", [first, second]),
+        ("try:\n        ctypes.CDLL(n)\n        break\n    except OSError: pass", tried),
+        ("if unknown():\n        ctypes.CDLL(n)\n        break", tried),
+        ("ctypes.CDLL(n)\n    break", [first]),  # which Python never comes past
+    ):
+        found = [(opening.name, opening.sure) for opening in opened(loop + body)]
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "list(map(CDLL, ['libx.so']))",
+        "pool.map(CDLL, ['libx.so'])",
+        "load = functools.partial(CDLL, mode=1)\nload('libx.so')",
+        "functools.partial(CDLL, 'libx.so')()",
+        "_ctypes.dlopen('libx.so', 2)",
+        "exec('lib = CDLL(\"libx.so\")')",
+        "exec(compile('import ctypes as c\\nc.CDLL(\"libx.so\")', 'x', 'exec'))",
+        "while True:\n    CDLL('libx.so')\n    break",
+        "ctypes.LibraryLoader(CDLL).LoadLibrary('libx.so')",
+        "getattr(ctypes, 'CDLL')('libx.so')",
+        "__import__('ctypes').CDLL('libx.so')",
+        "class Own(CDLL): pass\nOwn('libx.so')",
+        "class Loader:\n    def load(self): CDLL('libx.so')\nLoader().load()",
+        "class Loader:\n    def load(self): CDLL('libx.so')\nloader = Loader()\nloader.load()",
+        "if platform.python_implementation() == 'CPython': CDLL('libx.so')",
+    ],
+)
+def test_calls_by_way_of_other_tools_are_sure(source: str) -> None:
+    before = "import _ctypes, ctypes, functools, platform\nfrom ctypes import CDLL\n"
+    [found] = opened(before + source)
+    assert (found.name, found.sure, found.on_import) == ("libx.so", True, True)
+
+
+@pytest.mark.parametrize(
+    ("test", "opens"),
+    [
+        ("sys.version_info >= (3, 8)", True),
+        ("sys.version_info[:2] > (3, 12)", False),
+        ("sys.version_info[0] == 3", True),
+        ("sys.version_info.minor < 12", False),
+        ("platform.machine() == 'aarch64'", False),
+        ("platform.machine() in ('x86_64', 'AMD64')", True),
+        ("sys.implementation.name == 'cpython'", True),
+    ],
+)
+def test_what_python_it_is_decides_in_an_environment(test: str, *, opens: bool) -> None:
+    source = f"import ctypes, platform, sys\nif {test}:\n    ctypes.CDLL('libx.so')\n".encode()
+    there = NO_SOURCES._replace(suffix=".cpython-312-x86_64-linux-gnu.so")
+    found, _ = opened_on_import(source, "pkg/__init__.py", there, Budget("", STEPS_PER_WHEEL))
+    assert [one.sure for one in found] == [True] * opens
+
+
+def test_an_opener_that_is_given_to_unknown_code_may_open_anything() -> None:
+    for call, unknown in (
+        ("run(ctypes.CDLL, name())", True),
+        ("isinstance(x, ctypes.CDLL)", False),
+    ):
+        source = f"import ctypes\n{call}".encode()
+        budget = Budget("", STEPS_PER_WHEEL)
+        found = opened_on_import(source, "pkg/__init__.py", NO_SOURCES, budget)
+        assert found == ([], unknown)
 
 
 def test_a_call_in_a_function_is_made_later_unless_the_module_calls_it() -> None:

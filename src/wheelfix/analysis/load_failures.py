@@ -353,7 +353,8 @@ def lack_text(world: World, lack: Lack) -> str:
     who = f"`{world.label(lack.requester)}`"
     match lack.failure:
         case Failure.FILE if (
-            lack.requester == world.environment.main or lack.library in world.members
+            lack.requester in {world.environment.main, lack.library}
+            or lack.library in world.members
         ):
             # What the program itself opens.
             who = f"`{world.label(lack.library)}`"

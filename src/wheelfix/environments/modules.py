@@ -143,7 +143,15 @@ class InstalledModules:
             path: name for path, name in named.items() if self._fits(path) or name not in fitting
         }
         opened = {path: one.module for path, one in self.opened.items()}
-        return dict(sorted((extensions | opened | dict(self.interpreter)).items()))
+        others = {**self._missing, **self.interpreter}
+        return dict(sorted((extensions | opened | others).items()))
+
+    @cached_property
+    def _missing(self) -> Mapping[str, str]:
+        """The modules that packages without RECORD import of their own, and that are not there."""
+        recorded = {self.in_site(path).partition("/")[0].partition(".")[0] for path in self.owners}
+        contents = self.symbols.contents
+        return dict(contents.missing(top for top in contents.tops if top not in recorded))
 
     def _is_importable(self, path: str) -> bool:
         """Return whether a file that is gone, or no process can open, has the name of a module.
@@ -257,10 +265,20 @@ class InstalledModules:
         module = self.modules[path]
         if path in self.opened:
             return self.opened[path].sure
-        package = next(filter(self._has_source, _packages(module)), None)
-        if package is None:
-            return "." not in module and module[:1] != "_"
-        return module in self.symbols.contents.needed(package)
+        package = self._package_of(module)
+        if package is not None:
+            return module in self.symbols.contents.needed(package)
+        is_public = "." not in module and module[:1] != "_"
+        return is_public or any(map(self._is_run, self.symbols.contents.that_import(module)))
+
+    def _is_run(self, source: str) -> bool:
+        """Return whether a source is imported by itself, or surely with the package it is in."""
+        package = self._package_of(source)
+        return package in {None, source} or source in self.symbols.contents.needed(package or "")
+
+    def _package_of(self, module: str) -> str | None:
+        """Return the outermost package with a source that a module is in."""
+        return next(filter(self._has_source, _packages(module)), None)
 
     def fails_surely(self, path: str, lack: Lack) -> bool:
         """Return whether the import of the module at `path` fails, and no source expects that.
@@ -268,8 +286,6 @@ class InstalledModules:
         A library that is not found may be of another machine, and a module outside of folders with
         `__init__.py` of another Python.
         """
-        if path.endswith("/__init__.py"):
-            return False  # what is left is a namespace package
         if self.is_surely_imported(path):
             return True
         name = self.modules[path].rpartition(".")[2]

@@ -6,10 +6,10 @@ import posixpath
 import re
 import stat
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
-from itertools import accumulate, product
+from itertools import accumulate, chain, product
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -42,7 +42,7 @@ from wheelfix.errors import BadElfError
 from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
-from wheelfix.python_sources.imported_modules import failing_imports, module_name
+from wheelfix.python_sources.imported_modules import failing_imports, may_have, module_name
 from wheelfix.python_sources.opening_calls import CALLS, may_open
 from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import read_imports, visit_source
@@ -289,24 +289,23 @@ class InstalledContents:
     def _importers(self) -> Collection[str]:
         """The modules that surely open libraries, and those by which packages come to them."""
         found = {
-            module: folder
+            module
             for module, (folder, path) in self._own_openers.items()
             if self._opened(module, folder, path)
         }
-        waiting = list(found.items())
-        for module, folder in waiting:  # grows during the loop
-            new = {one: folder for one in self._that_import(module, folder) if one not in found}
+        waiting = list(found)
+        for module in (one for one in waiting if "." in one):  # grows during the loop
+            new = [one for one in self.that_import(module) if one not in found]
             found.update(new)
-            waiting += new.items()
+            waiting += new
         return found
 
-    def _that_import(self, module: str, folder: str) -> Iterator[str]:
-        """Yield the modules of a package that surely import another one; they are no packages."""
-        if "." not in module:
-            return
-        for path in self._naming(module, folder):
-            if not path.endswith(_PACKAGES) and module in self._imported_by(folder, path):
-                yield module_name(path)
+    def that_import(self, module: str) -> Iterator[str]:
+        """Yield the modules whose sources surely import another one."""
+        for folder in self._sources.site_folders:
+            for path in self._naming(module, folder):
+                if module in self._imported_by(folder, path):
+                    yield module_name(path)
 
     def _naming(self, module: str, folder: str) -> Collection[str]:
         """Return the sources that may import a module: of its package, of a top-level one all."""
@@ -333,7 +332,8 @@ class InstalledContents:
 
     def _read_imported_by(self, folder: str, path: str) -> Collection[str]:
         with suppress(OSError):
-            found = self._sources.imports(module_name(path), f"{folder}{path}", is_package=False)
+            is_package = path.endswith(_PACKAGES)
+            found = self._sources.imports(module_name(path), folder + path, is_package=is_package)
             return frozenset(one.name for one in found)
         return ()
 
@@ -453,10 +453,8 @@ class InstalledContents:
     @cached_property
     def tops(self) -> Sequence[str]:
         """The top-level modules with a source."""
-        places = (
-            place for folder in self._sources.site_folders for place in Path(folder).iterdir()
-        )
-        names = sorted({place.name.removesuffix(".py") for place in places})
+        places = (Path(folder).glob("*") for folder in self._sources.site_folders)
+        names = sorted({one.name.removesuffix(".py") for one in chain.from_iterable(places)})
         return [name for name in names if name.isidentifier() and self.has_source(name)]
 
     def _read_needed(self, name: str) -> Collection[str]:
@@ -467,6 +465,23 @@ class InstalledContents:
             return (self._imports(one, _MODULES) if is_own else self._imports_of(one)) or ()
 
         return dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
+
+    def missing(self, tops: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the modules that packages surely import of their own and that are not there.
+
+        Each with the place where it would be, without a suffix.
+        """
+        for top, folder in product(tops, self._sources.site_folders):
+            for name in self.needed(top):
+                parent, _, last = name.rpartition(".")
+                place = parent.replace(".", "/")
+                source = parent.partition(".")[0] == top and sources_in(folder).read(
+                    f"{place}/__init__.py"
+                )
+                if source and not may_have(source, parent, last):
+                    names = os.listdir(folder + place)  # noqa: PTH208 - text
+                    if all(one.partition(".")[0] != last for one in names):
+                        yield f"{folder}{place}/{last}", name
 
     def needed(self, name: str) -> Collection[str]:
         """Return what `sure_imports` does, where all sources of the own package are read."""

@@ -267,12 +267,28 @@ def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, 
         programs = folder.endswith("/bin")
         objects = [name for name in sorted(names) if programs or is_object_name(name)]
         linked = bool(objects) and os.path.realpath(folder) != folder
+        resolves = bool(objects) and _resolves(folder, names)
         for name in objects:
             path = f"{folder}/{name}"
-            real = disk.add(path)
-            if real is not None and (linked or real.startswith(f"{root}/")):
-                relative = (path if linked else real).removeprefix(f"{root}/")
+            is_target = resolves and not MODULE_SUFFIX.search(name)
+            real = disk.add(os.path.realpath(path) if is_target else path)
+            if real is not None and (linked or is_target or real.startswith(f"{root}/")):
+                relative = (path if linked or is_target else real).removeprefix(f"{root}/")
                 yield real, name_in_site(relative)
+
+
+def _resolves(folder: str, names: Iterable[str]) -> bool:
+    """Return whether a source of a folder, itself a link, asks where links lead to.
+
+    It opens a library beside it where that is, with another `$ORIGIN`.
+    """
+    links = (f"{folder}/{name}" for name in names if name.endswith(".py"))
+    for path in filter(os.path.islink, links):
+        with suppress(OSError):
+            source = read_regular(path, MAX_SOURCE)
+            if b"realpath(" in source or b"resolve(" in source:
+                return True
+    return False
 
 
 def _is_pure(directory: Path, disk: Disk) -> bool:

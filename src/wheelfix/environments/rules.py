@@ -95,12 +95,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     a file that neither the module loads nor any code may open for all others (RTLD_GLOBAL); those
     without their init function; and, with glibc 2.41 or later, those with an object that needs an
     executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
+    Without RECORD, a package that surely imports a module of its own is searched for it.
     A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
-    in the environment defines, or needs a library that is not found, and its package opens some by
-    names that are not known; otherwise a note. Where the package itself, the outermost with an
-    `__init__.py`, is not seen to import the module, a library that is not found is a note. What
-    does not fit together is an error, unless a source catches that (`try`): a warning then, or a
-    note in folders without `__init__.py`, which may be of another Python.
+    in the environment defines, and an error if its package also opens some by names that are not
+    known; then a library that is not found is a warning; anything else is a note. Where the package
+    itself, the outermost with an `__init__.py`, is not seen to import the module, a library that is
+    not found is a note. What does not fit together is an error, unless a source catches that
+    (`try`): a warning then, or a note in folders without `__init__.py`, which may be of another
+    Python.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -130,10 +132,11 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
+        is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
+        doing = "running" if module.endswith(".pth") else "importing"
+        outcome = "finds nothing in it" if is_empty else "fails" if sure else "would fail"
         yield Hit(
-            message=f"{'running' if module.endswith('.pth') else 'importing'} `{module}` "
-            f"{'fails' if sure else 'would fail'}: "
-            f"{lack_text(modules.world, lack)}{more}",
+            message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
             severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
@@ -154,7 +157,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             else f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL
             else _who_defines(modules, path, lack),
-            prediction=Prediction(
+            prediction=None
+            if is_empty
+            else Prediction(
                 (module,),
                 (*lack.words, *(one.name for one in modules.world.load(path).missing)),
             ),
@@ -168,18 +173,19 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
     for (owner, *_), found in causes.items():
         path, lack = found[0]
         lenders = _lenders(modules, path) if lack.symbols else ()
-        more = f"; so do {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
+        opens = module_name(modules.world.label(path)).partition(".")[0] in opening
+        is_cxx = "".join(lack.symbols).startswith("_Z")
+        verb = "does" if len(found) == 2 else "do"
+        more = f"; so {verb} {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
         yield Hit(
             message=f"what opens `{modules.world.label(path)}` fails: "
             f"{lack_text(modules.world, lack)}{more}",
             # A driver, or the program that embeds it, may define functions of C; a plug-in may be
             # for a machine that has the library.
-            severity=Severity.WARNING
-            if "".join(lack.symbols).startswith("_Z")
-            or (
-                lack.failure is Failure.FILE
-                and module_name(modules.world.label(path)).partition(".")[0] in opening
-            )
+            severity=None
+            if is_cxx and opens
+            else Severity.WARNING
+            if is_cxx or (opens and lack.failure is Failure.FILE)
             else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,

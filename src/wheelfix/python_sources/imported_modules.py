@@ -1,6 +1,7 @@
 """What a Python source may import, which imports may fail, and whose `load_library` it calls."""
 
 import ast
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -15,6 +16,10 @@ from wheelfix.python_sources.parsing import (
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
 """Functions of importlib, and of imp before Python 3.12."""
+_DYNAMIC = re.compile(
+    rb"__getattr__|__path__|\bmodules\b|meta_path|import\s*\*|globals\(|setattr|exec\(|vars\(|lazy"
+)
+"""What a package's source has that may bind any name in it."""
 
 
 @lru_cache(1 << 14)
@@ -46,6 +51,25 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 found.add(argument.value)
     return frozenset(found)
+
+
+def may_have(source: bytes, package: str, name: str) -> bool:
+    """Return whether the `__init__.py` of a package may bind a name that is no file's in it."""
+    tree = None if _DYNAMIC.search(source) else parse_source(source)
+    for node in ast.walk(tree) if tree else ():
+        match node:
+            case ast.Name(id=bound, ctx=ast.Store()) if bound == name:
+                return True
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
+                return True
+            case ast.ImportFrom() if import_origin(node, package) == package:
+                pass
+            case ast.Import() | ast.ImportFrom():
+                if any(name == (one.asname or one.name).partition(".")[0] for one in node.names):
+                    return True
+            case _:
+                pass
+    return tree is None
 
 
 def loads_libraries_of(source: bytes) -> frozenset[str]:

@@ -5,7 +5,7 @@ A call that is added here needs its word among `WORDS`: a source without one is 
 
 import re
 
-CTYPES = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|CDLL)\.LoadLibrary)")
+CTYPES = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
 OF_CTYPES = ("CDLL", "PyDLL", "cdll", "pydll", "RTLD_GLOBAL")
 """What `from ctypes import *` brings of it."""
 FIND_LIBRARY = "ctypes.util.find_library"

@@ -26,7 +26,7 @@ from wheelfix.python_sources.parsing import (
 )
 from wheelfix.python_sources.visitor import Function, Visitor
 
-_CALLS = re.compile(opening_calls.CALLS.pattern + rb"(?=\s*[(.\[])")
+_CALLS = re.compile(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])")
 """What may be a call that opens a library."""
 _WORD = re.compile(rb"[^\W\d]\w*")
 

@@ -190,12 +190,14 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (posixpath.splitext, "os.path.splitext"),
     (posixpath.normpath, "os.path.abspath os.path.realpath os.path.normpath"),
     (lambda: "Linux", "platform.system"),
+    (lambda: "CPython", "platform.python_implementation"),
+    (lambda: ("64bit", "ELF"), "platform.architecture"),
     (lambda *_: SITE, "importlib.metadata.distribution"),
     (str, "str os.fspath os.fsencode os.fsdecode"),
     (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
-    (_same, "list tuple sorted iter os.path.expanduser"),
+    (_same, "compile list tuple sorted iter os.path.expanduser"),
     (_numbered, "enumerate"),
     (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
@@ -226,6 +228,24 @@ CONSTANTS: Mapping[str, object] = {
         for name, value in (("LOCAL", 0), ("LAZY", 1), ("NOW", 2), ("GLOBAL", RTLD_GLOBAL))
     },
 }
+_SUFFIX = re.compile(r"\.cpython-(\d)(\d+)t?-(\w+)-linux-\w+\.so")
+
+
+def of_python(suffix: str) -> Mapping[str, object]:
+    """Return what names stand for in the CPython with this `EXT_SUFFIX`; nothing for others."""
+    found = _SUFFIX.fullmatch(suffix)
+    if found is None:
+        return {}
+    major, minor = int(found[1]), int(found[2])
+    return {
+        "sys.version_info": (major, minor, 99),  # the newest patch release
+        "sys.version_info.major": major,
+        "sys.version_info.minor": minor,
+        "sys.implementation.name": "cpython",
+        "os.uname.machine": found[3],
+    }
+
+
 OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: _add,
     ast.BitOr: _join_flags,
@@ -235,6 +255,10 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.NotEq: operator.ne,
     ast.Is: operator.eq,
     ast.IsNot: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
     ast.In: _is_in,
     ast.NotIn: _is_not_in,
 }

@@ -12,7 +12,7 @@ import operator
 import posixpath
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain, product
 from pathlib import PurePosixPath
 from typing import cast
@@ -51,6 +51,7 @@ from wheelfix.python_sources.values import (
     either,
     is_unknown,
     items,
+    of_python,
     size,
     some_of,
     text,
@@ -63,6 +64,8 @@ _MAX_CALL_DEPTH = 3
 _MAX_COMBINATIONS = 64
 _ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
 _IMPORTS = frozenset({"importlib.import_module", "__import__"})
+_LOADER = "ctypes.LibraryLoader"
+_ASK_FOR_CLASS = frozenset({"isinstance", "issubclass"})
 _LONGEST = 500
 """Characters of a module's name: each of its parts is a module, whose name is nearly as long."""
 _MAX_SIZE = 1024
@@ -70,6 +73,8 @@ _MAX_NAMES = 100
 """In a folder that a source lists."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Exit = type[ast.stmt] | None
+"""How a block is surely left: return, raise, break, continue."""
 _Names = ChainMap[str, Values]
 
 
@@ -82,6 +87,8 @@ class _Module:
         self.globals: _Names = ChainMap()
         self.imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
         self.functions: dict[str, Function] = {}
+        self.made: dict[str, ast.Call] = {}
+        """What names stand for that a call has made: an object of a class, a `partial`."""
 
 
 class Visitor:
@@ -115,6 +122,7 @@ class Visitor:
         self._others: dict[str, _Module | None] = {}
         self._modules = modules
         self._sources = sources
+        self._constants = {**CONSTANTS, **of_python(sources.suffix if sources else "")}
         self._budget = budget
         self._known_functions: Mapping[str, Callable[..., object]] = {
             **FUNCTIONS,
@@ -126,6 +134,7 @@ class Visitor:
             "importlib.util.find_spec": self._find_spec,
             "sysconfig.get_config_var": self._config_variable,
             "os.chdir": self._change_folder,
+            "platform.machine": lambda: self._constants["os.uname.machine"],
         }
         self._folder = ""
         """The current directory, if the source has set it."""
@@ -137,6 +146,8 @@ class Visitor:
         """Whether what is visited now runs whenever its function does, and no error is caught."""
         self._runs = True
         """The same, but an error may be caught."""
+        self._may_leave = False
+        """Whether a `break` or `return` may have left the loop that is visited now."""
         self.opened_unknown: bool = False
         """Whether any function opened a library whose name could not be determined."""
         self._opened_unknown: bool = False
@@ -167,6 +178,8 @@ class Visitor:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 self._name_lambda(node.targets[0], node.value)
             elif isinstance(node, ast.ClassDef):
+                openers = filter(opening_calls.CTYPES.fullmatch, map(self._dotted_name, node.bases))
+                module.imported |= dict.fromkeys([node.name], next(openers, ""))
                 for one in (one for one in node.body if isinstance(one, Function)):
                     is_init = one.name == "__init__"
                     module.functions[node.name if is_init else f"{node.name}.{one.name}"] = one
@@ -179,6 +192,8 @@ class Visitor:
             "__package__": (module.package,),
             "__name__": (name,),
         }
+        if module.file.endswith(".pth"):
+            module.globals["sitedir"] = (posixpath.dirname(module.file),)
         self._block(tree.body, module.globals)
         return functions
 
@@ -213,17 +228,18 @@ class Visitor:
 
     # --- Statements -------------------------------------------------------------------------------
 
-    def _block(self, body: Iterable[ast.stmt], names: _Names) -> bool:
-        """Visit statements; return whether what follows the block is surely not reached."""
+    def _block(self, body: Iterable[ast.stmt], names: _Names) -> _Exit:
+        """Visit statements; return the kind of the one that surely leaves the block, if any."""
         before = self._sure, self._runs
-        ends = any(self._statement(statement, names) for statement in body)
+        ends = (self._statement(statement, names) for statement in body)
+        found = next(filter(None, ends), None)
         self._sure, self._runs = before
-        return ends
+        return found
 
-    def _statement(  # noqa: C901, PLR0912 - one case for each kind of statement
+    def _statement(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of statement
         self, node: ast.stmt, names: _Names
-    ) -> bool:
-        """Visit one statement; return whether what follows it is surely not reached."""
+    ) -> _Exit:
+        """Visit one statement; return by which kind what follows it is surely not reached."""
         if not self._depth:
             self._line = node.lineno
         match node:
@@ -232,27 +248,20 @@ class Visitor:
                 self._runs = self._sure
             case ast.Return(value=value):
                 self._results += self._evaluate(value, names) if value else (None,)
-                return True
+                return ast.Return
             case ast.Raise() | ast.Break() | ast.Continue():
-                return True
+                return type(node)
             case ast.If():
                 return self._if(node, names)
             case ast.Try() | ast.TryStar():
                 return self._try(node, names)
             case ast.For() | ast.AsyncFor():
-                values = self._evaluate(node.iter, names)
-                elements = items(values)
-                is_run = len(elements) == 1 or (len(values) == 1 and not _leaves(node.body))
-                if is_run and elements != ANY:
-                    for element in elements:
-                        self._bind(node.target, (element,), names)
-                        self._block(node.body, names)
-                else:
-                    self._bind(node.target, elements, names)
-                    self._branches([[], node.body], names)
-                self._block(node.orelse, names)
+                return self._for(node, names)
             case ast.While(test=test, body=body):
-                self._evaluate(test, names)
+                holds = truth(self._evaluate(test, names))
+                ends = self._block(body, names) if holds else None
+                if ends not in {None, ast.Continue}:
+                    return None if ends is ast.Break else ends
                 self._branches([[], body], names)
             case ast.Match(cases=cases):
                 self._branches([*(case.body for case in cases), []], names)
@@ -267,6 +276,8 @@ class Visitor:
                 dotted = self._dotted_name(value)
                 for target in targets:
                     self._bind(target, values, names)
+                    if isinstance(target, ast.Name) and isinstance(value, ast.Call):
+                        self._module.made[target.id] = value
                     if dotted and isinstance(target, ast.Name) and is_unknown(values[0]):
                         self._module.imported[target.id] = dotted
             case ast.AnnAssign(target=target, value=ast.expr() as value):
@@ -276,9 +287,32 @@ class Visitor:
                 self._bind(target, sum_of, names)
             case _:
                 self._evaluate_children(node, names)
-        return False
+        return None
 
-    def _if(self, node: ast.If, names: _Names) -> bool:
+    def _for(self, node: ast.For | ast.AsyncFor, names: _Names) -> _Exit:
+        """Visit a loop: for each element, where these are known, until one surely leaves it."""
+        values = self._evaluate(node.iter, names)
+        is_known = len(values) == 1 and isinstance(values[0], tuple)
+        elements = cast("Values", values[0]) if is_known else items(values)
+        outer, self._may_leave = self._may_leave, False
+        ends: _Exit = None
+        if is_known or (len(elements) == 1 and elements != ANY):
+            for element in elements:
+                self._bind(node.target, (element,), names)
+                with self._maybe() if self._may_leave else nullcontext():
+                    ends = self._block(node.body, names)
+                ends = ends if is_known else None  # it may not run at all
+                if ends not in {None, ast.Continue}:
+                    break
+        else:
+            self._bind(node.target, elements, names)
+            self._branches([[], node.body], names)
+        with self._maybe() if self._may_leave else nullcontext():
+            ends = self._block(node.orelse, names) if ends in {None, ast.Continue} else ends
+        self._may_leave |= outer
+        return None if ends is ast.Break else ends
+
+    def _if(self, node: ast.If, names: _Names) -> _Exit:
         holds = truth(self._evaluate(node.test, names))
         if holds is not None:
             return self._block(node.body if holds else node.orelse, names)
@@ -286,17 +320,22 @@ class Visitor:
         ends = self._branches(bodies, names)
         if any(ends):  # what follows a guard is reached only sometimes
             self._sure = self._runs = False
-        return all(ends)
+        return self._common(ends)
+
+    def _common(self, ends: Sequence[_Exit]) -> _Exit:
+        """Return how all of some ways leave a block; note that a loop may be left by some."""
+        self._may_leave |= not {ast.Break, ast.Return}.isdisjoint(ends) and len({*ends}) > 1
+        return ends[0] if all(ends) else None
 
     def _branches(
         self, bodies: Iterable[Sequence[ast.stmt]], names: _Names, tried: Sequence[ast.stmt] = ()
-    ) -> list[bool]:
+    ) -> list[_Exit]:
         """Visit what is run only sometimes; a name then has the values of all ways that go on.
 
-        Return for each body whether it surely ends the block. One that is `tried` begins surely.
+        Return for each body how it surely ends the block. One that is `tried` begins surely.
         """
         ways = [names.new_child() for _ in bodies]  # a copy of many names for each branch is slow
-        ends: list[bool] = []
+        ends: list[_Exit] = []
         for body, way in zip(bodies, ways, strict=True):
             with self._maybe(runs=self._runs and body is tried):
                 ends.append(self._block(body, way))
@@ -307,17 +346,17 @@ class Visitor:
             names[name] = values[0] if same else either(*values)
         return ends
 
-    def _try(self, node: ast.Try | ast.TryStar, names: _Names) -> bool:
+    def _try(self, node: ast.Try | ast.TryStar, names: _Names) -> _Exit:
         body = [*node.body, *node.orelse]
         handlers = [handler.body for handler in node.handlers]
         if all(map(always_raises, handlers)):
             ends = self._block(body, names)
             self._branches([*handlers, []], names)
         else:
-            ends = all(self._branches([body, *handlers], names, body))
+            ends = self._common(self._branches([body, *handlers], names, body))
         return self._block(node.finalbody, names) or ends
 
-    def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> bool:
+    def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> _Exit:
         suppresses = False
         for item in node.items:
             values = self._evaluate(item.context_expr, names)
@@ -326,8 +365,8 @@ class Visitor:
             call = item.context_expr
             suppresses |= isinstance(call, ast.Call) and "suppress" in self._dotted_name(call.func)
         if suppresses:
-            self._branches([node.body, []], names, node.body)
-            return False
+            self._common(self._branches([node.body, []], names, node.body))
+            return None
         return self._block(node.body, names)
 
     def _bind(self, target: ast.expr, values: Values, names: _Names) -> None:
@@ -417,6 +456,9 @@ class Visitor:
             case ast.Yield(value=ast.expr() as value):
                 self._results += self._evaluate(value, names)
                 return ANY
+            case ast.Slice(lower=lower, upper=upper, step=None):
+                ends = [self._evaluate(end, names) if end else (None,) for end in (lower, upper)]
+                return self._apply(slice, *ends)
             case ast.Lambda():
                 return ANY
             case _:
@@ -502,17 +544,29 @@ class Visitor:
 
     def _dotted_name(self, node: ast.expr) -> str:
         """Return the name of what is imported: `ctypes.cdll.LoadLibrary`; else nothing."""
-        if isinstance(node, ast.Name):
-            return self._module.imported.get(node.id, "")
-        base = self._dotted_name(node.value) if isinstance(node, ast.Attribute) else ""
-        return f"{base}.{node.attr}" if isinstance(node, ast.Attribute) and base else ""
+        match node:
+            case ast.Name(id=name):
+                return self._module.imported.get(name, "")
+            case (
+                ast.Attribute(value=value, attr=name)
+                | ast.Call(
+                    func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *_]
+                )
+            ) if base := self._dotted_name(value):
+                return f"{base}.{name}"
+            case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value="ctypes")]):
+                return "ctypes"
+            case ast.Call(func=maker, args=[of]) if self._dotted_name(maker) == _LOADER:
+                return self._dotted_name(of)
+            case _:
+                return ""
 
     def _imported_value(self, dotted: str) -> Values:
         module, _, name = dotted.rpartition(".")
         origin = self._origin(module) if name in {"__file__", "__path__"} else ""
         if origin:
             return (origin if name == "__file__" else (posixpath.dirname(origin),),)
-        return (CONSTANTS.get(dotted, UNKNOWN),)
+        return (self._constants.get(dotted, UNKNOWN),)
 
     def _origin(self, module: str) -> str:
         """Return the place of the source of a module; empty if it is not known."""
@@ -535,10 +589,12 @@ class Visitor:
     def _call(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of function
         self, node: ast.Call, names: _Names
     ) -> Values:
+        if plain := self._without_tools(node):
+            return self._evaluate(plain, names)
         function = node.func
         arguments = self._each(node.args, names)
         named = {k.arg: self._evaluate(k.value, names) for k in node.keywords if k.arg}
-        called = ast.unparse(function) if isinstance(function, ast.Name | ast.Attribute) else ""
+        called = self._called(function)
         if called in self._module.functions:
             self._calls.add(called)
             return self._inline(self._module.functions[called], arguments, named, names)
@@ -550,6 +606,8 @@ class Visitor:
             dotted = function.id  # a built-in function
         if dotted in self._known_functions:
             return self._apply(self._known_functions[dotted], *arguments)
+        if dotted in {"exec", "eval"} and arguments:
+            return self._execute(node, arguments[0], names)
         if dotted in _IMPORTS and arguments:
             return self._import_module(*arguments[:2])
         if dotted in READS_VARIABLE and arguments:
@@ -564,6 +622,8 @@ class Visitor:
             )
         if opening_calls.NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
+        openers = (opening_calls.CTYPES.fullmatch(self._dotted_name(one)) for one in node.args)
+        self.opened_unknown |= dotted not in _ASK_FOR_CLASS and any(openers)
         if not isinstance(function, ast.Attribute):
             return ANY
         if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
@@ -577,6 +637,53 @@ class Visitor:
         return self._apply(
             call_method, (function.attr,), self._evaluate(function.value, names), *arguments
         )
+
+    def _without_tools(self, node: ast.Call) -> ast.expr | None:
+        """Return what a call by way of `functools.partial` or `map` amounts to; None for others."""
+        function = node.func
+        made = function
+        if isinstance(function, ast.Name):
+            made = self._module.made.get(function.id, function)
+        match made:
+            case ast.Call(func=maker, args=[first, *given]) if (
+                self._dotted_name(maker) == "functools.partial"
+                and getattr(first, "id", "") != getattr(function, "id", None)  # not of itself
+            ):
+                keywords = [*made.keywords, *node.keywords]
+                return ast.copy_location(ast.Call(first, [*given, *node.args], keywords), node)
+            case ast.Name(id="map") | ast.Attribute(attr="map"):
+                pass
+            case _:
+                return None
+        match node.args:
+            case [ast.Name() | ast.Attribute() as mapped, some]:
+                element = ast.Name("\0element")
+                call = ast.copy_location(ast.Call(mapped, [element], []), node)
+                return ast.ListComp(call, [ast.comprehension(element, some, [], 0)])
+            case _:
+                return None
+
+    def _called(self, function: ast.expr) -> str:
+        """Return the name of a function of the same source: `load`, `Loader.load`; or nothing."""
+        if not isinstance(function, ast.Attribute):
+            return function.id if isinstance(function, ast.Name) else ""
+        owner = function.value
+        made = self._module.made.get(owner.id) if isinstance(owner, ast.Name) else owner
+        owner = made.func if isinstance(made, ast.Call) else owner
+        return f"{owner.id}.{function.attr}" if isinstance(owner, ast.Name) else ""
+
+    def _execute(self, node: ast.Call, codes: Values, names: _Names) -> Values:
+        """Follow `exec` of a text that may open libraries."""
+        code = text(codes[0]).encode(errors="replace") if len(codes) == 1 else b""
+        tree = parse_source(code) if opening_calls.CALLS.search(code) else None
+        for one in ast.walk(tree) if tree else ():
+            self._spend(1)
+            if isinstance(one, ast.stmt | ast.expr):
+                one.lineno = node.lineno
+            if isinstance(one, ast.Import | ast.ImportFrom):
+                self._import(one)
+        self._block(tree.body if tree else (), names)
+        return ANY
 
     def _note_imports(self, names: Iterable[str]) -> None:
         if self._sure and self._on_import:
@@ -806,12 +913,6 @@ def _directories(value: object) -> Iterator[str]:
         path = posixpath.relpath(posixpath.normpath(path), SITE) if is_below else path
         if path and "\0" not in path and (is_below or path.startswith("/")):
             yield path
-
-
-def _leaves(body: Iterable[ast.stmt]) -> bool:
-    """Return whether a loop may end before its last element."""
-    nodes = chain.from_iterable(map(ast.walk, body))
-    return any(isinstance(node, ast.Break | ast.Return) for node in nodes)
 
 
 def _parameters(function: Function) -> dict[str, Values]:
