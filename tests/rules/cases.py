@@ -206,6 +206,12 @@ class WrittenContents(NamedTuple):
 
     def save(self) -> None: ...
 
+    def missing(self, _tops: object) -> Sequence[tuple[str, str]]:
+        return ()
+
+    def that_import(self, module: str) -> Sequence[str]:
+        return (module.rpartition(".")[0],)
+
     def exports(self, path: str) -> Exports:
         names = self.defined.get(path, ())
         definition = Definition(None, None, hidden=False, weak=False, type=2)

@@ -265,11 +265,15 @@ class InstalledModules:
         module = self.modules[path]
         if path in self.opened:
             return self.opened[path].sure
+        if "." not in module and module[:1] != "_":
+            return True
+        importers = self.symbols.contents.that_import(module)
         package = self._package_of(module)
-        if package is not None:
-            return module in self.symbols.contents.needed(package)
-        is_public = "." not in module and module[:1] != "_"
-        return is_public or any(map(self._is_run, self.symbols.contents.that_import(module)))
+        if package is None:
+            return any(map(self._is_run, importers))
+        # To follow all imports of a package takes long.
+        is_imported = path.endswith("/__init__.py") or any(importers)
+        return is_imported and module in self.symbols.contents.needed(package)
 
     def _is_run(self, source: str) -> bool:
         """Return whether a source is imported by itself, or surely with the package it is in."""
@@ -651,24 +655,28 @@ class InstalledModules:
                 for other_size, other in first_with.setdefault(name, {}).items():
                     clashes.setdefault((other, path), {})[name] = other_size, size
                 first_with[name].setdefault(size, path)
+        clashes = {
+            pair: shared
+            for pair, shared in clashes.items()
+            if len({*map(self.content, pair)}) > 1 or any(a != b for a, b in shared.values())
+        }
+        equal = values_by_key(
+            (path, name)
+            for pair, shared in clashes.items()
+            for path in pair
+            for name, (one, other) in shared.items()
+            if one == other
+        )
+        contents = self.symbols.contents
+        values = {path: contents.values(path, frozenset(names)) for path, names in equal.items()}
         for (first, second), shared in clashes.items():
-            if sizes := self._different(first, second, shared):
-                yield Clash(first, second, (importers[first], importers[second]), sizes)
-
-    def _different(
-        self, first: str, second: str, sizes: Mapping[str, tuple[int, int]]
-    ) -> Mapping[str, tuple[int, int]]:
-        """Return those of some shared data that are of other sizes, or begin with other values."""
-        equal = frozenset(name for name, (one, other) in sizes.items() if one == other)
-        found = {name: pair for name, pair in sizes.items() if name not in equal}
-        if equal and self.content(first) != self.content(second):
-            ours, theirs = (self.symbols.contents.values(path, equal) for path in (first, second))
-            found |= {
-                name: pair
-                for name, pair in sizes.items()
-                if name in equal and ours.get(name) != theirs.get(name)
+            sizes = {
+                name: (one, other)
+                for name, (one, other) in shared.items()
+                if one != other or values[first].get(name) != values[second].get(name)
             }
-        return found
+            if sizes:
+                yield Clash(first, second, (importers[first], importers[second]), sizes)
 
     def two_runtimes(self, paths: Iterable[str]) -> bool:
         """Return whether different versions of libstdc++ are among files with other names.

@@ -28,7 +28,7 @@ from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, S
 from wheelfix.python_sources.searched_folders import MAX_SOURCE
 from wheelfix.python_sources.values import names_directories
 
-_IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport([^\n]*)")
+_IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport\s*(\([^)]*|[^\n]*)")
 _WORD = re.compile(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")
 _SETS = re.compile(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
 _IN_SHELL = re.compile(
