@@ -373,8 +373,9 @@ class InstalledContents:
         with suppress(OSError):
             if question not in facts:
                 with map_regular(path) as data:
-                    raw = {re.escape(os.fsencode(word)): word for word in words}
-                    facts[question] = tuple(sorted(raw[one] for one in raw if re.search(one, data)))
+                    whole = cast("bytes", data.obj)  # several times as fast as a pattern
+                    found = (one for one in words if whole.find(os.fsencode(one)) >= 0)
+                    facts[question] = tuple(sorted(found))
             return cast("tuple[str, ...]", facts[question])
         return ()
 
