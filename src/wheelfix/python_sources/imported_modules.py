@@ -94,7 +94,7 @@ def names_of_file_imports(source: bytes) -> frozenset[str]:
     tree = parse_source(source) if any(word in source for word in _FILE_IMPORTS) else None
     found: set[str] = set()
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and _called(node).encode() in _FILE_IMPORTS:
+        if isinstance(node, ast.Call) and _last_name(node.func).encode() in _FILE_IMPORTS:
             named = (word.value for word in node.keywords if word.arg in {"name", "fullname"})
             argument = node.args[0] if node.args else next(named, None)
             match argument:
@@ -105,9 +105,9 @@ def names_of_file_imports(source: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _called(call: ast.Call) -> str:
-    """Return the last name of what is called; empty for what has no name."""
-    match call.func:
+def _last_name(node: ast.expr) -> str:
+    """Return the last part of a dotted name; empty for what has no name."""
+    match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
         case _:
@@ -117,8 +117,8 @@ def _called(call: ast.Call) -> str:
 def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     """Return for the last name of each imported module whether all imports of it may fail.
 
-    They may in the body of a `try` that catches ImportError, and does not raise again. None if the
-    source is not parsed.
+    They may in the body of a `try` that catches ImportError, and does not raise again. What only a
+    type checker reads is no import. None if the source is not parsed.
     """
     tree = parse_source(source)
     if tree is None:
@@ -133,11 +133,13 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 for dotted in (origin, *(alias.name for alias in names)):
                     last = dotted.rpartition(".")[2]
                     found[last] = found.get(last, True) and may_fail
-            case ast.Try(body=body, handlers=handlers):
+            case ast.Try(body=body, handlers=handlers) | ast.TryStar(body=body, handlers=handlers):
                 catches = may_fail or any(map(_goes_on_after_import_error, handlers))
                 waiting += ((tried, catches) for tried in body)
                 others = (*handlers, *node.orelse, *node.finalbody)
                 waiting += ((other, may_fail) for other in others)
+            case ast.If(test=test, orelse=orelse) if _last_name(test) == "TYPE_CHECKING":
+                waiting += ((other, may_fail) for other in orelse)
             case ast.With(items=items, body=body):
                 catches = may_fail or any(map(suppresses, items))
                 waiting += ((inner, catches) for inner in body)
@@ -148,5 +150,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
 
 def _goes_on_after_import_error(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    catches = any(one is None or getattr(one, "id", "") in _CAUGHT for one in caught)
+    names = [None if one is None else _last_name(one) for one in caught]
+    # A constant may be a tuple of exceptions.
+    catches = any(name is None or name in _CAUGHT or name.isupper() for name in names)
     return catches and not always_raises(handler.body)
