@@ -10,7 +10,9 @@ import pytest
 
 from tests.oracles.fuzzing.forge import Files
 from tests.support.build import extension_source, shared_object
-from tests.support.effort import takes_at_most
+from tests.oracles.fuzzing.bombs import MEMORY, SECONDS
+from tests.support.effort import cpu_time, spends_at_most, takes_at_most
+from tests.support.memory import peak
 from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.read_environment import read_modules
 from wheelfix.settings import Settings
@@ -133,6 +135,9 @@ MAKERS: dict[str, Callable[[int], Files]] = {
     "openers that import each other": lambda n: many_modules(
         lambda _n, of: OPENS + f"from pkg import {', '.join(f'm{m}' for m in range(of))}\n"
     )(int(n**0.5) * 8),
+    "openers that import one module often": many_modules(
+        lambda _n, of: f"{OPENS}from pkg import {'m0, ' * 9 * min(of, 200)}m0\n"
+    ),
     "openers that import a large one": lambda n: {
         f"{SITE}/pkg/large.py": "def g(x): return x\n" + "g(1)\n" * n,
         **many_modules(lambda _m, _of: f"from pkg.large import g\n{OPENS}g(2)\n")(n),
@@ -203,3 +208,23 @@ def test_an_environment_takes_time_in_proportion(kind: str, tmp_path: Path) -> N
 
     at(2)()  # imports, and tables that are read once
     assert takes_at_most(MOST, at(LARGE), at(SMALL))
+
+
+SMALL_PACKED = {
+    "imports of one module": "from pkg import " + "m0, " * 20_000 + "m0\n",
+    "with": "with f(): x\n" * 5000,
+    "openings": OPENS * 300,
+}
+"""Each in 800 modules is a wheel of 300 kB, and 30 to 70 MB once installed."""
+
+
+@pytest.mark.each_run("imports of one module")
+@pytest.mark.parametrize("kind", SMALL_PACKED)
+def test_what_a_small_wheel_installs_takes_seconds_and_512_mb(kind: str, tmp_path: Path) -> None:
+    root = environment(
+        tmp_path / "env", many_modules(lambda _n, _of: OPENS + SMALL_PACKED[kind])(800)
+    )
+    assert spends_at_most(SECONDS, lambda: cpu_time(partial(diagnose, root)))
+    used, code = peak("doctor", root, XDG_CACHE_HOME=tmp_path)
+    assert code == 0
+    assert used < MEMORY

@@ -15,9 +15,9 @@ from wheelfix.cli.app import run
 from wheelfix.errors import ToolError
 from wheelfix.host.machine_files import (
     MAX_TEXT,
+    LinksOut,
     UntrustedFileError,
     folders_below,
-    links_out_of,
     open_regular,
     read_regular,
     read_trusted,
@@ -419,6 +419,22 @@ def test_a_link_to_the_machine_or_to_its_kernel_is_not_a_package(
     packages.mkdir()
     (top / "package").symlink_to(packages)
     (top / "link").symlink_to(place)
-    follow = links_out_of(str(top))
+    follow = LinksOut(str(top)).follow
     assert follow(str(top / "package"))
     assert not follow(str(top / "link"))
+
+
+def test_what_links_lead_to_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    """A link to a whole machine costs no more; the folder itself is read to its end."""
+    top, machine = tmp_path / "top", tmp_path / "machine"
+    for n in range(9):
+        (top / f"own{n}").mkdir(parents=True)
+        (machine / f"{n}").mkdir(parents=True)
+        (machine / f"{n}" / "file").touch()
+    (top / "link").symlink_to(machine)
+    links = LinksOut(str(top))
+    links.left = 8
+    found = [folder for folder, _ in folders_below(top, links)]
+    assert len([one for one in found if "own" in one]) == 9
+    assert len([one for one in found if "/link/" in one]) == 4
+    assert len([one for one in folders_below(top, LinksOut(str(top))) if "/link/" in one[0]]) == 9

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from wheelfix.analysis.world import PlantedLibraries, World
-from wheelfix.budget import Budget
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
@@ -312,7 +312,11 @@ class InstalledContents:
         top, dot, _ = module.partition(".")
         name = os.fsencode(module.rpartition(".")[2])
         importers = self._importers_in(folder, top if dot else "")
-        return {*importers.get(name, ()), *importers.get(b"." + name, ())}
+        found = {*importers.get(name, ()), *importers.get(b"." + name, ())}
+        with suppress(BudgetError):
+            self._sources.budget.spend(len(found), "the imports", module)
+            return found
+        return ()
 
     def is_tried(self, module: str) -> bool:
         """Return whether a source does without a module, or without one that imports it."""
@@ -490,7 +494,9 @@ class InstalledContents:
 
     def _imports_of(self, module: str) -> Sequence[Imported] | None:
         is_read = "." not in module or module in self._openers or module in self._importers
-        return self._imports(module, _MODULES if is_read else _PACKAGES)
+        found = self._imports(module, _MODULES if is_read else _PACKAGES)
+        self._world.budget.spend(len(found or ()), "the imports", module)
+        return found
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""

@@ -29,7 +29,7 @@ from wheelfix.host.installed_files import (
     top_levels,
 )
 from wheelfix.host.library_search import library_at
-from wheelfix.host.machine_files import files_below, folders_below, links_out_of, read_regular
+from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
@@ -262,7 +262,8 @@ def sizes_of(world: World) -> dict[str, int]:
 
 def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, str]]:
     """Read every object below `tops`; yield its canonical path, and its name in site-packages."""
-    folders = chain.from_iterable(folders_below(top, links_out_of(root)) for top in tops)
+    links = LinksOut(root)
+    folders = chain.from_iterable(folders_below(top, links) for top in tops)
     for folder, names in folders:
         programs = folder.endswith("/bin")
         objects = [name for name in sorted(names) if programs or is_object_name(name)]

@@ -18,7 +18,7 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.read_values import Variable
 from wheelfix.host.installed_files import site_folders_of
-from wheelfix.host.machine_files import MAX_TEXT, folders_below, links_out_of, read_regular
+from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
@@ -36,6 +36,7 @@ _IN_SHELL = re.compile(
 )
 _PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
 _VARIABLE = "LD_LIBRARY_PATH"
+_STEPS_PER_OBJECT = 10_000
 _STEPS_A_VARIABLE = 1000
 """What it displaces is looked for in the whole environment."""
 _BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
@@ -61,9 +62,10 @@ class SiteSources:
         self._tops = tops
         self._cache = cache
         self._place = lru_cache(None)(self._read_place)
-        self.budget = Budget("the Python sources", STEPS_PER_WHEEL // 2)
-        """For what the sources set, and open for all others."""
-        self._opening_budget = Budget("the Python sources", 2 * STEPS_PER_WHEEL)
+        steps = 2 * STEPS_PER_WHEEL // 5 + _STEPS_PER_OBJECT * len(world.members)
+        self.budget = Budget("the Python sources", steps)
+        """What is beyond it is not followed. To read them all takes 1,700,000 steps for 150
+        distributions with 150 objects."""
         found = {
             path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
         }
@@ -107,13 +109,31 @@ class SiteSources:
             told: dict[bytes, list[str]] = {one: [] for one in asked}
             for name in names if known is None else known:
                 with suppress(OSError):
-                    data = read_regular(f"{place}/{name}", MAX_SOURCE)
+                    data = self._read(f"{place}/{name}")
                     for one, is_told in asked.items():
                         if is_told(data):
                             told[one].append(name)
                     if name in told[question]:
                         yield f"{place}/{name}".removeprefix(folder), data
-            facts |= {one: tuple(some) for one, some in told.items()}
+            if self.budget.steps >= 0:
+                facts |= {one: tuple(some) for one, some in told.items()}
+
+    def _read(self, path: str) -> bytes:
+        """Return a source; nothing of it once the budget is spent. Raises `OSError`."""
+        data = read_regular(path, MAX_SOURCE)
+        with suppress(BudgetError):
+            self.budget.spend(len(data) >> 8, "a Python source", path)
+            return data
+        return b""
+
+    def _words(self, path: str) -> bytes:
+        """Return the words of the statements of a source that import, each once."""
+        with suppress(OSError):
+            statements = _IMPORTS.findall(self._read(path))
+            return b" ".join(
+                {word for one in statements for part in one for word in _WORD.findall(part)}
+            )
+        return b""
 
     def importers(self, folder: str, below: str) -> Mapping[bytes, Sequence[str]]:
         """Return the words of statements that import, and the sources below `below` that have them.
@@ -124,7 +144,7 @@ class SiteSources:
         for place in self._below(f"{folder}{below}".rstrip("/")):
             names, facts = self._places[place]
             if b"importers" not in facts:
-                facts[b"importers"] = tuple(_imported_words(f"{place}/{name}") for name in names)
+                facts[b"importers"] = tuple(self._words(f"{place}/{name}") for name in names)
             for name, words in zip(
                 names, cast("tuple[bytes, ...]", facts[b"importers"]), strict=True
             ):
@@ -158,7 +178,7 @@ class SiteSources:
         _, facts = self._places.get(place) or self._place(place)
         question = os.fsencode(f"opened {name}")
         seen, steps, found = cast("tuple[Any, int, Any]", facts.get(question, ((), 0, None)))
-        budget = self._opening_budget.share(STEPS_PER_SOURCE)
+        budget = self.budget.share(STEPS_PER_SOURCE)
         with suppress(BudgetError):
             budget.spend(steps, "a Python source", path)
         if found is None or any(
@@ -200,11 +220,17 @@ class SiteSources:
         if name not in names:
             raise FileNotFoundError(path)
         question = os.fsencode(f"imports {module} {name}")
+        budget = self.budget.share(STEPS_PER_SOURCE)
         if question not in facts:
-            source = read_regular(path, MAX_SOURCE)
-            found = read_imports(module, source, is_package=is_package)
-            facts[question] = tuple((one.name, one.line) for one in found)
-        return [Imported(*one) for one in cast("tuple[tuple[str, int], ...]", facts[question])]
+            before, source = budget.steps, read_regular(path, MAX_SOURCE)
+            found = read_imports(module, source, budget, is_package=is_package)
+            some = tuple((one.name, one.line) for one in found)
+            facts[question] = before - budget.steps, some
+            return found
+        steps, known = cast("tuple[int, tuple[tuple[str, int], ...]]", facts[question])
+        with suppress(BudgetError):
+            budget.spend(steps, "a Python source", path)
+        return [Imported(*one) for one in known]
 
     def _below(self, top: str) -> Iterator[str]:
         """Yield the folders with sources that are `top`, or in it."""
@@ -222,7 +248,7 @@ class SiteSources:
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
         found: dict[str, tuple[Sequence[str], Facts]] = {}
-        folders = (folders_below(top, links_out_of(top)) for top in self._tops)
+        folders = (folders_below(top, LinksOut(top)) for top in self._tops)
         for place, names in sorted(chain.from_iterable(folders)):
             if sources := sorted(name for name in names if name.endswith(".py")):
                 found[place] = sources, self._cache.facts_of_files(place, sources)
@@ -259,16 +285,6 @@ def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
         return b""
 
     return Sources(path_of, read, extensions.__contains__)
-
-
-def _imported_words(path: str) -> bytes:
-    """Return the words of the statements of a source that import, each once."""
-    with suppress(OSError):
-        statements = _IMPORTS.findall(read_regular(path, MAX_SOURCE))
-        return b" ".join(
-            {word for one in statements for part in one for word in _WORD.findall(part)}
-        )
-    return b""
 
 
 def _is_file_or_folder(mode: int) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
-from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.host.machine_files import MAX_TEXT, is_folder, is_there, read_regular
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
@@ -135,7 +135,7 @@ def top_levels(environment: Path) -> dict[str, str]:
     folders = (root, *site_folders_of(root))
     found: dict[str, str] = {}
     for path in (path for folder in folders for path in sorted(folder.glob("*.*-info"))):
-        if path.suffix in {".dist-info", ".egg-info"} and not (path / "RECORD").exists():
+        if path.suffix in {".dist-info", ".egg-info"} and not is_there(path / "RECORD"):
             distribution, names = _distribution_of(path), b""
             with suppress(OSError):
                 names = read_regular(path / "top_level.txt", MAX_TEXT)
@@ -165,7 +165,7 @@ def added_folders(environment: Path) -> Iterator[str]:
                 if is_hook and "__editable__" in line:
                     yield f"an editable install ({path.name})"
                 is_inside = is_hook or f"{added}/".startswith(f"{root}/")
-                if line.strip() and not is_inside and Path(added).is_dir():
+                if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
 
 
@@ -197,7 +197,8 @@ def _paths(dist_info: Path, record: bytes) -> Iterator[str]:
 def _rows(dist_info: Path, record: bytes) -> Iterator[tuple[str, RecordRow]]:
     folder = str(dist_info.parent)
     rows, _ = parse_record(record, "RECORD")
-    return ((os.path.normpath(f"{folder}/{row.name}"), row) for row in rows)
+    named = (row for row in rows if "\0" not in row.name)  # no file has such a name
+    return ((os.path.normpath(f"{folder}/{row.name}"), row) for row in named)
 
 
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:

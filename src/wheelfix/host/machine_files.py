@@ -57,8 +57,9 @@ class Trust(NamedTuple):
 
 _OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
 """Where folders have no files of a package, and those of other processes without end."""
-_MOST_LINKED = 10_000
-"""Links that are followed out of a folder: more than packages of an environment."""
+_MOST_LINKED = 300_000
+"""Files and folders that are read behind links: more than packages of an environment have, and
+fewer than a machine."""
 
 
 class UntrustedFileError(PermissionError):
@@ -126,48 +127,55 @@ def read_trusted(path: str | Path, limit: int) -> bytes:
     return read_regular(trusted_path(path), limit)
 
 
-def folders_below(
-    top: str | Path, follow: Callable[[str], bool] = lambda _: False
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folder `top` and those below it, each with the names of what is no folder in it.
+class LinksOut:
+    """Which links below a folder lead to another one to read. Mutable.
 
-    Links are not followed but where `follow` says so, and what cannot be read is left out. Folders
-    may lie in each other more deeply than Python 3.11 calls functions, as `os.walk` and
-    `Path.rglob` do.
+    As those of packages do in profiles of Nix and in Bazel. They lead out of the folder, to files
+    that only trusted users can change; each folder is read once, and all together have a limit.
     """
-    waiting = [os.fspath(top)]
-    while waiting:
-        folder, names = waiting.pop(), list[str]()
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                is_followed = entry.is_symlink() and follow(entry.path)
-                if is_followed or entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    names.append(entry.name)
-        yield folder, names
 
+    def __init__(self, top: str) -> None:
+        """Begin with the folder `top`."""
+        self.left = _MOST_LINKED
+        """How many files and folders behind links may yet be read."""
+        self._root = os.path.join(os.path.realpath(top), "")  # noqa: PTH118 - text
+        self._seen: set[str] = set()
 
-def links_out_of(top: str) -> Callable[[str], bool]:
-    """Return a function that says whether a link below `top` leads to another folder to read.
-
-    As those of packages do in profiles of Nix and in Bazel. It leads out of `top`, to files that
-    only trusted users can change; each folder is read once.
-    """
-    root = os.path.join(os.path.realpath(top), "")  # noqa: PTH118 - text
-    seen: set[str] = set()
-
-    def follow(path: str) -> bool:
-        real = os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
+    def follow(self, path: str) -> bool:
+        """Return whether to read what the link at `path` leads to."""
+        root, real = self._root, os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
         is_outside = not real.startswith((root, *_OF_THE_KERNEL)) and not root.startswith(real)
-        if not is_outside or real in seen or len(seen) > _MOST_LINKED:
+        if not is_outside or real in self._seen:
             return False
-        seen.add(real)
+        self._seen.add(real)
         with suppress(OSError):
             return trusted_path(real).is_dir()
         return False
 
-    return follow
+
+def folders_below(
+    top: str | Path, links: LinksOut | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the folder `top` and those below it, each with the names of what is no folder in it.
+
+    Only `links` are followed, and what cannot be read is left out. Folders may lie in each other
+    more deeply than Python 3.11 calls functions, as `os.walk` and `Path.rglob` do.
+    """
+    waiting = [(os.fspath(top), False)]
+    while waiting:
+        (folder, is_linked), names = waiting.pop(), list[str]()
+        if links and is_linked and links.left < 0:
+            continue
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                is_followed = links is not None and entry.is_symlink() and links.follow(entry.path)
+                if is_followed or entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, is_followed or is_linked))
+                else:
+                    names.append(entry.name)
+        if links and is_linked:
+            links.left -= 1 + len(names)
+        yield folder, names
 
 
 def files_below(top: Path, pattern: str) -> list[Path]:

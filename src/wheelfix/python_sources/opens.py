@@ -80,13 +80,7 @@ def opened_on_import(
     It is one of `sources`, below site-packages. The visit ends when `budget` is spent.
     """
     visitor = Visitor(path, {}, budget, sources)
-    to_its_end = False
-    with suppress(BudgetError, RecursionError):  # what was found until then is true
-        budget.spend(STEPS_PER_EXPRESSION * (len(source) >> 4), "a Python source", path)
-        tree = parse_source(source)
-        if tree is not None:
-            visitor.visit_module(tree)
-        to_its_end = True
+    to_its_end = _visit_module(visitor, source)
     places = {LookupPlace.SOURCE, LookupPlace.SEARCH, LookupPlace.ABSOLUTE}
     found = [
         opening
@@ -97,17 +91,26 @@ def opened_on_import(
     return found, visitor.opened_unknown or not to_its_end
 
 
-def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Sequence[Imported]:
+def read_imports(
+    module: str, source: bytes, budget: Budget | None = None, *, is_package: bool = True
+) -> Sequence[Imported]:
     """Return what the source of a module surely imports, as far as a visit of it comes.
 
     That does not count which a `try` catches, and what is in a branch that may not be taken.
     """
     path = f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
-    visitor = Visitor(path, {}, Budget(path, STEPS_PER_SOURCE))
-    tree = parse_source(source)
-    with suppress(BudgetError, RecursionError):  # what was found until then is true
-        visitor.visit_module(tree or ast.Module([], []))
+    visitor = Visitor(path, {}, budget or Budget(path, STEPS_PER_SOURCE))
+    _visit_module(visitor, source)
     return visitor.imports
+
+
+def _visit_module(visitor: Visitor, source: bytes) -> bool:
+    """Visit what the import of a source runs; return whether the visit came to the end."""
+    with suppress(BudgetError, RecursionError):  # what was found until then is true
+        visitor.spend(len(source) >> 4)
+        visitor.visit_module(parse_source(source) or ast.Module([], []))
+        return True
+    return False
 
 
 def _that_may_open(

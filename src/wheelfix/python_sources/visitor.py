@@ -399,7 +399,7 @@ class Visitor:
         self, node: ast.expr, names: _Names
     ) -> Values:
         """Return the values that an expression may have."""
-        self._spend(1)
+        self.spend(1)
         match node:
             case ast.Constant(value=value):
                 return (value.decode(errors="replace") if isinstance(value, bytes) else value,)
@@ -508,7 +508,8 @@ class Visitor:
     def _each(self, nodes: Iterable[ast.expr], names: _Names) -> list[Values]:
         return [self._evaluate(node, names) for node in nodes]
 
-    def _spend(self, steps: int) -> None:
+    def spend(self, steps: int) -> None:
+        """Take the steps of expressions. Raises `BudgetError` if they are not left."""
         self._budget.spend(STEPS_PER_EXPRESSION * steps, "a Python source", self._own.file)
 
     def _apply(self, function: Callable[..., object], *arguments: Values) -> Values:
@@ -524,7 +525,7 @@ class Visitor:
             if any(UNKNOWN in text(value) for value in chosen) and not is_unknown(result):
                 result = UNKNOWN
             steps = size(result)
-            self._spend(steps)
+            self.spend(steps)
             results.append(result if steps <= _MAX_SIZE else UNKNOWN)
         return either(results)
 
@@ -687,7 +688,8 @@ class Visitor:
 
     def _note_imports(self, names: Iterable[str]) -> None:
         if self._sure and self._on_import:
-            known = (name for name in names if 0 < len(name) <= _LONGEST)
+            known = [name for name in names if 0 < len(name) <= _LONGEST]
+            self.spend(len(known))
             self.imports += (Imported(name, self._line) for name in known)
 
     def _import_module(self, names: Values, packages: Values = ()) -> Values:
@@ -714,9 +716,9 @@ class Visitor:
             self._others[name] = None
             path = self._sources.paths(name)
             source = b"" if path is None else self._sources.read(path)
-            self._spend(len(source) >> 8)
+            self.spend(len(source) >> 8)
             is_followed = b"__file__" in source or opening_calls.SEARCHING.search(source)
-            self._spend(len(source) >> 4 if is_followed else 0)
+            self.spend(len(source) >> 4 if is_followed else 0)
             tree = parse_source(source) if is_followed else None
             if path is not None and tree is not None:
                 noted = self.openings, self.imports
