@@ -139,6 +139,20 @@ def test_what_nothing_reads_is_refused_at_once(
             assert "cannot write `out`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("device", ["/dev/kmsg", "/dev/random", "/dev/net/tun"])
+def test_a_device_that_acts_on_what_it_gets_is_refused(
+    device: str, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is written to /dev/kmsg is in the log of the kernel."""
+    if not Path(device).is_char_device():
+        pytest.skip(f"there is no {device} here")
+    for words in outputs(device):
+        assert call(words, wheel) == 2, words
+        assert "it was not changed" in capsys.readouterr().err
+    for words in outputs("/dev/null"):
+        assert call(words, wheel) < 2, words
+
+
 def test_a_pipe_with_a_reader_gets_the_report(wheel: Path) -> None:
     os.mkfifo("out")
     reader = os.open("out", os.O_RDONLY | os.O_NONBLOCK)

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.oracles.fuzzing.bombs import MEMORY, SECONDS
 from tests.oracles.fuzzing.forge import Files
 from tests.support.build import extension_source, shared_object
-from tests.oracles.fuzzing.bombs import MEMORY, SECONDS
 from tests.support.effort import cpu_time, spends_at_most, takes_at_most
 from tests.support.memory import peak
 from wheelfix.environments.find import find_in_environment

@@ -13,6 +13,7 @@ from wheelfix.host.installed_files import (
     distributions,
     find_dist_info,
     find_file,
+    recorded_files,
 )
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.wheel.model import WheelName
@@ -94,9 +95,14 @@ def test_a_file_is_identified_by_its_inode(site: Path) -> None:
     assert find_file(str(site / "none")) is None
 
 
+def test_a_row_of_record_with_a_nul_is_no_file(site: Path) -> None:
+    (site / "My_Demo-1.0.dist-info" / "RECORD").write_bytes(b"a\0b,,\ndemo/x.so,,\n")
+    assert list(recorded_files(site / "My_Demo-1.0.dist-info")) == [f"{site}/demo/x.so"]
+
+
 def test_path_files_with_a_nul_or_a_link_to_themselves_add_nothing(site: Path) -> None:
     """Python ignores the rest of such a file, too."""
     (site / "loop.pth").symlink_to("loop.pth")
     (site / "nul.pth").write_bytes(b"a\0b\n")
-    (site / "added.pth").write_text("/usr\n")
+    (site / "added.pth").write_text(f"{'x' * 300}\n/usr\n")
     assert list(added_folders(site)) == ["/usr (added.pth)"]

@@ -87,6 +87,18 @@ def test_a_library_that_is_gone_is_a_difference(
     assert not (here / "again").exists()
 
 
+def test_a_lock_is_of_the_wheels_that_were_written(here: Path) -> None:
+    """A failed run leaves no lock of wheels that it did not write."""
+    broken, lock = here / "demo-2-py3-none-any.whl", here / "wheelfix.lock"
+    broken.write_bytes(b"x")
+    assert run(["repair", "--write-lock", str(broken)]) == 2
+    assert not lock.exists()
+    wheel = wheel_of(here, library(here, "foo"))
+    assert run(["repair", "--write-lock", str(wheel), str(broken)]) == 2
+    assert 'name = "libfoo.so.1"' in lock.read_text()
+    assert run(["repair", "--locked", "-w", "again", str(wheel)]) == 0
+
+
 def test_wheels_of_several_pythons_share_a_table_and_others_keep_theirs(here: Path) -> None:
     foo = library(here, "foo")
     other = '[[graft]]\nwheel = "other"\nplatform = "linux_x86_64"\nname = "libx.so"\n'

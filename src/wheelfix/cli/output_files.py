@@ -12,11 +12,17 @@ from typing import TextIO
 
 from wheelfix.errors import OutputError
 from wheelfix.host.machine_files import open_regular, read_regular
+from wheelfix.system.paths import is_there
 from wheelfix.system.tempfiles import open_output, write_whole
 from wheelfix.system.toml_parsing import parse_toml
 
 _MOST = 1 << 26
 """Bytes of a file that is read whole to know its kind: a larger one is not replaced."""
+
+_TERMINALS = frozenset({4, 5, *range(136, 144)})
+"""Major numbers (Linux, Documentation/admin-guide/devices.txt)."""
+_TAKES_ALL = frozenset({(1, 3), (1, 5), (1, 7)})
+"""/dev/null, /dev/zero and /dev/full (as above)."""
 
 
 def _json(data: bytes) -> object:
@@ -101,11 +107,11 @@ def refuse_other(file: Path, kind: Kind, inputs: Iterable[Path] = ()) -> None:
     except OSError:
         return  # a new file, or one whose writing says why it is impossible
     for path in inputs:
-        if path.exists() and os.path.samestat(status, path.stat()):
+        if is_there(path) and os.path.samestat(status, path.stat()):
             raise OutputError(f"`{file}` is what is read: `{path}`", hint="choose another file")
     what, is_like = kind.value
-    if stat.S_ISBLK(status.st_mode):
-        is_other = True
+    if stat.S_ISBLK(status.st_mode) or stat.S_ISCHR(status.st_mode):
+        is_other = not _only_takes(status)
     elif not stat.S_ISREG(status.st_mode) or not status.st_size:
         is_other = False
     else:
@@ -124,6 +130,13 @@ def refuse_other(file: Path, kind: Kind, inputs: Iterable[Path] = ()) -> None:
             f"`{file}` is there and is not {what}; it was not changed",
             hint="choose another file, or delete that one",
         )
+
+
+def _only_takes(status: os.stat_result) -> bool:
+    """Return whether a device is a terminal, or /dev/null and its like: others act on a text."""
+    major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    is_device = stat.S_ISCHR(status.st_mode)
+    return is_device and (major in _TERMINALS or (major, minor) in _TAKES_ALL)
 
 
 def write_file(file: Path, text: str, kind: Kind, inputs: Iterable[Path] = ()) -> None:

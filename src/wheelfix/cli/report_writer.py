@@ -25,6 +25,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import SET_RULES, enabled_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
+from wheelfix.system.paths import is_there
 from wheelfix.system.tempfiles import open_output
 from wheelfix.system.wheelfix_metadata import documentation_site
 
@@ -95,7 +96,7 @@ class ReportWriter(NamedTuple):
             return
         options = self._options(Format.MARKDOWN, color=False)
         try:
-            written = Path(file).stat().st_size if Path(file).exists() else 0
+            written = Path(file).stat().st_size if is_there(file) else 0
             text = step_summary(self.found, options, SUMMARY_LIMIT - written - 1)
             with open_output(Path(file), os.O_APPEND) as summary:
                 text = f"\n{text}" if written else text  # a heading needs an empty line

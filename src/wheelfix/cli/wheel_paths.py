@@ -1,6 +1,5 @@
 """The wheels that a command line names: files, and directories that stand for those in them."""
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import folders_below
+from wheelfix.system.paths import is_folder
 from wheelfix.text import join_some, operand
 from wheelfix.wheel.required_file import no_wheel_error
 
@@ -50,7 +50,7 @@ def names_wheels(word: str) -> bool:
 
 
 def _is_directory(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - false for a path that is too long
+    return is_folder(path)
 
 
 def one_wheel(wheels: Sequence[Path], taker: str, command: Sequence[str]) -> Path:

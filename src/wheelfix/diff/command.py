@@ -25,6 +25,7 @@ from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import fit, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Group, Option
+from wheelfix.system.paths import is_folder
 from wheelfix.text import join_some, operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.required_file import require_file
@@ -135,7 +136,7 @@ def _two(paths: Sequence[Path]) -> tuple[Path, Path]:
 
 def _wheels(path: Path) -> list[Path]:
     """Return the wheels of one side. Raises `SettingsError` if there are none."""
-    if path.is_dir():
+    if is_folder(path):
         return wheels_below(path)
     require_file(path)
     return [path]

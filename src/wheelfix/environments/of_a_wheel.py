@@ -14,6 +14,7 @@ from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.system.paths import is_folder
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
@@ -88,7 +89,7 @@ def _one_version(text: str) -> str:
 
 
 def _is_file(text: str) -> bool:
-    return text.endswith(".whl") or Path(text).is_dir()
+    return text.endswith(".whl") or is_folder(text)
 
 
 def _files(others: Sequence[str]) -> Iterator[Path]:

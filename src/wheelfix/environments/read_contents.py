@@ -48,6 +48,7 @@ from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
@@ -188,7 +189,7 @@ class InstalledContents:
         """Return whether a top-level name is a package with `__init__.py`, or a source."""
         folders = (*self._sources.folders, *self._standard)
         paths = (f"{folder}{top}{ending}" for folder in folders for ending in _MODULES)
-        return any(map(os.path.isfile, paths))
+        return any(map(is_file, paths))
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:
         """Return the first group of the first match in a file; empty without one."""
@@ -545,13 +546,13 @@ class InstalledContents:
         """Return whether there is a file at a path, or one that dlopen may find by a bare name."""
         environment = self._world.environment
         if "/" in name or self._world.described:
-            return bool(self._world.described) or os.path.exists(name)  # noqa: PTH110 - any name
+            return bool(self._world.described) or is_there(name)
         prefix = posixpath.dirname(posixpath.dirname(environment.main or ""))
         folders = (*environment.default_directories, *library_path_directories(environment))
         return (
             name in environment.cache
             or name in self._world.carriers
-            or any(os.path.isfile(f"{one}/{name}") for one in (*folders, f"{prefix}/lib"))  # noqa: PTH113 - any name
+            or any(is_file(f"{one}/{name}") for one in (*folders, f"{prefix}/lib"))
         )
 
     def _read_tables(self, path: str) -> SymbolTables:

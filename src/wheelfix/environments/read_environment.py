@@ -49,6 +49,7 @@ from wheelfix.python_sources.searched_folders import (
     join_searches,
     searches,
 )
+from wheelfix.system.paths import is_file, is_folder, is_there
 
 
 def read_site(  # noqa: PLR0913 - one argument for each thing that is read
@@ -72,7 +73,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
     object, and neither a Python with distributions.
     """
-    if not directory.is_dir():
+    if not is_folder(directory):
         raise SettingsError(f"`{directory}` is not a directory")
     root = os.path.realpath(directory)
     disk = Disk(root, (cache or CachedFacts(None, root)).read)
@@ -171,8 +172,8 @@ def _gone(world: World, recorded: Mapping[str, Sequence[Owner]]) -> Iterator[tup
         is_source = ending == "py" and any(owner.size for owner in owners)
         others = (f"{stem}.pyc", stem) if is_source else ()
         is_inside = (is_source or is_object_name(name)) and folder.startswith(world.where)
-        is_read = path in world.members or os.path.isfile(path)  # noqa: PTH113 - text
-        if is_inside and not is_read and not any(map(os.path.exists, others)):
+        is_read = path in world.members or is_file(path)
+        if is_inside and not is_read and not any(map(is_there, others)):
             yield path, name_in_site(path.removeprefix(f"{world.where}/"))
 
 

@@ -27,6 +27,7 @@ from wheelfix.python_sources.opens import opened_on_import, read_imports, visit_
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.searched_folders import MAX_SOURCE
 from wheelfix.python_sources.values import names_directories
+from wheelfix.system.paths import is_file
 
 _IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport\s*(\([^)]*|[^\n]*)")
 _WORD = re.compile(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")
@@ -274,7 +275,7 @@ def sources_in(folder: str, extensions: Collection[str] = ()) -> Sources:
     def path_of(module: str) -> str | None:
         stem = module.replace(".", "/")
         for path in (f"{stem}/__init__.py", f"{stem}.py"):
-            if os.path.isfile(folder + path):  # noqa: PTH113 - text
+            if is_file(folder + path):
                 return path
         return None
 

@@ -23,6 +23,7 @@ from wheelfix.host.pip_settings import with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
+from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -85,7 +86,7 @@ def make(
     index = _index_settings(environ)
     runner: Run = run
     if python.image is not None:
-        files = (Path(text) for text in index.values() if os.path.isfile(text))  # noqa: PTH113
+        files = (Path(text) for text in index.values() if is_file(text))
         runner = python.image.reading(*files).runner(root)
     env = root / "env"
     executable = python.path
@@ -228,7 +229,7 @@ def link_installed(environment: Path, place: FreshEnvironment, site: Path) -> No
                 link = place.root / path.relative_to(prefix)
             else:
                 continue
-            if path.suffix != ".pyc" and not link.exists():
+            if path.suffix != ".pyc" and not is_there(link):
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path)
 
@@ -245,7 +246,7 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         variable: str(path)
         for variable, paths in files.items()
         for path in reversed(paths)
-        if path.is_file()
+        if is_file(path)
     }
     given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
     return {**found, **given}

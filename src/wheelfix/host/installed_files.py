@@ -12,8 +12,9 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
-from wheelfix.host.machine_files import MAX_TEXT, is_folder, is_there, read_regular
+from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
+from wheelfix.system.paths import is_folder, is_there
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 

@@ -45,6 +45,7 @@ from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
+from wheelfix.system.paths import is_folder
 from wheelfix.text import quote
 from wheelfix.wheel.edits import Edit, sources_of
 from wheelfix.wheel.names_in_code import CodeNames
@@ -429,7 +430,7 @@ def search_folders(
     Of a folder, those below it that hold libraries count, too. `ldpaths` replace LD_LIBRARY_PATH
     (auditwheel's lddtree.py, `ld_paths_from_arg`).
     """
-    given = [Path(entry) for entry in library_path if os.path.isdir(entry)]  # noqa: PTH112 - see _libraries_in
+    given = [Path(entry) for entry in library_path if is_folder(entry)]
     below = (file.parent for folder in given for file in files_below(folder, "*.so*"))
     names = LIBRARY_PATHS if ldpaths is None else (AUDITWHEEL_PATH,)
     variables = (environ.get(name, "").split(":") for name in names)
@@ -480,7 +481,7 @@ def canonical(path: Path) -> Path:
     an invalid path.
     """
     try:
-        if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
+        if is_folder(path):
             return Path(os.path.realpath(path))
         return Path(os.path.realpath(path.parent), path.name)
     except ValueError as error:
@@ -489,7 +490,7 @@ def canonical(path: Path) -> Path:
 
 def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
     """Yield the libraries in a directory or in a wheel; raises `SettingsError`."""
-    if os.path.isdir(path):  # noqa: PTH112 - false for a path that is too long
+    if is_folder(path):
         for file in files_below(path, "*.so*"):
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return

@@ -28,6 +28,7 @@ from wheelfix.loader.machine_names import (
     usual_loader,
 )
 from wheelfix.loader.musl_search import SEPARATORS
+from wheelfix.system.paths import is_folder
 
 _MAX_INCLUDES = 8
 """Depth of ld.so.conf files that include each other."""
@@ -168,7 +169,7 @@ def _musl_directories(loader: str, system: Sysroot) -> tuple[str, ...]:
 def lib_directory(sample: Elf, system: Sysroot = HERE) -> str:
     """Return the value of `$LIB` in `system`."""
     known = MACHINES.get(sample.abi)
-    if known is not None and os.path.isdir(system.place(f"/usr/lib/{known.triplet}")):  # noqa: PTH112 - text
+    if known is not None and is_folder(system.place(f"/usr/lib/{known.triplet}")):
         return lib_value(sample.bits, known.triplet)
     return lib_value(sample.bits)
 

@@ -15,7 +15,7 @@ import grp
 import os
 import pwd
 import shlex
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from mmap import ACCESS_READ, mmap

@@ -33,6 +33,7 @@ from wheelfix.providers.requirements_between_wheels import (
     applicable_requirements,
 )
 from wheelfix.settings import Settings
+from wheelfix.system.paths import is_folder
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, read_requirement
 
@@ -116,7 +117,7 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
             for one in named
             if wheels == [path] or not misfit(WheelName.parse(Path(one.wheel).name), dependent)
         )
-    elif os.path.isdir(path):  # noqa: PTH112 - false for any other text
+    elif is_folder(path):
         if any(dist_info_folders(path)):
             yield from _in_site(path).values()
         else:
@@ -138,8 +139,7 @@ def named_wheels(text: str) -> list[Path]:
     path = Path(text)
     if path.suffix == ".whl":
         return [path]
-    is_folder = os.path.isdir(path)  # noqa: PTH112 - false for any other text
-    return sorted(path.glob("*.whl")) if is_folder else []
+    return sorted(path.glob("*.whl")) if is_folder(path) else []
 
 
 def refuse_other_text(text: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.system.paths import is_file, is_folder
 
 NAME_ENVIRONMENT = "name a virtual environment, a prefix, or a site-packages folder"
 
@@ -22,12 +23,12 @@ def prefixes_around(folder: Path) -> Iterator[Path]:
 
 def is_venv(prefix: Path) -> bool:
     """Return whether `prefix` is a virtual environment (PEP 405)."""
-    return (prefix / "pyvenv.cfg").is_file()
+    return is_file(prefix / "pyvenv.cfg")
 
 
 def is_conda(prefix: Path) -> bool:
     """Return whether `prefix` is an environment of conda."""
-    return (prefix / "conda-meta").is_dir()
+    return is_folder(prefix / "conda-meta")
 
 
 def python_around(folder: Path) -> Path | None:

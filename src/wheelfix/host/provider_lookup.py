@@ -29,6 +29,7 @@ from wheelfix.providers.requirements_between_wheels import Part, RequiredWheel
 from wheelfix.providers.use import below_site, provider_of, site_folders
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
+from wheelfix.system.paths import is_file, is_folder
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
@@ -75,7 +76,7 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
         versions = [Provided(requirement=text, folders=(folder,))]
     elif not setting.requirement and path.suffix == ".whl":
         versions = _not_empty([in_wheel(path)], f"the wheel `{path}`")
-    elif "/" in setting.source and os.path.isdir(path):  # noqa: PTH112 - false for any other text
+    elif "/" in setting.source and is_folder(path):
         wheels = map(in_wheel, sorted(path.glob("*.whl")))
         versions = _not_empty([*wheels, in_directory(path)], f"the directory `{path}`")
     else:
@@ -156,7 +157,7 @@ def _automatic(
 def _places(library: str, elf: Elf, find: FindLibrary | None) -> Iterator[str]:
     """Yield the path of a library by the first search path entry that has it, and by `find`."""
     paths = (f"{entry}/{library}" for entry in elf.entries if entry.startswith("/"))
-    yield from islice(filter(os.path.isfile, paths), 1)
+    yield from islice(filter(is_file, paths), 1)
     found = find(library, elf) if find else None
     if found is not None:
         yield found.path

@@ -24,6 +24,7 @@ from wheelfix.loader.loading import (
     needed_name,
     search_directories,
 )
+from wheelfix.system.paths import is_file, is_folder
 
 
 def read_process(program: str, objects: Iterable[str]) -> Environment:
@@ -280,7 +281,7 @@ class Disk:
 
     def _is_directory(self, path: str) -> bool:
         """Return whether the canonical `path` is a directory, and note it if it is."""
-        if path not in self.directories and os.path.isdir(f"{self._root}{path}"):  # noqa: PTH112 - text
+        if path not in self.directories and is_folder(f"{self._root}{path}"):
             self.directories.add(path)
         return path in self.directories
 
@@ -291,7 +292,7 @@ class Disk:
             and link.startswith(self._site)
             and is_object_name(link)
             and not os.path.realpath(link).startswith(self._site)
-            and os.path.isfile(link)  # noqa: PTH113 - text
+            and is_file(link)
         )
 
     def _read(self, real: str) -> None:

@@ -17,6 +17,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
 )
+from wheelfix.system.paths import is_there
 from wheelfix.wheel.requirements import name_of
 
 INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
@@ -62,6 +63,6 @@ def _text_below(text: str, paths: Paths, folder: Path) -> str:
             # folder of a project may be. Path.exists raises for a text too long for a path.
             is_known = "/" not in text and name_of(text) in well_known_folders()
             is_name = text == AUTO or is_known
-            return path if not is_name and os.path.exists(path) else text  # noqa: PTH110
+            return path if not is_name and is_there(path) else text
         case _:
             return str(folder / text)

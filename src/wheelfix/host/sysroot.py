@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wheelfix.errors import SettingsError
 from wheelfix.loader.file_system import MAX_LINKS
+from wheelfix.system.paths import is_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def system_at(folder: str | None) -> Sysroot:
     if folder is None:
         return HERE
     real = os.path.realpath(folder)
-    if not os.path.isdir(real):  # noqa: PTH112 - text
+    if not is_folder(real):
         raise SettingsError(
             f"`{folder}` is not a directory",
             hint="--sysroot names the folder that has the `usr` and `etc` of another system",

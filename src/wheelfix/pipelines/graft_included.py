@@ -17,6 +17,7 @@ from wheelfix.loader.loading import entry_directory
 from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary, library_edits
 from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.settings import Settings
+from wheelfix.system.paths import is_file
 from wheelfix.wheel.edits import Edit, RenameNeeded
 from wheelfix.wheel.model import Wheel
 
@@ -49,7 +50,7 @@ def _find(text: str, wheel: Wheel, definitions: Definitions) -> Path:
     """Return the file of this machine for an item of `include`, without links."""
     for dependent in (*wheel.elfs.values(), *_python(wheel)):
         library = definitions.host(text, dependent)
-        if library is not None and Path(library.path).is_file():
+        if library is not None and is_file(library.path):
             return Path(library.path).resolve()
     raise ToolError(
         f"`include`: `{text}` is not among this machine's libraries",

@@ -19,6 +19,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
+from wheelfix.system.paths import is_file
 from wheelfix.system.signal_mask import hold_signals
 
 PREFIX = "wheelfix-run-"
@@ -274,7 +275,7 @@ def write_whole(file: Path, data: bytes) -> None:
     """
     folder = file.parent
     # The functions of os.path are false, and raise nothing, where a path cannot be looked at.
-    is_regular = os.path.isfile(file) and not file.is_symlink()  # noqa: PTH113 - see above
+    is_regular = is_file(file) and not file.is_symlink()
     may_replace = is_regular and os.access(file, os.W_OK)
     if os.access(folder, os.W_OK) and (may_replace or not os.path.lexists(file)):
         with PendingFile(folder, file.name) as pending:

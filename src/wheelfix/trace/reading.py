@@ -23,6 +23,7 @@ from wheelfix.loader.glibc_search import check_header, search_lists
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.system.paths import is_there
 from wheelfix.trace.values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.trace.watch import SeenProcess, TraceWatch
 
@@ -184,7 +185,7 @@ def _skipped_candidates(
 ) -> Iterator[SkippedCandidate]:
     """Yield the candidates that exist, but were not loaded."""
     for attempt in request.tried:
-        if attempt.path == request.path or not os.path.exists(attempt.path):  # noqa: PTH110 - text
+        if attempt.path == request.path or not is_there(attempt.path):
             continue
         reason = _reason(read_elf(attempt.path), taken)
         yield SkippedCandidate(path=attempt.path, how=attempt.how, reason=reason)

@@ -1,19 +1,21 @@
 """Files that must be there: the refusal of others names the wheel that was meant."""
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
+from wheelfix.system.paths import is_file, is_folder, is_there
 
 
 def require_file(path: Path, folder: Path = Path()) -> None:
     """Raise `SettingsError` if `path`, relative to `folder`, is not a file."""
     file = folder / path
-    if file.is_file():
+    if is_file(file):
         return
-    if file.is_dir():
+    if is_folder(file):
         raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
-    if file.exists():
+    if is_there(file):
         raise SettingsError(f"`{path}` is not a file")
     if set("*?[").intersection(str(path)):
         raise SettingsError(
@@ -22,8 +24,9 @@ def require_file(path: Path, folder: Path = Path()) -> None:
         )
     wheels = sorted(wheel.name for wheel in file.parent.glob("*.whl"))
     near = get_close_matches(file.name, wheels, 1)
+    is_closed = is_folder(file.parent) and not os.access(file.parent, os.X_OK)
     raise SettingsError(
-        f"`{path}` cannot be read: No such file",
+        f"`{path}` cannot be read: {'Permission denied' if is_closed else 'No such file'}",
         hint=f"did you mean `{path.with_name(near[0])}`?" if near else None,
     )
 

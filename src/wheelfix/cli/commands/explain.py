@@ -76,6 +76,7 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.settings import Group, Option, Settings
+from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
@@ -305,7 +306,7 @@ def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
     last = words[-1] if len(words) > 1 and not names_wheels(words[-1]) else None
     wheels = [Path(word) for word in (words if last is None else words[:-1])]
     for path in wheels:
-        if not path.exists() and path.suffix != ".whl":
+        if not is_there(path) and path.suffix != ".whl":
             raise SettingsError(
                 f"`{path}` is not a file",
                 hint="name the wheels first, or with --site the environment; then one member, "
@@ -381,7 +382,7 @@ def _opening(
 def _after(word: str, others: list[Wheel]) -> tuple[str, str]:
     """Return the label of the wheel and the member of one `--after`; add the wheel to `others`."""
     file, _, member = word.partition("!")
-    if not (file.endswith(".whl") and Path(file).is_file()):
+    if not (file.endswith(".whl") and is_file(file)):
         return "", word
     wheel = read_wheel(Path(file))
     if wheel.name not in [other.name for other in others]:

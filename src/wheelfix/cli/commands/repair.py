@@ -121,13 +121,14 @@ def _note_style(terminal: Terminal) -> Style:
 
 
 def _write_lock(outcomes: Iterable[Outcome], file: Path) -> None:
-    """Write what was grafted to the lock, which keeps what it has of other wheels."""
-    new = [
-        table
-        for outcome in outcomes
-        if outcome.after is not None and outcome.status is Status.REPAIRED
-        for table in tables_of(outcome.after.name, outcome.grafted)
-    ]
+    """Write what was grafted to the lock, which keeps what it has of other wheels.
+
+    Nothing is written where no wheel was.
+    """
+    found = [(one.after, one.grafted) for one in outcomes if one.status is Status.REPAIRED]
+    new = [table for after, libs in found if after for table in tables_of(after.name, libs)]
+    if not found:
+        return
     if file.is_symlink():  # in a checkout of others it may lead to any file of the user
         raise OutputError(f"`{file}` is a symbolic link", hint="delete it, and repair again")
     write_file(file, lock_text(joined(read_lock(file), new)).rstrip("\n"), Kind.LOCK)

@@ -25,6 +25,7 @@ from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
 from wheelfix.rules.stated_rules import EVERY, stated_rules
 from wheelfix.settings import Settings
+from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.toml_parsing import parse_toml
 
 ENVIRONMENT = "the environment"
@@ -342,7 +343,7 @@ def find_file(start: Path) -> Path | None:
             return None
         if (file := file_in(directory)) is not None:
             return file
-        if directory == home or (directory / ".git").exists():
+        if directory == home or is_there(directory / ".git"):
             return None
     return None
 
@@ -350,7 +351,7 @@ def find_file(start: Path) -> Path | None:
 def file_in(directory: Path) -> Path | None:
     """Return the configuration file in `directory`; `wheelfix.toml` wins over `pyproject.toml`."""
     files = (directory / name for name in ("wheelfix.toml", "pyproject.toml"))
-    return next((file for file in files if file.is_file()), None)
+    return next((file for file in files if is_file(file)), None)
 
 
 def _trusted_users(start: Path) -> set[int]:
