@@ -678,7 +678,7 @@ class Visitor:
         code = text(codes[0]).encode(errors="replace") if len(codes) == 1 else b""
         tree = parse_source(code) if opening_calls.CALLS.search(code) else None
         for one in ast.walk(tree) if tree else ():
-            self._spend(1)
+            self.spend(1)
             if isinstance(one, ast.stmt | ast.expr):
                 one.lineno = node.lineno
             if isinstance(one, ast.Import | ast.ImportFrom):
