@@ -271,3 +271,37 @@ def test_an_unused_entry_stays_through_which_alone_a_library_is_found(tmp_path: 
         installed(outcome.output, tmp_path / "site"), "import clash._a as a; print(a.value())"
     )
     assert printed.stdout == "1\n"
+
+
+def test_a_shared_library_gets_that_of_two_with_which_all_objects_load(tmp_path: Path) -> None:
+    """`libouter.so.1` finds by itself the one that needs `helper`, which `_a` lacks."""
+    first = library(tmp_path / "c1", "twin", 1)
+    second = shared_object(
+        tmp_path / "c2" / "libdup.so.1",
+        "int helper(void); int twin(void) { return helper(); }",
+        soname="libdup.so.1",
+    )
+    outer = shared_object(
+        tmp_path / "c3" / "libouter.so.1",
+        "int twin(void); int outer(void) { return twin() + 40; }",
+        soname="libouter.so.1",
+        needed=[second],
+        runpath="$ORIGIN/../c2",
+        flags=["-Wl,--allow-shlib-undefined"],
+    )
+    needed = {"_a": ([outer], ["outer"]), "_b": ([first, outer], ["twin", "outer"])}
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name,
+            name,
+            needed=some,
+            calls=calls,
+            runpath=":".join(str(one.parent) for one in some),
+            flags=["-Wl,--allow-shlib-undefined"],
+        )
+        for name, (some, calls) in needed.items()
+    }
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.output is not None, outcome.error
+    assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "41 42\n"

@@ -45,11 +45,14 @@ def graft(
     settings: Settings,
     elsewhere: Sequence[str] = (),
     providers: Sequence[Provided] = (),
+    *,
+    last: bool = False,
 ) -> Graft:
     """Return what to graft into `wheel`, as `analyst` decides.
 
     Libraries that a pattern of `exclude` or of `elsewhere` matches are left to others; `providers`
-    are what was found beside the wheel.
+    are what was found beside the wheel. Of several libraries of one name, grafted ones load the
+    `last`, if so asked.
 
     Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
     that is not possible, `ToolError` if a library is missing.
@@ -85,7 +88,7 @@ def graft(
         replaced += [tag for tag in wheel.name.platforms if tag.lower() not in platforms]
     return Graft(
         tags=add_platforms(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
-        libraries=grafted_libraries(externals, hosts, wheel, folder),
+        libraries=grafted_libraries(externals, hosts, wheel, folder, last=last),
         renames=renames(externals, hosts, wheel),
         excluded=analysis.excluded,
         messages=(

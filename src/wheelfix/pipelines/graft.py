@@ -162,13 +162,19 @@ def read_library(source: Path, workdir: Path | None) -> HostLibrary:
 
 
 def grafted_libraries(
-    externals: Externals, hosts: Mapping[Path, HostLibrary], wheel: Wheel, folder: str
+    externals: Externals,
+    hosts: Mapping[Path, HostLibrary],
+    wheel: Wheel,
+    folder: str,
+    *,
+    last: bool = False,
 ) -> tuple[GraftedLibrary, ...]:
     """Return the libraries that the wheel's objects need, directly or not.
 
     `folder` is their folder in the wheel. A grafted library loads the wheel's own libraries before
     others of the same name. Where two objects find different libraries under one name, a grafted
-    library loads the one to which its own search path leads, or else that of the first object.
+    library loads the one to which its own search path leads, or else that of the first object; that
+    of the `last` one, if so asked, as in auditwheel.
     """
     shipped = wheel.object_names
     pairs = ((name, path) for sources in externals.values() for name, path in sources.items())
@@ -185,7 +191,9 @@ def grafted_libraries(
                 n for n in host.elf.needed if n in sources or (n in known and n not in shipped)
             ]
             inner = {
-                n: path
+                n: known[n][-1]
+                if last
+                else path
                 if n in {name, host.elf.soname}  # a loader has that one already
                 else _own_choice(host, n, known[n]) or sources.get(n, known[n][0])
                 for n in names

@@ -50,7 +50,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import broken
-from wheelfix.rules.undefined_symbols import undefined_symbol
+from wheelfix.rules.undefined_symbols import failing_loads, undefined_symbol
 from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel
 from wheelfix.text import join_some, without_breaks
 from wheelfix.wheel.edits import DropNeeded, Strip
@@ -75,6 +75,8 @@ class Planner(NamedTuple):
     """The symbols that the original wheel and this machine's libraries define."""
     analyst: Analyst
     progress: Progress = silent
+    last: bool = False
+    """Whether grafted libraries load the last of several of one name, as in auditwheel's repair."""
 
 
 def planner_of(
@@ -169,7 +171,21 @@ def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
 
 
 def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
-    """Return the plan for an accepted wheel. Raises `WheelfixError` if it cannot be repaired."""
+    """Return the plan for an accepted wheel. Raises `WheelfixError` if it cannot be repaired.
+
+    Objects that share a grafted library may find several files for a name that it needs: it gets
+    the one with which more loads of the wheel get all that they need.
+    """
+    plan = _decide(planner, included)
+    if len({library.original for library in plan.grafted}) < len(plan.grafted):
+        with suppress(WheelfixError):
+            other = _decide(planner._replace(last=True, progress=silent), included)
+            if failing_loads(other.after) < failing_loads(plan.after):
+                return other
+    return plan
+
+
+def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
     read = planner.read
     settings = read.settings
     fixing = fixing_rules(settings, load_rules())
@@ -186,7 +202,7 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         keeping = _keeping(planner, early)
         if keeping is not None:
             with suppress(ToolError):
-                return decide(keeping, included)
+                return _decide(keeping, included)
         raise
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(
@@ -361,7 +377,9 @@ def graft_of(planner: Planner, wheel: Wheel) -> Graft:
     """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
     read = planner.read
     elsewhere = read.never_grafted
-    return asking.graft(planner.analyst, wheel, read.settings, elsewhere, read.providers)
+    return asking.graft(
+        planner.analyst, wheel, read.settings, elsewhere, read.providers, last=planner.last
+    )
 
 
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
+from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_cxx_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
@@ -326,9 +327,24 @@ def _refused_bundled(context: Context) -> Iterator[tuple[str, Lack]]:
     loaded = context.loaded_wheel
     if loaded is None:
         return
-    world = replace(context.world, environment=loaded.environment)
-    judge = LoadJudge(world=world, index=loaded.index)
+    judge = _judge(context, loaded)
     for member, load in loaded.loads.items():
         for lack in (*judge.version_lacks(load), *judge.unversioned_lacks(load)):
             if lack.requester == loaded.paths[member] and lack.result in loaded.members:
                 yield member, lack
+
+
+def _judge(context: Context, loaded: LoadedWheel) -> LoadJudge:
+    world = replace(context.world, environment=loaded.environment)
+    return LoadJudge(world=world, index=loaded.index)
+
+
+def failing_loads(context: Context) -> frozenset[str]:
+    """Return the members that, opened first, lack a version or a symbol, or load what does."""
+    loaded = context.loaded_wheel
+    judge = loaded and _judge(context, loaded)
+    return frozenset(
+        member
+        for member, load in (loaded.loads.items() if loaded else ())
+        if judge and any((*judge.version_lacks(load), *judge.symbol_lacks(load)))
+    )
