@@ -51,9 +51,9 @@ _ENTRIES = "the unused entries"
 _BINDINGS = "what the symbols are bound to"
 _LOOKS_UP = frozenset({"dlsym", "dlvsym"})
 _OPENS = frozenset({"dlopen", "dlmopen"})
-_RUNTIMES = ("libgomp.so.", "libgfortran.so.", "libquadmath.so.")
-"""How the names of GCC's own libraries begin: references to them have versions, which name them,
-and their constructors prepare nothing but themselves."""
+RUNTIMES = ("libgomp.so.*", "libgfortran.so.*", "libquadmath.so.*")
+"""GCC's own libraries: references to them have versions, which name them, and their constructors
+prepare nothing but themselves."""
 
 
 class Unused(NamedTuple):
@@ -160,7 +160,7 @@ def _may_go(
         return False  # WF205 is about these
     if name in platform_parts(loaded.environment.libc) and not _is_requested(name, settings):
         return False
-    is_of_all = loaded.promises(name) or name.startswith(_RUNTIMES)
+    is_of_all = loaded.promises(name) or matches_any(name, RUNTIMES)
     is_known = library is not None and (library in loaded.members or is_of_all)
     return is_known or not decision.open_references
 
@@ -177,16 +177,11 @@ def _stays_outside(
     settings: Settings,
     elsewhere: Sequence[str],
 ) -> bool:
-    """Return whether a repair leaves a library outside the wheel.
-
-    A runtime of GCC counts as one: its graft costs more than bytes, a newer tag or more threads.
-    """
+    """Return whether a repair leaves a library outside the wheel."""
     if library is None or loaded.promises(name):
         return True
     if library in loaded.members:
         return False
-    if name.startswith(_RUNTIMES):
-        return True
     left = (*settings.exclude, *elsewhere)
     is_left = matches_any(name, left) or matches_any(library, settings.exclude)
     return is_left or not matches_any(name, settings.grafts)

@@ -43,25 +43,22 @@ def graft(
     analyst: Analyst,
     wheel: Wheel,
     settings: Settings,
-    elsewhere: Sequence[str] = (),
     providers: Sequence[Provided] = (),
     *,
     last: bool = False,
 ) -> Graft:
     """Return what to graft into `wheel`, as `analyst` decides.
 
-    Libraries that a pattern of `exclude` or of `elsewhere` matches are left to others; `providers`
-    are what was found beside the wheel. Of several libraries of one name, grafted ones load the
-    `last`, if so asked.
+    Libraries that a pattern of `exclude` matches are left to others; `providers` are what was found
+    beside the wheel. Of several libraries of one name, grafted ones load the `last`, if so asked.
 
     Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
     that is not possible, `ToolError` if a library is missing.
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
-    exclude = *settings.exclude, *elsewhere
-    refuse_without_policies(wheel, exclude)  # auditwheel has no answer then
-    analysis = analyst.analyze(wheel, settings, exclude)
+    refuse_without_policies(wheel, settings.exclude)  # auditwheel has no answer then
+    analysis = analyst.analyze(wheel, settings, settings.exclude)
     requested, platforms = _platforms(analysis, wheel, settings, read_policies())
     is_musl = parse_platform_tag(platforms[0]).libc is Libc.MUSL
     external = {

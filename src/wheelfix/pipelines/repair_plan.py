@@ -376,10 +376,8 @@ def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
 def graft_of(planner: Planner, wheel: Wheel) -> Graft:
     """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
     read = planner.read
-    elsewhere = read.never_grafted
-    return asking.graft(
-        planner.analyst, wheel, read.settings, elsewhere, read.providers, last=planner.last
-    )
+    settings = replace(read.settings, exclude=(*read.settings.exclude, *read.never_grafted))
+    return asking.graft(planner.analyst, wheel, settings, read.providers, last=planner.last)
 
 
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:

@@ -17,7 +17,7 @@ from wheelfix.analysis.left_to_requirements import (
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
 from wheelfix.analysis.members_in_use import members_in_use
-from wheelfix.analysis.needed_judgement import Pruning, judge_needed
+from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
@@ -36,7 +36,7 @@ from wheelfix.providers.use import ProviderUse, provider_uses
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import promised_libcs
+from wheelfix.wheel.platform_tags import has_local_tag, promised_libcs
 from wheelfix.wheel.requirements import name_of
 
 _Result = TypeVar("_Result")
@@ -468,6 +468,9 @@ class Context:
         if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
         elsewhere = self.never_grafted
+        if not has_local_tag(self.wheel.name.platforms):
+            # The graft of an unused one costs more than bytes: the tag that the wheel has.
+            elsewhere += RUNTIMES
         judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions, elsewhere)
         key = self.loaded_wheel, self.settings, elsewhere
         return self.memory.recall("DT_NEEDED entries", key, judge)
