@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import PYTHON, SUFFIX
 from wheelfix import check
+from wheelfix.cli.app import run
 from wheelfix.loader.platform_libraries import first_glibcxx
 from wheelfix.rules.findings import Finding
 from wheelfix.settings import Settings
@@ -78,6 +79,17 @@ def test_a_library_of_a_requirement_may_define_a_newer_symbol(
 def test_a_tag_that_promises_it_allows_it(tmp_path: Path, tag: str) -> None:
     path = wheel(tmp_path, NEW, stub(tmp_path, "libstdc++.so.6", NEW), f"{PYTHON}-{PYTHON}-{tag}")
     assert errors(path) == []
+
+
+def test_the_table_of_machines_calls_ok_what_loads_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newer symbol is on one of two machines, a symbol of nothing on none."""
+    for name, newer in ((NEW, "ok"), ("nowhere", "no")):
+        folder = tmp_path / name
+        path = wheel(folder, name, stub(folder, "libstdc++.so.6", name))
+        assert run(["check", "--target", "rhel:8,debian:12", str(path)]) == 1
+        assert capsys.readouterr().out.split("debian:12\n")[1].split()[1:3] == ["no", newer]
 
 
 def test_an_old_symbol_of_libstdcxx_is_everywhere(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
+from wheelfix.loader.platform_libraries import first_glibcxx
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
@@ -162,10 +163,20 @@ def unreadable(
 def target_statuses(report: Report) -> dict[str, str]:
     """Return for each machine of `--target` if the wheel loads there: ok, no, not applicable."""
     failing = {name for finding in report.findings for name in finding.targets}
+    is_broken = any(map(_fails_everywhere, report.findings))
     return {
-        name: ("no" if name in failing else "ok") if is_for_it else "not applicable"
+        name: ("no" if is_broken or name in failing else "ok") if is_for_it else "not applicable"
         for name, is_for_it in report.targets.items()
     }
+
+
+def _fails_everywhere(finding: Finding) -> bool:
+    """Return whether a finding says of an object that it loads on no machine.
+
+    A newer symbol of libstdc++ is there on newer ones.
+    """
+    is_newer = finding.entry in first_glibcxx()
+    return finding.severity is Severity.ERROR and finding.code in _UNLOADABLE and not is_newer
 
 
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
@@ -212,6 +223,9 @@ class Cause(NamedTuple):
         return (f"{count(len(self.places), 'file')}: {few}",)
 
 
+_UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF301", "WF304", "WF311"})
+"""Rules of what an object lacks wherever it is installed: a library of the wheel, a symbol of none,
+the init function of a module."""
 _HINTS = 5
 """Lines of the hints of findings of one cause: an obstacle to a repair, and ways out, have four."""
 
