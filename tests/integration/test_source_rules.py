@@ -243,7 +243,6 @@ READERS = sorted((PACKAGE / "environments").glob("read_*.py")) + [
     if path.name != "import_probe.py"  # which runs in another Python, and reads its own /proc
 ]
 OWN_FILES = {
-    "cli/commands/check.py": "reads a list of wheels, which may come through a pipe",
     "cli/stdio.py": "opens /dev/null in the place of a closed stream",
     "host/machine_files.py": "the one that opens files of this machine",
     "trace/watch.py": "reads /proc of the processes that it traces, and the logs of a trace",
