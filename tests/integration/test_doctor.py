@@ -1455,6 +1455,9 @@ def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
     assert finding["severity"] == "error"
     assert f"alpha/_core{SUFFIX}" in finding["message"]
     assert site.imports("alpha")
+    if damage in {"empty", "text"}:
+        assert run(["explain", "--site", str(site.root), "alpha._core"]) == 2
+        assert f"`alpha/_core{SUFFIX}` cannot be loaded: not a" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "severity"), [("from . import api\n", "error"), ("", "note")])
@@ -2044,14 +2047,23 @@ def test_the_verdict_says_what_was_not_looked_at(
     (tmp_path / "src").mkdir()
     (site.site / "own.pth").write_text(f"# sources\n{tmp_path / 'src'}\nalpha\n")
     (site.site / "__editable__.demo.pth").write_text("import __editable___demo_finder; x()\n")
+    (site.site / "hook.pth").write_text("import finds, alpha; finds.all()\n")
+    (site.site / "finds.py").write_text("import sys\ndef all(): sys.meta_path.append(None)\n")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (site.site / "linked").symlink_to(tmp_path / "open")
     settings = site.root / "pyvenv.cfg"
     settings.write_text(settings.read_text().replace("packages = false", "packages = true"))
     assert run(["doctor", str(site.root)]) == 0
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "; not read: " in one]
-    assert line.endswith(
-        "; not read: the system's distributions (pyvenv.cfg), an editable install "
-        f"(__editable__.demo.pth), {tmp_path / 'src'} (own.pth)"
-    )
+    assert "; not read: the system's distributions (pyvenv.cfg), " in capsys.readouterr().out
+    assert run(["doctor", str(site.root), "--output-format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_read"] == [
+        "the system's distributions (pyvenv.cfg)",
+        "an editable install (__editable__.demo.pth)",
+        "what an import hook finds (hook.pth)",
+        f"{tmp_path / 'src'} (own.pth)",
+        f"{tmp_path / 'open'}, as others can change it",
+    ]
 
 
 @pytest.mark.parametrize(

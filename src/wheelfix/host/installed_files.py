@@ -12,11 +12,14 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
-from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.host.machine_files import MAX_TEXT, read_regular, trusted_path
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
+
+_OF_INSTALLERS = {"_virtualenv", "_distutils_hack"}
+"""Their hooks change how distutils is imported, and nothing else."""
 
 
 class Owner(NamedTuple):
@@ -148,8 +151,9 @@ def top_levels(environment: Path) -> dict[str, str]:
 def added_folders(environment: Path) -> Iterator[str]:
     """Yield in words what Python finds beside an environment's own folders of distributions.
 
-    Those are the folders that `.pth` files add, import hooks of editable installs among them
-    (PEP 660), and the system's distributions (`include-system-site-packages`, PEP 405).
+    Those are the folders that `.pth` files add, import hooks that they install (as editable
+    installs do, PEP 660), the system's distributions (`include-system-site-packages`, PEP 405), and
+    links to what others can change, which are not followed.
     """
     root = Path(os.path.realpath(environment))
     with suppress(OSError):
@@ -165,9 +169,27 @@ def added_folders(environment: Path) -> Iterator[str]:
                 is_hook = line.startswith(("import ", "import\t"))
                 if is_hook and "__editable__" in line:
                     yield f"an editable install ({path.name})"
+                elif is_hook and _installs_hook(path.parent, line):
+                    yield f"what an import hook finds ({path.name})"
                 is_inside = is_hook or f"{added}/".startswith(f"{root}/")
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
+    links = (one for folder in folders for one in folder.glob("*") if one.is_symlink())
+    for link in sorted({one.resolve() for one in links if one.is_dir()}):
+        try:
+            trusted_path(link)
+        except OSError:
+            yield f"{link}, as others can change it"
+
+
+def _installs_hook(folder: Path, line: str) -> bool:
+    """Return whether a line of a `.pth` file imports a module that finds others."""
+    name = re.split(r"[\s;,.]+", line)[1]
+    for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+        with suppress(OSError):
+            hooks = re.search(rb"\b(meta_path|path_hooks)\b", read_regular(path, MAX_TEXT))
+            return name not in _OF_INSTALLERS and hooks is not None
+    return False
 
 
 def _distribution_of(dist_info: Path) -> str:

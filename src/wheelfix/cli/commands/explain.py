@@ -54,6 +54,7 @@ from wheelfix.host.neighbors import LackingRequirements, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.openings import PythonOpening
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.python_sources.searched_folders import (
@@ -512,6 +513,13 @@ def _absent(process: _Process, subject: str) -> _AbsentError:
             f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
             hint=f'`include = ["{subject}"]` in [tool.wheelfix] grafts it into the wheel',
         )
+    for path, member in process.world.members.items():
+        why = process.world.environment.broken.get(path)
+        if why and subject in {member, path, posixpath.basename(path), module_name(member)}:
+            return _AbsentError(
+                f"`{member}` cannot be loaded: {why}",
+                hint="install the distribution that it is of again",
+            )
     return _AbsentError(
         f"there is no `{subject}`, and nothing needs it",
         hint=_meant(process.world, subject)
