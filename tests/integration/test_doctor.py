@@ -1981,6 +1981,7 @@ def test_unique_data_of_equal_size_and_another_value(  # noqa: PLR0913 - cases
         ("int pack_(void) { return 2; }", "note"),
         ("int pack_(void) { return 1; }", None),
         ("int pack_(void) { return 1; } int pad(void) { return 4; }", None),
+        ("__attribute__((weak)) int pack_(void) { return 2; }", "note"),
     ],
 )
 def test_a_function_of_equal_size_and_other_code(

@@ -44,7 +44,7 @@ CODE = frozenset({STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE})
 _BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
 """The types of symbols that the loader lets a reference bind to."""
 _COPIES = frozenset(STB_WEAK << 4 | kind for kind in CODE)
-"""The `st_info` of inline functions: each object has its own copy."""
+"""The `st_info` of inline functions in C++: each object has its own copy."""
 _DEFINITION_SIZE = 200
 """Bytes in memory of a definition besides its name."""
 _NUMBER_SIZE = 64
@@ -155,15 +155,19 @@ class SymbolTables(NamedTuple):
         """Return the bytes of the definitions that other objects have no copies of, by name.
 
         Those whose names have one of `hashes` (`name_hashes`). Copies are those of inline functions
-        (weak code). Definitions with a version are left out.
+        (weak code of C++). Definitions with a version are left out.
         """
-        infos = self.symbols[self.structs.st_info :: self.structs.sym.size]
         own = self.hashes or self.name_hashes()
-        numbers = [n for n, one in enumerate(own) if one in hashes and infos[n] not in _COPIES]
+        numbers = [n for n, one in enumerate(own) if one in hashes]
         self._spend(len(own))
         found: dict[str, int] = {}
-        for raw, _, _, size, version in self._definitions(numbers):
-            if size and (version is None or self.versions.get(version & VERSYM_INDEX) is None):
+        for raw, info, _, size, version in self._definitions(numbers):
+            is_copy = info in _COPIES and raw.startswith(b"_Z")
+            if (
+                size
+                and not is_copy
+                and (version is None or self.versions.get(version & VERSYM_INDEX) is None)
+            ):
                 found[raw.decode("utf-8", "surrogateescape")] = size
         return found
 

@@ -132,7 +132,7 @@ def _of_other_content(
     return (name for name, some in values.items() if len(some) > 1)
 
 
-def _may_differ(usual: SizedDefinition, other: SizedDefinition) -> bool:
+def _may_differ(name: str, usual: SizedDefinition, other: SizedDefinition) -> bool:
     """Return whether a definition may be something else than another one of the name.
 
     A library that gives its symbols versions promises that they stay what they are, and all
@@ -140,7 +140,7 @@ def _may_differ(usual: SizedDefinition, other: SizedDefinition) -> bool:
     """
     (one, size), (there, other_size) = usual, other
     has_version = one.version is not None or there.version is not None
-    is_copy = one.type in CODE and one.weak
+    is_copy = one.type in CODE and one.weak and name.startswith("_Z")
     return bool(size and other_size) and not (has_version or is_copy)
 
 
@@ -243,7 +243,9 @@ class _Model:
         data: dict[str, tuple[int, int]] = {}
         code: dict[str, tuple[int, int]] = {}
         for name in sorted(asked):
-            if name not in ours or name not in theirs or not _may_differ(ours[name], theirs[name]):
+            if not (
+                name in ours and name in theirs and _may_differ(name, ours[name], theirs[name])
+            ):
                 continue
             one, other = (some.get(name, b"") for some in values)
             if ours[name].size != theirs[name].size or one != other:
