@@ -315,6 +315,14 @@ def test_an_opener_that_is_given_to_unknown_code_may_open_anything() -> None:
         assert found == ([], unknown)
 
 
+def test_a_search_after_all_paths_that_were_tried_is_not_sure() -> None:
+    """As gmsh has it: the library is in one of the places."""
+    search = "from ctypes.util import find_library\npath = find_library('x')"
+    assert [opening.sure for opening in opened(search)] == [True]
+    last = "from ctypes.util import find_library\nif not look():\n    path = find_library('x')"
+    assert [opening.sure for opening in opened(last)] == [False]
+
+
 def test_a_call_in_a_function_is_made_later_unless_the_module_calls_it() -> None:
     later = "import ctypes\ndef load():\n    return ctypes.CDLL('libx.so')\n"
     assert [opening.on_import for opening in opened(later)] == [False]

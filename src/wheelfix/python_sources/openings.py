@@ -30,7 +30,7 @@ class PythonOpening(NamedTuple):
     where: LookupPlace
     sure: bool
     """Whether the call is unconditional, and no `except` catches its failure; of `find_library`,
-    whether no library of an unknown name was opened before it in the same function."""
+    also whether no library of an unknown name was opened before it in the same function."""
     on_import: bool
     """Whether it runs when the module is imported, and not only when a function is called."""
     suffixes: tuple[str, ...] = ()

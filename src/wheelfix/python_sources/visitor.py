@@ -876,7 +876,7 @@ class Visitor:
                     function=function,
                     name=name,
                     where=where,
-                    sure=not self._opened_unknown if finds else self._sure and len(names) == 1,
+                    sure=self._sure and (not self._opened_unknown if finds else len(names) == 1),
                     on_import=self._on_import,
                     suffixes=suffixes,
                     for_all=for_all,
