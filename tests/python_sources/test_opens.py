@@ -319,7 +319,11 @@ def test_a_search_after_all_paths_that_were_tried_is_not_sure() -> None:
     """As gmsh has it: the library is in one of the places."""
     search = "from ctypes.util import find_library\npath = find_library('x')"
     assert [opening.sure for opening in opened(search)] == [True]
-    last = "from ctypes.util import find_library\nif not look():\n    path = find_library('x')"
+    last = (
+        "import os\nfrom ctypes.util import find_library\npath = None\n"
+        "for each in ('lib/x', 'bin/x'):\n    if os.path.exists(each):\n"
+        "        path = each\n        break\nif not path:\n    path = find_library('x')"
+    )
     assert [opening.sure for opening in opened(last)] == [False]
 
 

@@ -328,7 +328,7 @@ class Visitor:
         return ends[0] if all(ends) else None
 
     def _branches(
-        self, bodies: Iterable[Sequence[ast.stmt]], names: _Names, tried: Sequence[ast.stmt] = ()
+        self, bodies: Sequence[Sequence[ast.stmt]], names: _Names, tried: Sequence[ast.stmt] = ()
     ) -> list[_Exit]:
         """Visit what is run only sometimes; a name then has the values of all ways that go on.
 
@@ -339,7 +339,11 @@ class Visitor:
         for body, way in zip(bodies, ways, strict=True):
             with self._maybe(runs=self._runs and body is tried):
                 ends.append(self._block(body, way))
-        ways = [way for way, end in zip(ways, ends, strict=True) if not end]
+        on = [
+            not end or isinstance(body[-1], ast.Break)
+            for body, end in zip(bodies, ends, strict=True)
+        ]
+        ways = [way for way, goes_on in zip(ways, on, strict=True) if goes_on]
         for name in {name for way in ways for name in way.maps[0]}:
             values = [way.get(name, ANY) for way in ways]
             same = all(value is values[0] for value in values)
