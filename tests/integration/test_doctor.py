@@ -458,6 +458,48 @@ def test_a_module_that_is_gone_is_told_without_record(
     assert bool(site.imports("alpha")) is fails
 
 
+def test_another_version_of_a_library_is_what_does_not_fit(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As PySide6 6.5 with shiboken6 6.6, whose modules the package itself does not import."""
+    files = package(
+        tmp_path, "alpha", lib(tmp_path, "one", name="libbind.so.6.5"), "one", imports=""
+    )
+    del files["alpha__libbind.so.6.5"]
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 0)
+    assert finding["severity"] == "note"
+    other: dict[str, Path | str] = {
+        "beta____init__.py": "",
+        "beta__libbind.so.6.6": lib(tmp_path, "one", name="libbind.so.6.6"),
+    }
+    site.install(tmp_path, "beta", **other)
+    (finding,) = site.says(capsys, 1)
+    assert finding["severity"] == "error"
+    assert "libbind.so.6.5" in finding["message"]
+    assert "libbind.so.6.5" in site.imports("alpha._core")
+
+
+def test_the_opener_of_another_package_may_open_a_library_by_a_name_not_known(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `tvm_ffi.libinfo` opens the libraries of apache-tvm."""
+    code = "int _ZN3tvm4jsonEv(void); int go(void) { return _ZN3tvm4jsonEv(); }"
+    user = shared_object(tmp_path / "libuser.so", code)
+    opener = "import ctypes, os\nctypes.CDLL(os.environ.get('X') or os.sep.join(find()))\n"
+    find = "def find():\n    import alpha\n    return [*alpha.__path__, 'libuser.so']\n"
+    files: dict[str, Path | str] = {
+        "alpha____init__.py": "import gamma\n",
+        "alpha__libuser.so": user,
+        "gamma____init__.py": find + opener,
+    }
+    site.install(tmp_path, "alpha", **files)
+    (finding,) = site.says(capsys, 1)
+    assert (finding["code"], finding["severity"]) == ("WF952", "error")
+    assert "_ZN3tvm4jsonEv" in finding["message"]
+    assert "_ZN3tvm4jsonEv" in site.imports("alpha")
+
+
 def test_a_private_module_is_imported_with_what_surely_imports_it(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -287,7 +287,8 @@ class InstalledModules:
     def fails_surely(self, path: str, lack: Lack) -> bool:
         """Return whether the import of the module at `path` fails, and no source expects that.
 
-        A library that is not found may be of another machine, and a module outside of folders with
+        A library that is not found may be of another machine, unless the environment has another
+        version of it, and a module outside of folders with
         `__init__.py` of another Python.
         """
         if self.is_surely_imported(path):
@@ -297,7 +298,8 @@ class InstalledModules:
         is_of_python = self.is_of_package(path) or (
             MODULE_SUFFIX.search(path) is not None and name not in sys.stdlib_module_names
         )
-        is_lasting = lack.failure is not Failure.FILE and not lack.definers
+        is_there = lack.failure is not Failure.FILE or self.world.other_versions(lack.library)
+        is_lasting = is_there and not lack.definers
         is_open = path in self.opened or not is_lasting or not is_of_python
         return not is_open and not self.symbols.contents.is_tried(self.modules[path])
 

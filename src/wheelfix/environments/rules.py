@@ -95,14 +95,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     a file that neither the module loads nor any code may open for all others (RTLD_GLOBAL); those
     without their init function; and, with glibc 2.41 or later, those with an object that needs an
     executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
-    Without RECORD, a package that surely imports a module of its own is searched for it.
-    A library that no import is seen to open is a warning if it refers to a C++ symbol that nothing
-    in the environment defines, and an error if its package also opens some by names that are not
-    known; then a library that is not found is a warning; anything else is a note. Where the package
-    itself, the outermost with an `__init__.py`, is not seen to import the module, a library that is
-    not found is a note. What does not fit together is an error, unless a source catches that
-    (`try`): a warning then, or a note in folders without `__init__.py`, which may be of another
-    Python.
+    Without RECORD, a package that surely imports a module of its own is searched for it. A library
+    that no import is seen to open is a warning if it refers to a C++ symbol that nothing in the
+    environment defines, and an error if its package, or one that this imports, also opens some by
+    names that are not known; then a library that is not found is a warning; anything else is a
+    note. Where the package itself, the outermost with an `__init__.py`, is not seen to import the
+    module, a library that is not found is a note, unless the environment has another version of it.
+    What does not fit together is an error, unless a source catches that (`try`): a warning then, or
+    a note in folders without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
     The import fails, with `cannot open shared object file`, `version not found` or `undefined
@@ -173,8 +173,10 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
     for (owner, *_), found in causes.items():
         path, lack = found[0]
         lenders = _lenders(modules, path) if lack.symbols else ()
-        opens = module_name(modules.world.label(path)).partition(".")[0] in opening
+        top = module_name(modules.world.label(path)).partition(".")[0]
         is_cxx = "".join(lack.symbols).startswith("_Z")
+        needed = modules.symbols.contents.needed(top) if is_cxx else (top,)
+        opens = any(one.partition(".")[0] in opening for one in (top, *needed))
         verb = "does" if len(found) == 2 else "do"
         more = f"; so {verb} {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
         yield Hit(
