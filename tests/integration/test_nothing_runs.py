@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel
+from tests.support.tools import needs
 from wheelfix.host.find_installers import find_uv
 
-pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+pytestmark = needs("strace")
 SCRIPT = Path(sys.executable).with_name("wheelfix")
 PROGRAMS = (
     "uv pip git python3 patchelf lief-patchelf rpm podman docker cc rustc lsb_release".split()
@@ -45,6 +46,7 @@ class Trap:
         self.fill(self.checkout)
         self.fill(folder / "tmp")
         self.make_environment()
+        self.variables = self.set_variables()
         make_wheel(self.index, "fine", "1.0", "py3-none-any", self.sources("fine"))
 
     def fill(self, folder: Path) -> None:
@@ -63,6 +65,26 @@ class Trap:
         (info / "entry_points.txt").write_text("[wheelfix.rules]\nevil = conftest:rules\n")
         for name in ("uv.toml", "pip.conf"):
             (folder / name).write_text("index-url = 'https://stranger.invalid/simple'\n")
+
+    def set_variables(self) -> dict[str, str]:
+        """Return variables by which shells, git and Python execute files, in this checkout."""
+        program, startup = self.checkout / "git", self.checkout / "conftest.py"
+        settings = self.checkout / "gitconfig"
+        settings.write_text(f"[core]\nfsmonitor = {program}\nsshCommand = {program}\n")
+        programs = (
+            "BASH_ENV", "ENV", "EDITOR", "VISUAL", "PAGER", "BROWSER", "SHELL", "LESSOPEN",
+            "GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_EDITOR",
+            "GIT_EXTERNAL_DIFF", "GIT_PAGER", "CC", "PYTHON", "AUDITWHEEL",
+        )  # fmt: skip
+        return {
+            **dict.fromkeys(programs, str(program)),
+            "GIT_CONFIG_GLOBAL": str(settings),
+            "GIT_EXEC_PATH": str(self.checkout),
+            "PYTHONSTARTUP": str(startup),
+            "PYTHONBREAKPOINT": "conftest.run",
+            "PYTHONINSPECT": "",
+            "PYTHONUSERBASE": str(self.checkout),
+        }
 
     def sdist(self) -> None:
         source = self.folder / "evil-1.0"
@@ -99,6 +121,14 @@ class Trap:
         (self.environment / "bin").mkdir()
         (self.environment / "pyvenv.cfg").write_text(f"home = {self.environment / 'bin'}\n")
         self.fill(self.environment / "bin")
+        (self.environment / "etc" / "conda" / "activate.d").mkdir(parents=True)
+        (self.environment / "conda-meta").mkdir()
+        preload = f"{site}/inside/_core.so"
+        lines = f"export LD_PRELOAD={preload} LD_AUDIT={preload}\necho x >>{self.ran}\n"
+        (self.environment / "etc" / "conda" / "activate.d" / "x.sh").write_text(lines)
+        state = f'{{"env_vars": {{"LD_PRELOAD": "{preload}", "PYTHONSTARTUP": "{site}/x.py"}}}}'
+        (self.environment / "conda-meta" / "state").write_text(state)
+        (self.environment / "conda-meta" / "history").touch()
         self.fill(site)
         for name, value in self.sources("inside").items():
             file = site / name
@@ -122,6 +152,7 @@ class Trap:
             cwd=self.checkout,
             env={
                 **{k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))},
+                **self.variables,
                 "PATH": f":.:{os.environ['PATH']}",
                 "PYTHONPATH": "",
                 "TMPDIR": str(self.folder / "tmp"),
@@ -230,3 +261,33 @@ def test_a_neighbor_of_a_configuration_is_not_followed(text: str, trap: Trap) ->
     assert (code, started) == (2, {sys.executable})
     assert "AF_INET" not in log
     assert not trap.ran.exists()
+
+
+def test_trace_starts_the_command_alone(trap: Trap) -> None:
+    command = shutil.which("true") or "/bin/true"
+    started, log, code = trap.follow("trace", "--", command)
+    assert code == 0
+    assert {os.path.realpath(one) for one in started} <= {
+        os.path.realpath(one) for one in (sys.executable, command)
+    }
+    assert "AF_INET" not in log
+    assert not trap.ran.exists(), trap.ran.read_text()
+
+
+@pytest.mark.parametrize("words", [["verify"], ["repair", "--verify", "-w", "verified"]])
+def test_verify_starts_pythons_and_installers_alone(words: list[str], trap: Trap) -> None:
+    """What the wheel itself runs, it runs in the environment that was made for it."""
+    started, log, code = trap.follow(*words, str(trap.wheel("verified", "evil")))
+    assert code in {0, 1}
+    assert "AF_INET" not in log
+    ran = trap.ran.read_text().split("\n") if trap.ran.exists() else []
+    trap.ran.unlink(missing_ok=True)
+    own = str(trap.folder / "tmp" / "wheelfix-run-")
+    # The lines of its `.pth` file are run by `site`.
+    assert not [
+        one for one in ran if one and not one.startswith((own, "demo")) and "/site.py" not in one
+    ]
+    strange = {one for one in started if str(trap.folder) in one and not one.startswith(own)}
+    assert not strange
+    names = {Path(one).name for one in started}
+    assert names <= {"uv", "pip"} | {one for one in names if one.startswith("python")}

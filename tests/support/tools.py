@@ -34,6 +34,7 @@ PACKAGES = {
     "rpm": "rpm",
     "rpmbuild": "rpm",
     "s390x-linux-gnu-gcc": "gcc-s390x-linux-gnu",
+    "strace": "strace",
 }
 _REASON = re.compile(r"needs .+: apt-get install ([a-z0-9+-]+)")
 
