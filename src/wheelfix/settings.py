@@ -575,8 +575,8 @@ class Settings:
         paths=Paths.EXISTING,
     ).default(())
     deps: bool = Setting(
-        "Fetch the wheels of what the wheel requires, and judge it beside them; nothing is built. "
-        "They are kept in the cache of the user.",
+        "Fetch the wheels of what the wheel requires, and judge it beside them; `verify` alone "
+        "builds. They are kept in the cache of the user.",
         group=Group.PROVIDERS,
         commands=_OF_NEIGHBORS,
     ).default(False)

@@ -11,6 +11,7 @@ from tests.support.values import elf
 from wheelfix.elf.model import Machine
 from wheelfix.host import loader_config
 from wheelfix.host.loader_config import configured_directories, loader_environment, parse_cache
+from wheelfix.host.sysroot import system_at
 
 CACHE = cache_bytes(
     [
@@ -64,3 +65,18 @@ def test_the_folders_that_are_compiled_into_a_loader_are_its_own(tmp_path: Path)
     loader.write_bytes(b"\x7fELF/alone/\0no/odd/lib64/\0/odd/lib/\0/no/file\0/not//it/\0")
     folders = loader_environment(elf(interpreter=str(loader))).default_directories
     assert folders == ("/odd/lib64", "/odd/lib")
+
+
+def test_files_that_include_each_other_are_read_once(tmp_path: Path) -> None:
+    """Of 100 files that each include all of them a hundred times, too."""
+    folder = tmp_path / "etc" / "ld.so.conf.d"
+    folder.mkdir(parents=True)
+    (tmp_path / "etc" / "ld.so.conf").write_text("include ld.so.conf.d/*.conf\n/last\n")
+    for n in range(100):
+        text = "include /etc/ld.so.conf.d/*.conf\ninclude *.conf\n" * 50 + f"/lib{n:02}\n"
+        (folder / f"{n:02}.conf").write_text(text)
+    found = configured_directories(system_at(str(tmp_path)))
+    assert len(found) == 101
+    assert found["/lib07"] == "/etc/ld.so.conf.d/07.conf:101"
+    (tmp_path / "etc" / "ld.so.conf").write_text("".join(f"/{n}\n" for n in range(100_000)))
+    assert len(configured_directories(system_at(str(tmp_path)))) < 10_000

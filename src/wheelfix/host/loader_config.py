@@ -30,8 +30,8 @@ from wheelfix.loader.machine_names import (
 from wheelfix.loader.musl_search import SEPARATORS
 from wheelfix.system.paths import is_folder
 
-_MAX_INCLUDES = 8
-"""Depth of ld.so.conf files that include each other."""
+_MAX_DIRECTORIES = 5000
+"""Directories of ld.so.conf: more than any machine has."""
 _CONFIG = "/etc/ld.so.conf"
 _CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
@@ -119,20 +119,26 @@ def configured_directories(system: Sysroot = HERE) -> dict[str, str]:
     Each has the file and the line that names it first: `/etc/ld.so.conf.d/libc.conf:2`.
     """
     found: dict[str, str] = {}
-    for directory, place in _read_configuration(_CONFIG, _MAX_INCLUDES, system):
+    lines = _read_configuration(_CONFIG, set(), system)
+    for directory, place in itertools.islice(lines, _MAX_DIRECTORIES):
         found.setdefault(directory, place)
     return found
 
 
-def _read_configuration(path: str, depth: int, system: Sysroot) -> Iterator[tuple[str, str]]:
+def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[tuple[str, str]]:
+    """Yield the directories of a file, and of what it includes: of each file, and pattern, once."""
+    read.add(path)
     lines = _bytes(path, system).decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
-        if words[:1] == ["include"] and depth:
+        if words[:1] == ["include"]:
             for pattern in words[1:]:
                 relative = os.path.join(os.path.dirname(path), pattern).lstrip("/")  # noqa: PTH118, PTH120 - text
-                for included in sorted(glob(relative, root_dir=f"{system.folder}/")):  # noqa: PTH207 - as glob(3)
-                    yield from _read_configuration(f"/{included}", depth - 1, system)
+                found = [] if relative in read else glob(relative, root_dir=f"{system.folder}/")  # noqa: PTH207 - as glob(3)
+                read.add(relative)
+                for included in (f"/{one}" for one in sorted(found)):
+                    if included not in read:
+                        yield from _read_configuration(included, read, system)
         else:
             yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
 
