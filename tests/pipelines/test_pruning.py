@@ -1,11 +1,13 @@
 """A repair does not reject itself for an entry that it dropped: the entry stays."""
 
 import os
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import extension, extension_source, make_wheel, shared_object
+from tests.support.naming import SUFFIX, TAG, installed, run
 from tests.support.repairing import repair
 from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.loader.as_needed import Decision, Library, Why
@@ -67,3 +69,65 @@ def test_an_unused_library_of_the_compiler_costs_no_tag(
     )
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
     assert bool(outcome.grafted) is grafted
+
+
+def test_an_unused_library_of_the_compiler_stays_where_something_asks_by_dlsym(
+    tmp_path: Path,
+) -> None:
+    library = shared_object(
+        tmp_path / "build" / "libgomp.so.1", "int f(void) { return 7; }", soname="libgomp.so.1"
+    )
+    asking = """
+        #include <dlfcn.h>
+        int ask(void) { return dlopen("libm.so.6", RTLD_NOW) && dlsym(0, "f"); }"""
+    module = shared_object(
+        tmp_path / "_m.so",
+        extension_source("_m") + asking,
+        needed=[library],
+        rpath=str(library.parent),
+        flags=["-I", sysconfig.get_path("include")],
+    )
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=f"cp311-cp311-manylinux_2_34_{os.uname().machine}",
+        files={"demo/_m.so": module},
+    )
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert [one.original for one in outcome.grafted] == ["libgomp.so.1"]
+
+
+def test_an_unused_library_stays_that_loads_only_among_symbols_of_the_module(
+    tmp_path: Path,
+) -> None:
+    """`_b` is imported once `_a` has loaded the library: on its own it lacks `host`."""
+    library = shared_object(
+        tmp_path / "build" / "libplug.so.1",
+        "int host(void); int plug(void) { return host(); }",
+        soname="libplug.so.1",
+    )
+    flags = ["-Wl,--allow-shlib-undefined"]
+    first = shared_object(
+        tmp_path / "_a",
+        extension_source("_a") + "int host(void) { return 7; }",
+        needed=[library],
+        rpath=str(library.parent),
+        flags=["-I", sysconfig.get_path("include"), *flags],
+    )
+    second = extension(
+        tmp_path / "_b",
+        "_b",
+        needed=[library],
+        calls=["plug"],
+        rpath=str(library.parent),
+        flags=flags,
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": ""}
+    files |= {f"demo/_a{SUFFIX}": first, f"demo/_b{SUFFIX}": second}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.output is not None, outcome.error
+    printed = run(
+        installed(outcome.output, tmp_path / "site"),
+        "import demo._a, demo._b as b; print(b.value())",
+    )
+    assert printed.stdout == "7\n"

@@ -35,6 +35,7 @@ from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
+from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import (
     may_come_from_platform,
     platform_parts,
@@ -338,8 +339,10 @@ class _Trial:
     ) -> None:
         self._loaded = loaded
         self.open_references = _OpenReferences(loaded)
-        self._incomplete = {loaded.paths[member]: some for member, some in lacking.items()}
-        """The objects of the wheel that load only with others -> what they lack by themselves."""
+        self._incomplete: dict[str, Sequence[Undefined]] = {
+            loaded.paths[member]: some for member, some in lacking.items()
+        }
+        """Path -> what the object lacks by itself; those of the machine that were asked for."""
         self._settings = settings
         self._definitions = definitions
         self._dropped: Mapping[str, Sequence[Unused]] = {}
@@ -688,10 +691,11 @@ class _Trial:
             hazards_of.setdefault(drop, {}).update(dict.fromkeys(_nullings(some)))
         for change in changes:
             self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
-            incomplete = change.lost & self._incomplete.keys()
-            looking = () if all(drop.outside for drop in change.drops) else self._looking_up(change)
+            incomplete = {path for path in change.lost if self._lacks_by_itself(path)}
+            grafts = [d for d in change.drops if not d.outside or matches_any(d.name, RUNTIMES)]
+            looking = self._looking_up(change) if grafts else ()
             for drop in change.drops:
-                hazards = () if drop.outside else looking
+                hazards = looking if drop in grafts else ()
                 if drop.library in change.lost:
                     hazards = (
                         *self._effects(drop, change),
@@ -722,12 +726,22 @@ class _Trial:
         entries = self._loaded.elf(drop.member).entries
         return not drop.outside or any(map(starts_at_origin, entries))
 
+    def _lacks_by_itself(self, path: str) -> Sequence[Undefined]:
+        """Return what an object lacks if it is opened first."""
+        if path not in self._incomplete and path not in self._loaded.members:
+            loaded = self._loaded
+            (load,) = load_all((path,), loaded.environment, loaded.budget)
+            unbound = Scope(load.objects, loaded.index).unbound(path)
+            known = loaded.libraries.keys() >= {*load.objects} and not load.missing
+            self._incomplete[path] = _strong(unbound, loaded.libraries[path].elf) if known else ()
+        return self._incomplete.get(path, ())
+
     def _looking_up(self, change: _Change) -> tuple[str, ...]:
-        """Return the reason that an object of the load looks symbols up in its scope."""
+        """Return the reason that an object which stays looks symbols up in its scope."""
         files = self._loaded.environment.files
         calling = (
             path
-            for path in change.before.objects
+            for path in change.after.objects
             if not _is_platform(path) and path in files and _calls(files[path], _LOOKS_UP)
         )
         return tuple(f"by dlsym {_quote(path)} may ask it for symbols" for path in [*calling][:1])
@@ -768,7 +782,7 @@ class _Trial:
         change: _Change,
         incomplete: Collection[str],
     ) -> Iterator[str]:
-        """Yield what leaving objects of the wheel, `incomplete`, take from those that load them.
+        """Yield what leaving objects, `incomplete`, take from those that load them.
 
         They may be opened later: by themselves they do not load.
         """
@@ -875,11 +889,15 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
     return loaded.last.results.recall(
         ("strong unbound", path),
         (unbound, elf.needed),
-        lambda: tuple(
-            symbol
-            for symbol in unbound
-            if not symbol.weak
-            and symbol.file not in elf.needed
-            and not python_api.is_python_name(symbol.name)
-        ),
+        lambda: _strong(unbound, elf),
+    )
+
+
+def _strong(unbound: Iterable[Undefined], elf: Elf) -> tuple[Undefined, ...]:
+    return tuple(
+        symbol
+        for symbol in unbound
+        if not symbol.weak
+        and symbol.file not in elf.needed
+        and not python_api.is_python_name(symbol.name)
     )
