@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.oracles.link_graphs.linking import run
 from tests.oracles.repaired_wheels.making import Bench, table
 from tests.oracles.repaired_wheels.projects import (
     PLACES,
@@ -64,7 +65,7 @@ class Judgment:
 
 
 def judge(project: Project, bench: Bench, options: Sequence[str] = ()) -> Judgment:
-    """Repair the project's wheel by both programs, and load what they publish.
+    """Repair the project's wheel by both programs, and by wheelfix again; load what they publish.
 
     wheelfix gets `options`.
     """
@@ -90,6 +91,7 @@ def judge(project: Project, bench: Bench, options: Sequence[str] = ()) -> Judgme
     now = _loads(project, bench, ours.wheel, "ours")
     facts += [f"load {'ok' if load.ok else 'failed'} after wheelfix" for load in now.values()]
     found = list(_differences(project, plain, after, now))
+    found += _second(ours.wheel, bench.folder / "again", environ, options)
     facts += ["wheel of both", *(text for text in found if text == NULL)]
     return Judgment(wrong=tuple(text for text in found if text != NULL), facts=tuple(facts))
 
@@ -117,14 +119,12 @@ def judge_uses(built: Built, folder: Path, options: Sequence[str] = ()) -> Judgm
         refused = (f"not published: {ours.said}", *built.ways) if fine else ()
         return Judgment(wrong=refused, facts=(*facts, "wheel that wheelfix refuses"))
     now = _shown(built, ours.wheel, folder / "installed-ours")
-    again = _repair(wheelfix, ours.wheel, folder / "again", environ, options)
     wrong = [
         f"{way}: {now[name]!r}, as built {before[name]!r}, auditwheel {after.get(name)!r}"
         for name, way in zip(built.shown, built.ways, strict=True)
         if now[name] not in {before[name], after.get(name)}
     ]
-    if again.wheel is None or again.wheel.read_bytes() != ours.wheel.read_bytes():
-        wrong.append(f"the second repair differs: {again.said}")
+    wrong += _second(ours.wheel, folder / "again", environ, options)
     facts += [f"use {'as built' if now[name] == before[name] else 'otherwise'}" for name in now]
     facts += [
         f"use {'as built' if after[name] == before[name] else 'otherwise'} after auditwheel"
@@ -133,21 +133,41 @@ def judge_uses(built: Built, folder: Path, options: Sequence[str] = ()) -> Judgm
     return Judgment(wrong=tuple(wrong), facts=tuple(facts))
 
 
+def _second(
+    wheel: Path, output: Path, environ: Mapping[str, str], options: Sequence[str]
+) -> Iterator[str]:
+    """Repair what was published once more: that must change nothing."""
+    again = _repair(wheelfix, wheel, output, environ, options)
+    if again.wheel is None or again.wheel.read_bytes() != wheel.read_bytes():
+        yield f"the second repair differs: {again.said}"
+
+
 def _shown(built: Built, wheel: Path, folder: Path) -> Mapping[str, str]:
     """Install a wheel, and return what each module prints, or its exception."""
-    tree = spread(wheel, VENV, folder)
+    _install(wheel, folder, built.installer)
     clean = {
         "PATH": "/usr/bin:/bin",
-        "DEMO_DATA": str(tree.root),
-        "DEMO_BIN": str(tree.root / "bin"),
+        "DEMO_DATA": str(folder),
+        "DEMO_BIN": str(folder / "bin"),
     }
-    site = str(tree.root / SITE)
+    site = str(folder / SITE)
     return {
         name: _said(
             f"import sys; sys.path.insert(0, {site!r}); import {name} as m; m.show()", clean
         )
         for name in built.shown
     }
+
+
+def _install(wheel: Path, folder: Path, installer: str | None) -> None:
+    if installer is None or not (installer == "pip" or shutil.which(installer)):
+        spread(wheel, VENV, folder)
+        return
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)], folder.parent)
+    python, few = str(folder / "bin" / "python"), ["--no-deps", "--no-index", "-q", str(wheel)]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", *few]
+    uv = [installer, "pip", "install", "--python", python, *few]
+    run(pip if installer == "pip" else uv, folder.parent)
 
 
 def _said(code: str, environ: Mapping[str, str]) -> str:

@@ -88,6 +88,8 @@ class Built:
     machine: Sequence[Path]
     """The folders of the machine."""
     ways: Sequence[str]
+    installer: str | None = None
+    """The program that installs the wheel; None to lay it out as those do, in less time."""
 
 
 def random_uses(seed: int, folder: Path) -> Built:
@@ -102,6 +104,7 @@ def random_uses(seed: int, folder: Path) -> Built:
         shown=[f"pkg.use{use.number}" for use in uses],
         machine=[folder / "machine"],
         ways=[str(use) for use in uses],
+        installer=random.Random(f"installer {seed}").choice([None] * 8 + ["pip", "uv"]),
     )
 
 
