@@ -525,8 +525,8 @@ def _symbol_places(image: Image, dynamic: Dynamic | None) -> SymbolPlaces:
 
 def _idle(dynamic: Dynamic, relocated: AbstractSet[int], stop: int) -> Iterator[str]:
     """Yield the undefined symbols below `stop` to which no relocation refers, under any version."""
+    dynamic.image.spend(stop >> 3, "the undefined symbols", memory=_NUMBER_SIZE * stop)
     numbers = {*range(1, stop)} - relocated
-    dynamic.image.spend(stop >> 3, "the undefined symbols", memory=_NUMBER_SIZE * len(numbers))
     symbols = dynamic.symbols(0, stop) if numbers else ()
     undefined = [
         (number, at)
