@@ -542,7 +542,7 @@ class Settings:
         group=Group.GRAFT,
         metavar="DIR",
         paths=Paths.INPUT,
-        commands=("repair", "check", "explain"),
+        commands=("repair", "check", "explain", "why"),
         example="aarch64-root",
     ).default(None)
     provider: tuple[ProviderSetting, ...] = Setting(

@@ -53,6 +53,18 @@ def test_a_line_of_the_configuration_ends_at_a_nul(
     }
 
 
+def test_files_of_the_configuration_that_include_each_other_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever name: each of twenty includes all, so that a tree of them has no end."""
+    for number in range(20):
+        (tmp_path / f"{number:02}.conf").write_text(
+            f"include *.conf ../{tmp_path.name}/*.conf\n/{number}\n"
+        )
+    monkeypatch.setattr(loader_config, "_CONFIG", f"{tmp_path}/00.conf")
+    assert set(configured_directories()) == {f"/{number}" for number in range(20)}
+
+
 def test_the_paths_of_musl_end_at_a_nul(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld-musl-x86_64.path").write_bytes(b"/one:/two\n/three\0/four")

@@ -127,6 +127,25 @@ def test_a_library_that_the_system_lacks_is_not_taken_from_this_machine(
     assert text in capsys.readouterr().err
 
 
+def test_a_search_path_that_a_member_hands_down_leads_into_the_system(
+    wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `/opt/far`, only the DT_RPATH of the member says so, also for what it needs there."""
+    (root / "usr/lib/libinner.so.1").rename(root / "opt/far/libinner.so.1")
+    (root / "usr/lib/libouter.so.1").unlink()
+    module = shared_object(
+        wheel.parent / "m.so",
+        "int outer(void); int PyInit__m(void){return outer();}",
+        needed=[root / "opt/far/libouter.so.1"],
+        rpath="/opt/far",
+        flags=["-Wl,--allow-shlib-undefined"],
+    )
+    wheel = make_wheel(wheel.parent, tag=TAG, files={MODULE: module})
+    assert run(["why", "--sysroot", "root", str(wheel), "libinner"]) == 0
+    assert f"from       {root}/opt/far/libinner.so.1" in capsys.readouterr().out
+    assert run(["repair", "--sysroot", "root", "-w", "out", str(wheel)]) == 0
+
+
 def test_links_are_those_of_the_system(tmp_path: Path) -> None:
     """As chroot(2) and the kernel follow them; a circle is followed to no end."""
     (tmp_path / "usr/lib").mkdir(parents=True)

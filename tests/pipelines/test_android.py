@@ -370,6 +370,20 @@ def test_questions_have_answers(
     assert "expected from the platform, never grafted" in capsys.readouterr().out
 
 
+def test_the_level_of_a_target_decides_and_not_that_of_the_tag(
+    tmp_path: Path, ndk: Ndk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loader before level 24 reads no DT_RUNPATH; a level is named as its newest version is."""
+    wheel = repaired(with_grafts(tmp_path, ndk, ident=True), ndk)
+    assert run(["explain", "--target", "android:24", str(wheel)]) == 0
+    assert run(["explain", "--target", "android:23", str(wheel)]) == 1
+    assert "not found: `libc++_shared" in capsys.readouterr().out
+    path = module(tmp_path / "m", ndk, ["at28"])
+    newer = android_wheel(tmp_path / "newer", {MODULE: path}, level=28)
+    assert run(["explain", "--target", "android:25", str(newer)]) == 1
+    assert "needs `LIBC_P` of `libc.so`; android:25 has LIBC_N" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["verify", "repair --verify -w out"])
 def test_only_a_device_can_verify(
     command: str, tmp_path: Path, ndk: Ndk, capsys: pytest.CaptureFixture[str]

@@ -300,7 +300,11 @@ class HostLibraries(GivenLibraries):
         own, defaults = self._directories(dependent, path)
         if dependent.libc is Libc.BIONIC:
             return (*self.searched, *defaults)
-        return dict.fromkeys((*root.rpath, *own, *root.runpath, *defaults))
+        rpath, runpath = (
+            [place for folder in folders for place in self._places(folder, "")]
+            for folders in (root.rpath, root.runpath)
+        )
+        return dict.fromkeys((*rpath, *own, *runpath, *defaults))
 
     def _directories(self, dependent: Elf, path: str) -> _Directories:
         """Return the directories of auditwheel's search, in its order (lddtree.py, `ldd`)."""

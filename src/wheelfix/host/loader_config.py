@@ -127,7 +127,10 @@ def configured_directories(system: Sysroot = HERE) -> dict[str, str]:
 
 def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[tuple[str, str]]:
     """Yield the directories of a file, and of what it includes: of each file, and pattern, once."""
-    read.add(path)
+    real = os.path.realpath(system.place(path))  # its names have no end: `../etc/ld.so.conf`
+    if real in read:
+        return
+    read.add(real)
     lines = _bytes(path, system).decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         words = re.split("[#\0]", line)[0].replace(",", " ").split()  # a NUL ends a C string
@@ -136,9 +139,8 @@ def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[
                 relative = os.path.join(os.path.dirname(path), pattern).lstrip("/")  # noqa: PTH118, PTH120 - text
                 found = [] if relative in read else glob(relative, root_dir=f"{system.folder}/")  # noqa: PTH207 - as glob(3)
                 read.add(relative)
-                for included in (f"/{one}" for one in sorted(found)):
-                    if included not in read:
-                        yield from _read_configuration(included, read, system)
+                for included in sorted(found):
+                    yield from _read_configuration(f"/{included}", read, system)
         else:
             yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
 

@@ -71,7 +71,8 @@ BIONIC_VERSIONS = {
     "_S": "31", "_T": "33", "_U": "34", "_V": "35",
 }  # fmt: skip
 """What follows `LIBC` in the versions of bionic's libraries, and the API level that brought each
-(bionic, libc/libc.map.txt and libdl/libdl.map.txt; a release of Android has a letter)."""
+(bionic, libc/libc.map.txt and libdl/libdl.map.txt; the level of a release's letter is in
+docs/status.md, "New libc functions in V (API level 35)")."""
 _SINCE = {
     RELR_VERSION: (RELR_SINCE[Libc.GLIBC], RELR_SINCE[Libc.GLIBC]),
     GNU2_TLS: ("2.38", "2.43"),  # glibc bug 33129, of August 2025
@@ -108,7 +109,13 @@ def versions_too_new(elf: Elf, known: Mapping[str, str]) -> Iterator[TooNew]:
             first, surely = _releases(version)
             if newer(surely, known[prefix]):
                 missing = newer(first, known[prefix])
-                yield TooNew(file, version, f"{prefix}_{known[prefix]}", missing)
+                yield TooNew(file, version, _newest(prefix, known[prefix]), missing)
+
+
+def _newest(prefix: str, release: str) -> str:
+    """Return the newest version of a prefix in a release, the level of Android's API for `LIBC`."""
+    there = [name for name, first in BIONIC_VERSIONS.items() if not newer(first, release)]
+    return f"LIBC{there[-1]}" if prefix == "LIBC" and there else f"{prefix}_{release}"
 
 
 def prefix_of(version: str) -> str:

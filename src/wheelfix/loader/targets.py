@@ -39,6 +39,7 @@ from wheelfix.loader.symbol_versions import newer
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
+    RUNPATH_SINCE,
     oldest_promised,
     parse_platform_tag,
     promised_libcs,
@@ -269,9 +270,11 @@ def populate(
     described = {**_files_of(target, abi, values), main: _main_program(target, abi, values)}
     dependents = (*environment.files.values(), *described.values())
     given = _bare_libraries(dependents, target, abi, directories)
+    level = target.versions.get("LIBC")
     return replace(
         environment,
         libc=target.libc,
+        reads_runpath=int(level) >= RUNPATH_SINCE if level else environment.reads_runpath,
         files={**given, **described, **environment.files},
         main=main,
         directories=environment.directories | set(directories),
