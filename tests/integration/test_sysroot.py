@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel, shared_object
+from tests.support.build import make_wheel, shared_object, stub_library_with_versions
 from wheelfix.cli.app import run
 from wheelfix.host.sysroot import Sysroot
 from wheelfix.wheel.reader import open_wheel
@@ -97,6 +97,26 @@ def test_explain_finds_what_the_loader_finds_in_the_system(
     assert run(words) == 1
     assert run(["explain", "--sysroot", "root", str(wheel)]) == 1
     assert "not found: `libinner.so.1`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("release", "code"), [("2.40", 0), ("2.41", 1)])
+def test_the_glibc_of_the_system_says_what_its_loader_refuses(
+    release: str, code: int, wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An executable stack, from glibc 2.41 on."""
+    libc = root / "usr/lib/libc.so.6"
+    versions = {"GLIBC_2.2.5": ["puts"], "GLIBC_2.9": ["older"], f"GLIBC_{release}": ["newest"]}
+    stub_library_with_versions(libc, "libc.so.6", versions)
+    module = shared_object(
+        wheel.parent / "m.so",
+        "int puts(void); int PyInit__m(void){return puts();}",
+        needed=[libc],
+        flags=["-fno-builtin", "-w", "-Wl,-z,execstack"],
+        libc=False,
+    )
+    wheel = make_wheel(wheel.parent, tag=TAG, files={MODULE: module})
+    assert run(["explain", "--sysroot", "root", str(wheel)]) == code
+    assert ("needs an executable stack" in capsys.readouterr().out) == bool(code)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from wheelfix.loader.loading import (
     needed_name,
     search_directories,
 )
+from wheelfix.loader.symbol_versions import release_of
 from wheelfix.system.paths import is_file, is_folder
 
 
@@ -71,7 +72,20 @@ def in_system(world: World, system: Sysroot) -> World:
         links={**bare.links, **there.links},
         directories=bare.directories | there.directories,
     )
-    return replace(world, environment=environment, name=system.folder, sysroot=system.folder)
+    return replace(
+        world,
+        environment=environment,
+        name=system.folder,
+        sysroot=system.folder,
+        versions=_glibc_of(there.files.values()),
+    )
+
+
+def _glibc_of(elfs: Iterable[Elf]) -> Mapping[str, str]:
+    """Return the newest version of glibc that its libc.so.6 defines, by its prefix."""
+    libc = next((elf for elf in elfs if elf.soname == "libc.so.6"), None)
+    found = [name for name in libc.verdef if name.startswith("GLIBC_2.")] if libc else []
+    return {"GLIBC": max(found, key=release_of).removeprefix("GLIBC_")} if found else {}
 
 
 def read_file(path: str | Path) -> Elf | None:
