@@ -50,7 +50,10 @@ def root(tmp_path: Path) -> Path:
     (conf / "usr.conf").write_text("/usr/lib\n")
     (root / "var/lib/dpkg/status").write_text(PACKAGE)
     (root / "var/lib/dpkg/info/libinner1.list").write_text("/usr/lib/libinner.so.1\n")
-    (root / "etc/os-release").write_text("ID=debian\nVERSION_ID=12\n")
+    (root / "opt/release").write_text("ID=debian\nVERSION_ID=12\n")
+    (root / "etc/os-release").symlink_to("/opt/release")
+    (root / "var/lib/dpkg").rename(root / "opt/dpkg")
+    (root / "var/lib/dpkg").symlink_to("/opt/dpkg")
     return root
 
 

@@ -29,6 +29,7 @@ from wheelfix.host.machine_files import (
     trusted_file,
     trusted_files,
 )
+from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
@@ -163,10 +164,15 @@ def _spellings(path: Path, root: Path) -> Iterator[str]:
             yield f"/usr{name}"
 
 
+def _below(root: Path, place: str) -> Path:
+    """Return where a file of the system at `root` is: its links are the system's own."""
+    return Path(system_at(str(root)).place(f"/{place}"))
+
+
 def _os_release(root: Path) -> dict[str, str]:
     """Read os-release(5)."""
     for place in ("etc/os-release", "usr/lib/os-release"):
-        if text := _read(root / place):
+        if text := _read(_below(root, place)):
             pairs = re.findall(r"(?m)^([A-Z0-9_]+)=(.*)$", text)
             return {key: _unquote(value) for key, value in pairs}
     return {}
@@ -202,7 +208,7 @@ def _texts_below(folder: Path, name: str) -> tuple[LicenseText, ...]:
 
 def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, Package]]:
     """Read the file lists and the status of dpkg (dpkg(1), "FILES")."""
-    database = root / "var/lib/dpkg"
+    database = _below(root, "var/lib/dpkg")
     wanted = {os.fsencode(name): name for name in names}
     owned: dict[str, list[str]] = {}
     # Only trusted users can have put a file there: to ask of each takes as long as to read it.
@@ -297,7 +303,7 @@ def _spdx_word(word: str) -> str:
 def _owners_in_apk(names: Collection[str], root: Path) -> Iterator[tuple[str, Package]]:
     """Read the database of installed packages of apk (apk-package(5), "Installed database")."""
     place = "lib/apk/db/installed"
-    text = _read(root / place) or _read(root / "usr" / place)
+    text = _read(_below(root, place)) or _read(_below(root, f"usr/{place}"))
     for stanza in text.split("\n\n"):
         lines = re.findall(r"(?m)^(\w):(.*)$", stanza)
         files = [name for name in _apk_files(lines) if name in names]
