@@ -526,8 +526,9 @@ def _symbol_places(image: Image, dynamic: Dynamic | None) -> SymbolPlaces:
 def _idle(dynamic: Dynamic, relocated: AbstractSet[int], stop: int) -> Iterator[str]:
     """Yield the undefined symbols below `stop` to which no relocation refers, under any version."""
     dynamic.image.spend(stop >> 3, "the undefined symbols", memory=_NUMBER_SIZE * stop)
-    numbers = {*range(1, stop)} - relocated
-    symbols = dynamic.symbols(0, stop) if numbers else ()
+    symbols = dynamic.symbols(0, stop)  # an error for those past the end comes first
+    numbers = {*range(1, stop)}
+    numbers -= relocated
     undefined = [
         (number, at)
         for number, (at, info, _, section, *_) in enumerate(symbols)
