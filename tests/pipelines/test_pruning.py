@@ -131,3 +131,42 @@ def test_an_unused_library_stays_that_loads_only_among_symbols_of_the_module(
         "import demo._a, demo._b as b; print(b.value())",
     )
     assert printed.stdout == "7\n"
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_unused_library_stays_that_defines_what_a_plug_in_lacks(
+    tmp_path: Path, *, inside: bool
+) -> None:
+    """The flags with which the first module is opened have names that are built when it runs."""
+    folder = tmp_path / ("demo" if inside else "build")
+    library = shared_object(folder / "libe.so.1", "int e(void) { return 5; }", soname="libe.so.1")
+    rpath = "$ORIGIN" if inside else str(folder)
+    first = extension(tmp_path / "_m.so", "_m", needed=[library], rpath=rpath)
+    second = extension(tmp_path / "_p.so", "_p", calls=["e"])
+    source = (
+        "import sys, os\nfor_all = getattr(os, 'RTLD_' + 'GLOBAL') | getattr(os, 'RTLD_' + 'NOW')\n"
+        "getattr(sys, 'setdl' + 'openflags')(for_all)\nfrom demo import _m, _p\n"
+    )
+    files: dict[str, str | Path] = {"demo/__init__.py": source}
+    files |= {f"demo/_m{SUFFIX}": first, f"demo/_p{SUFFIX}": second}
+    if inside:
+        files["demo/libe.so.1"] = library
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.output is not None, outcome.error
+    assert any(text.startswith("DT_NEEDED keeps `libe.so.1`") for text in outcome.messages)
+    library.unlink()
+    place = installed(outcome.output, tmp_path / "site")
+    assert run(place, "import demo; print(demo._p.value())").stdout == "5\n"
+
+
+def test_an_entry_is_kept_by_the_name_that_its_library_had_before_the_graft(
+    tmp_path: Path,
+) -> None:
+    library = shared_object(tmp_path / "build" / "libe.so.1", soname="libe.so.1")
+    module = extension(tmp_path / "_m.so", "_m", needed=[library], rpath=str(library.parent))
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files={f"demo/_m{SUFFIX}": module})
+    settings = Settings(wheel_dir=tmp_path / "out", keep_needed=("libe.so.1",))
+    outcome = repair(wheel, settings, os.environ)
+    assert [one.original for one in outcome.grafted] == ["libe.so.1"]
+    assert "WF201" not in {edit.code for edit in outcome.edits}

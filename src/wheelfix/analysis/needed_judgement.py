@@ -45,6 +45,7 @@ from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.python_sources.global_imports import may_set_flags
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
+from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.names_in_code import CodeNames
 
 _MOST_REASONS = 3
@@ -155,8 +156,10 @@ def _may_go(
     one here is only an example; a library of the wheel is what it is.
     """
     name = decision.name
-    if not name or libc_of(name) or matches_any(name, settings.keep_needed):
+    if not name or libc_of(name):
         return False  # an empty name loads nothing
+    if any(matches_any(each, settings.keep_needed) for each in (name, *earlier_names(name))):
+        return False
     if python_api.is_libpython(name.rpartition("/")[2]):
         return False  # WF205 is about these
     if name in platform_parts(loaded.environment.libc) and not _is_requested(name, settings):

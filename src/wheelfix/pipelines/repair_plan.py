@@ -235,14 +235,15 @@ def _prune(
     """Drop what must not be grafted; return the context, the edits, and what stays nevertheless.
 
     A repair that leaves a symbol undefined would be rejected: so the entries of that load stay. So
-    do those through which a library is found that others then find under another path.
+    do those through which a library is found that others then find under another path, and those
+    of libraries that define what some object lacks as built: it may be loaded after them, for all.
     """
     pruned, steps = apply_fixes_until_stable(start, rules)
     dropped = [e for e, code, *_ in steps if isinstance(e, DropNeeded) and code == "WF201"]
     loaded, after = start.loaded_wheel, pruned.loaded_wheel
     if not dropped or loaded is None or after is None:
         return pruned, steps, ()
-    names: dict[str, str] = {}
+    names = dict(_lacked_elsewhere(start, loaded, dropped))
     for path, why in _lost(start, pruned, loaded, after).items():
         for load in loaded.loads.values():
             if path in load.objects:
@@ -266,6 +267,20 @@ def _keeping(planner: Planner, pruning: Iterable[PlannedEdit]) -> Planner | None
     keep = (*read.settings.keep_needed, *sorted(map(escape, names)))
     settings = replace(read.settings, keep_needed=keep)
     return planner._replace(read=replace(read, settings=settings)) if names else None
+
+
+def _lacked_elsewhere(
+    start: Context, loaded: LoadedWheel, dropped: Iterable[DropNeeded]
+) -> Iterator[tuple[str, str]]:
+    """Yield those of the dropped names whose library defines an undefined symbol, with why."""
+    lacking = {name: one.member for one in start.unresolved_symbols for name, _ in one.references}
+    for edit in dropped if lacking else ():
+        outside = loaded.machine.found.get(loaded.paths.get(edit.member, ""), {})
+        inside = loaded.machine.shipped.get(edit.name, "")
+        library = outside.get(edit.name) or loaded.libraries.get(inside)
+        defined = lacking.keys() & library.exports.definitions.keys() if library else ()
+        for symbol in sorted(defined)[:1]:
+            yield edit.name, f"`{lacking[symbol]}` uses `{symbol}`, which nothing else defines"
 
 
 def _lost(
