@@ -328,10 +328,10 @@ class Obstacle(StrEnum):
     MACHINE = "it depends on unsupported ISA extensions"
 
 
-def how_to_build_for(tag: str) -> str:
+def how_to_build_for(tag: str, image: str = "in an older image") -> str:
     """Return where objects for an older platform, as `tag` names one, are built."""
     level = parse_platform_tag(tag).version[:1] if are_android([tag]) else ()
-    return f"with the NDK for API level {level[0]}" if level else "in an older image"
+    return f"with the NDK for API level {level[0]}" if level else image
 
 
 def unattainable_tag_error(  # noqa: PLR0913, PLR0917 - the parts of one message

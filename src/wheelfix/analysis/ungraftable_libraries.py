@@ -9,6 +9,7 @@ from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
 from wheelfix.grouping import grouped
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
@@ -91,7 +92,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
 
 
 def _searched_at(missing: MissingLibraries) -> str:
-    if missing.wheel.libc is Libc.BIONIC:
+    if not demands_of(missing.wheel.libc).on_builders:
         return "in a folder that was named"
     if missing.sysroot is not None:
         return f"among the libraries of {quote(missing.sysroot)}"

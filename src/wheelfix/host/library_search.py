@@ -43,6 +43,7 @@ from wheelfix.host.sysroot import HERE, Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
 from wheelfix.system.paths import is_folder
@@ -126,7 +127,7 @@ class GivenLibraries:
         With the folder `sysroot`, those of the system whose root that is. Those of Android are on
         no machine that builds, whatever its variables say.
         """
-        if self.archive.wheel.libc is Libc.BIONIC:
+        if not demands_of(self.archive.wheel.libc).on_builders:
             ldpaths = ldpaths or PathList()
         return HostLibraries(
             archive=self.archive,
@@ -298,7 +299,7 @@ class HostLibraries(GivenLibraries):
 
     def _folders(self, dependent: Elf, path: str, root: SearchPath) -> Iterable[str]:
         own, defaults = self._directories(dependent, path)
-        if dependent.libc is Libc.BIONIC:
+        if not demands_of(dependent.libc).on_builders:
             return (*self.searched, *defaults)
         rpath, runpath = (
             [place for folder in folders for place in self._places(folder, "")]
@@ -352,7 +353,7 @@ class HostLibraries(GivenLibraries):
 
     def outside(self, name: str, dependent: Elf, folders: Iterable[str]) -> Library | None:
         """Find the first library `name` in `folders`, unless it is a copy of the wheel's."""
-        for folder in folders if dependent.libc is not Libc.BIONIC else ():
+        for folder in folders if demands_of(dependent.libc).on_builders else ():
             place = posixpath.join(folder, name)
             library = self._file(place)
             if library is not None and library.elf.abi == dependent.abi:

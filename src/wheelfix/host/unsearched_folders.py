@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wheelfix.analysis.ungraftable_libraries import LibraryPlace
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Elf
 from wheelfix.host.machine_files import MAX_LIBRARY, trusted_file
 from wheelfix.host.reachable_files import read_file
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.wheel.model import Wheel
 
 _COMMON = (
@@ -38,8 +39,8 @@ def places_of_missing(libraries: Iterable[str], wheel: Wheel) -> dict[str, Libra
 
 
 def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
-    if wheel.libc is Libc.BIONIC:
-        return  # what it needs is on no machine that builds
+    if not demands_of(wheel.libc).on_builders:
+        return
     for member, elf in wheel.elfs.items():
         for entry in elf.entries:
             if entry.startswith("/"):

@@ -16,6 +16,8 @@ class Demands(NamedTuple):
     """Whether it takes objects with DT_TEXTREL, if the system's policy allows them."""
     libpython: bool = False
     """Whether modules need libpython: those of other platforms get its symbols of the program."""
+    on_builders: bool = True
+    """Whether a machine that builds wheels for it has its libraries."""
     pages: PageSizes | None = None
     """Those of all its 64-bit machines; None where each machine has its own."""
 
@@ -25,6 +27,7 @@ _DEMANDS: Mapping[Libc, Demands] = {
     Libc.BIONIC: Demands(
         text_relocations=False,
         libpython=True,
+        on_builders=False,
         pages=PageSizes(
             (4 * _KIB, 16 * _KIB), 16 * _KIB, 16 * _KIB, "16 KiB pages on devices since Android 15"
         ),

@@ -25,7 +25,7 @@ from wheelfix.rules.target_machines import targets_without
 from wheelfix.text import FEW, count, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, are_android, parse_platform_tag, satisfies
+from wheelfix.wheel.platform_tags import Family, only_promised, parse_platform_tag, satisfies
 from wheelfix.wheel.requirements import how_required
 
 
@@ -79,7 +79,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     verdict, platforms = context.verdict, context.wheel.name.platforms
     tags = ".".join(platforms)
     is_judged = context.settings.verdict and bool(context.wheel.elfs)
-    if verdict is None and is_judged and are_android(platforms):
+    if verdict is None and is_judged and only_promised(platforms) is not None:
         yield Hit(
             message=f"auditwheel has no policy for {tags}: what its objects need was not compared "
             "with the tag",
@@ -101,9 +101,7 @@ def _other_tag(verdict: Verdict, tag: str) -> str:
         return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
-    build = "build in the container of that tag"
-    if are_android([tag]):
-        build = f"build {how_to_build_for(tag)}"
+    build = f"build {how_to_build_for(tag, 'in the container of that tag')}"
     if verdict.external or _is_local(verdict.overall):
         return build
     return f"{build}, or give it up: `wheelfix repair --only-plat --plat {verdict.overall}`"
