@@ -1291,6 +1291,10 @@ HELD: dict[Message, str] = {
     ): "integration/test_hints.py::test_a_library_that_uses_what_glibc_keeps_for_itself_can_be_left_out",
     (
         "host/sysroot.py",
+        "name the folders of its libraries with `--ldpaths`, and no `--sysroot`",
+    ): "pipelines/test_android.py::test_no_system_s_folder_has_the_libraries_of_android",
+    (
+        "host/sysroot.py",
         "--sysroot names the folder that has the `usr` and `etc` of another system",
     ): "integration/test_sysroot.py::test_what_is_not_a_system_is_an_error",
     (

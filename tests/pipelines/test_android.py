@@ -213,6 +213,25 @@ def test_a_wheel_has_one_tag(tmp_path: Path, ndk: Ndk, capsys: pytest.CaptureFix
     assert f"auditwheel has no policy for {tags}" in capsys.readouterr().out
 
 
+def test_a_wheel_of_two_levels_is_refused_as_by_auditwheel(
+    tmp_path: Path, ndk: Ndk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {MODULE: module(tmp_path / "m", ndk)}
+    wheel = android_wheel(tmp_path / "dist", files, 24, abi="x86_64.android_26_x86_64")
+    assert run(["repair", "-w", "out", str(wheel)]) == 2
+    assert "has several tags of Android" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["repair", "check", "explain"])
+def test_no_system_s_folder_has_the_libraries_of_android(
+    tmp_path: Path, ndk: Ndk, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = android_wheel(tmp_path / "dist", {MODULE: module(tmp_path / "m", ndk)})
+    words = [*(["-w", "out"] if command == "repair" else []), str(wheel)]
+    assert run([command, "--sysroot", str(tmp_path), *words]) == 2
+    assert "name the folders of its libraries with `--ldpaths`" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("abi", ["x86", "arm64_v8a"])
 def test_objects_of_another_machine_are_named(
     tmp_path: Path, ndk: Ndk, abi: str, capsys: pytest.CaptureFixture[str]

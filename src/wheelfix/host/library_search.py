@@ -134,7 +134,7 @@ class GivenLibraries:
             library_path=self.library_path,
             environ=environ,
             ldpaths=ldpaths,
-            system=system_at(sysroot),
+            system=system_at(sysroot, self.archive.wheel.libc),
             _cache=self._cache,
         )
 

@@ -7,8 +7,10 @@ compiler. Its absolute links and paths lead below the folder, as after chroot(2)
 import os
 from dataclasses import dataclass
 
+from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError
 from wheelfix.loader.file_system import MAX_LINKS
+from wheelfix.loader.loader_demands import demands_of
 from wheelfix.system.paths import is_folder
 
 
@@ -63,13 +65,18 @@ HERE = Sysroot()
 """This machine."""
 
 
-def system_at(folder: str | None) -> Sysroot:
+def system_at(folder: str | None, libc: Libc | None = None) -> Sysroot:
     """Return the system whose root is `folder`; None and `/` are this machine.
 
-    Raises `SettingsError` if it is not a directory.
+    Raises `SettingsError` if it is not a directory, or not for wheels of `libc`.
     """
     if folder is None:
         return HERE
+    if not demands_of(libc).on_builders:
+        raise SettingsError(
+            f"`{folder}`: what a wheel of Android needs is in no system's folders",
+            hint="name the folders of its libraries with `--ldpaths`, and no `--sysroot`",
+        )
     real = os.path.realpath(folder)
     if not is_folder(real):
         raise SettingsError(

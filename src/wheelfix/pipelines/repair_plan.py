@@ -37,6 +37,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_other_platform,
     refuse_other_system,
     refuse_pure,
+    refuse_several_of_android,
     refuse_symbols_of_nothing,
 )
 from wheelfix.providers.model import Provided
@@ -160,6 +161,7 @@ def accept(planner: Planner) -> tuple[GraftedLibrary, ...]:
     wheel, settings = planner.read.wheel, planner.read.settings
     refuse_symbols_of_nothing(settings)
     refuse_other_system(wheel)
+    refuse_several_of_android(wheel)
     refuse_other_platform(wheel.name, settings.plat, wheel)
     if wheel.broken_elfs and not wheel.elfs:
         raise no_object_error(wheel, settings.plat)

@@ -19,6 +19,7 @@ from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import (
     architectures_of,
+    are_android,
     other_system,
     parse_platform_tag,
 )
@@ -102,6 +103,19 @@ def refuse_symbols_of_nothing(settings: Settings) -> None:
         raise SettingsError(
             "`debug-symbols` keeps what `strip` removes, and `strip` is off",
             hint='strip = "debug" in [tool.wheelfix], or --strip=debug',
+        )
+
+
+def refuse_several_of_android(wheel: Wheel) -> None:
+    """Raise `BadWheelError` for a wheel with several tags of Android.
+
+    auditwheel judges wheels with one (policy/__init__.py: "must have exactly one platform tag").
+    """
+    platforms = wheel.name.platforms
+    if are_android(platforms) and len(platforms) > 1:
+        raise BadWheelError(
+            f"`{wheel.name}` has several tags of Android, and auditwheel judges wheels with one",
+            hint="build one wheel for each level and machine",
         )
 
 

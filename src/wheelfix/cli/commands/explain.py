@@ -40,6 +40,7 @@ from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
 from wheelfix.elf.library_names import is_object_name
+from wheelfix.elf.model import Libc
 from wheelfix.environments.read_environment import (
     libraries_of,
     of_distribution,
@@ -348,7 +349,7 @@ def _in_wheel(
             others=others,
             providers=providers,
             variables=variables,
-            system=_system(settings, request),
+            system=_system(settings, request, archive.wheel.libc),
         )
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
@@ -367,11 +368,11 @@ def _in_wheel(
         )
 
 
-def _system(settings: Settings, request: _Options) -> Sysroot:
+def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
     """Return the system of the answer. Raises `SettingsError` if two are named."""
     if settings.sysroot is not None and request.target is not None:
         raise SettingsError("--target and --sysroot both name a machine", hint="give one of them")
-    return system_at(settings.sysroot)
+    return system_at(settings.sysroot, libc)
 
 
 def _opening(
