@@ -82,6 +82,7 @@ def _own_option(field: Field[Any]) -> inspect.Parameter:
         metavar=option.metavar,
         min=option.least,
         max=option.most,
+        readable=option.short != OUTPUT.short,  # that is written
         autocompletion=option_completion.OF_OPTIONS.get(field.name),
         rich_help_panel=option.group,
     )
