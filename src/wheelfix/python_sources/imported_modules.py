@@ -54,7 +54,7 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
 
 
 def may_have(source: bytes, package: str, name: str) -> bool:
-    """Return whether the `__init__.py` of a package may bind a name that is no file's in it."""
+    """Return whether the `__init__.py` of a package may bind a name that no file in it has."""
     tree = None if _DYNAMIC.search(source) else parse_source(source)
     for node in ast.walk(tree) if tree else ():
         match node:
@@ -118,7 +118,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     """Return for the last name of each imported module whether all imports of it may fail.
 
     They may in the body of a `try` that catches ImportError, and does not raise again. What only a
-    type checker reads is no import. None if the source is not parsed.
+    type checker reads is not an import. None if the source is not parsed.
     """
     tree = parse_source(source)
     if tree is None:

@@ -1,4 +1,4 @@
-"""Whether there is a file at a path of somebody else.
+"""Whether there is a file at a foreign path.
 
 The methods of `Path` raise on Python 3.11 for a name that is too long or in a closed folder.
 """
