@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel
+from tests.support.build import make_wheel, shared_object
 from tests.support.forged import forged
 from tests.support.fork_server import warm_program, warm_python
 from tests.support.waiting import HANGS, wait_until
@@ -143,3 +143,55 @@ def test_the_process_that_works_ends_with_a_killed_parent(tmp_path: Path) -> Non
     process.kill()
     process.communicate(timeout=HANGS)
     wait_until(lambda: not Path(f"/proc/{worker}/exe").exists())
+
+
+BEFORE_SELECT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/select.h>
+
+int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t) {
+    static int calls;
+    int (*real)(int, fd_set *, fd_set *, fd_set *, struct timeval *) = dlsym(RTLD_NEXT, "select");
+    if (calls++ == WHICH) raise(SIGTERM);
+    return real(n, r, w, e, t);
+}
+"""
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_signal_that_comes_right_before_the_wait_is_not_lost(call: int, tmp_path: Path) -> None:
+    """To a child that has just begun, and to one that works."""
+    shim = shared_object(tmp_path / "shim.so", BEFORE_SELECT, flags=[f"-DWHICH={call}"])
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "show", str(wheel)],
+        env={**os.environ, "TMPDIR": str(tmp_path), "LD_PRELOAD": str(shim)},
+        timeout=HANGS,
+        check=False,
+    )
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+TWO_ENDS = """
+import threading, time
+from wheelfix.cli import signals
+
+calls = []
+def stop_children():
+    calls.append(0)
+    time.sleep(1 if len(calls) == 1 else 0)
+
+signals.stop_children = stop_children
+threading.Thread(target=signals.end_now, args=(2,), daemon=True).start()
+while not calls:
+    time.sleep(0.01)
+signals.end_now(0)
+"""
+
+
+def test_a_limit_that_has_passed_decides_the_exit_code() -> None:
+    """The thread that works sees its program killed, and would end with what it knows."""
+    done = subprocess.run([sys.executable, "-c", TWO_ENDS], timeout=HANGS, check=False)
+    assert done.returncode == 2

@@ -13,6 +13,9 @@ from wheelfix.system.signal_mask import SIGNALS, set_handler, start_without_sign
 from wheelfix.system.subprocesses import stop_children
 from wheelfix.system.tempfiles import remove_own
 
+_ENDING = threading.Lock()
+"""Held by the thread that ends the process: the exit code is that of the first."""
+
 
 def install_signal_handlers() -> Callable[[], None]:
     """Make the signals that end a run clean up first, unless they are ignored (nohup, `&`).
@@ -47,8 +50,10 @@ def end_now(code: int) -> NoReturn:
     """End this process and all its children, and remove its temporary folders.
 
     Threads are not joined, as they may wait for a program or a lock. They write only to temporary
-    folders and to files without a name.
+    folders and to files without a name. A thread that sees its program killed may end the process,
+    too: it waits here.
     """
+    _ENDING.acquire()  # until the process is gone
     for _ in range(2):  # a thread may start a program meanwhile
         stop_children()
         remove_own()

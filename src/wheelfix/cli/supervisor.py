@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.signal_mask import set_handler
+from wheelfix.system.signal_mask import hold_signals, set_handler
 
 LIMITED = frozenset({"diff", "doctor", "explain", "repair", "show", "tree", "why"})
 """The commands that work in this process. `check` has workers, which it ends."""
@@ -37,7 +37,10 @@ def supervise(arguments: Sequence[str]) -> None:
     receive, send = os.pipe()
     alive, life = os.pipe()
     try:
-        child = os.fork()
+        with (
+            hold_signals()
+        ):  # Python forgets those that come to a child that it is still setting up
+            child = os.fork()
     except OSError:  # the limit of processes: a thread keeps the limit of time alone
         return
     if child:
@@ -68,6 +71,10 @@ def _wait(child: int, receive: int) -> NoReturn:
     def forward(number: int, _frame: FrameType | None) -> None:
         os.kill(child, number)
 
+    # A signal that comes right before select() waits would be seen only when that ends.
+    came, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     set_handler(forward)
     ended = os.pidfd_open(child)
     limits: dict[bytes, tuple[float, bytes, bytes]] = {}
@@ -77,9 +84,11 @@ def _wait(child: int, receive: int) -> NoReturn:
         left = None if first is None else first[0] + _GRACE - time.monotonic()
         if left is not None and left <= 0 and first is not None:
             _end(child, float(first[1]), first[2].decode("utf-8", "replace"))
-        ready = select.select([receive, ended], [], [], left)[0]
+        ready = select.select([receive, ended, came], [], [], left)[0]
         if ended in ready:
             break
+        if came in ready:
+            os.read(came, 1)
         if receive not in ready:
             continue
         pending += os.read(receive, 1 << 16)
