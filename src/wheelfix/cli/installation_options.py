@@ -155,11 +155,11 @@ def world_of(
     """
     neighbors = (*neighbors_of(wheel, providers), *map(neighbor, others))
     machine = target_of(target, wheel, [each.platforms for each in neighbors])
-    if system is not HERE:
+    if system != HERE:
         machine = replace(machine, promised=False, gives=frozenset(), packages={}, versions={})
     library_path = split_library_path(variables.get(LIBRARY_PATH, ""), machine.libc)
     read = (*library_path, *absolute_directories(variables))
     planted = read_planted(read) if read else PlantedLibraries()
     installed = Installed(wheel=wheel, neighbors=neighbors, planted=planted)
     world = installed.on(machine, scheme, library_path)
-    return world if system is HERE else in_system(world, system)
+    return world if system == HERE else in_system(world, system)

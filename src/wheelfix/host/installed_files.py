@@ -175,7 +175,7 @@ def added_folders(environment: Path) -> Iterator[str]:
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
     links = (one for folder in folders for one in folder.glob("*") if one.is_symlink())
-    for link in sorted({one.resolve() for one in links if one.is_dir()}):
+    for link in sorted({one.resolve() for one in links if is_folder(one)}):
         try:
             trusted_path(link)
         except OSError:

@@ -328,7 +328,7 @@ class HostLibraries(GivenLibraries):
 
         What a member names may be of the build, which runs here.
         """
-        if self.system is HERE or folder.startswith(f"{self.system.folder}/"):
+        if self.system == HERE or folder.startswith(f"{self.system.folder}/"):
             return (folder,)
         there = self.system.place(folder)
         return (there,) if origin else (there, folder)
@@ -396,7 +396,7 @@ class HostLibraries(GivenLibraries):
     def searched(self) -> tuple[str, ...]:
         """The folders in which a graft is looked for, besides the system's and the objects' own."""
         environ = dict(self.environ)
-        if self.system is not HERE:
+        if self.system != HERE:
             environ.pop("LD_LIBRARY_PATH", None)  # for the programs of this machine
         return search_folders(self.library_path, environ, self.ldpaths)
 

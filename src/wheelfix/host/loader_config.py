@@ -94,7 +94,7 @@ def loader_environment(sample: Elf, system: Sysroot = HERE) -> Environment:
             libc=Libc.MUSL, files={}, default_directories=_musl_directories(loader or "", system)
         )
     data = _bytes(loader or "", system)
-    processor = _processor() if system is HERE else _LOWEST
+    processor = _processor() if system == HERE else _LOWEST
     subdirectories: tuple[str, ...] = ()
     if sample.machine == Machine.X86_64:
         subdirectories = hwcaps(processor.level) if b"glibc-hwcaps" in data else ()

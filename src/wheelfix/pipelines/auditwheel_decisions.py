@@ -36,11 +36,7 @@ from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import (
-    RUNPATH_SINCE,
-    parse_platform_tag,
-    reads_runpath,
-)
+from wheelfix.wheel.platform_tags import RUNPATH_SINCE, parse_platform_tag, reads_runpath
 
 
 def graft(

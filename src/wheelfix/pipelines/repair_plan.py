@@ -282,7 +282,7 @@ def _lacked_elsewhere(
         library = outside.get(edit.name) or loaded.libraries.get(inside)
         defined = lacking.keys() & library.exports.definitions.keys() if library else ()
         for symbol in sorted(defined)[:1]:
-            yield edit.name, f"`{lacking[symbol]}` uses `{symbol}`, which nothing else defines"
+            yield edit.name, f"`{lacking[symbol]}` uses `{symbol}`, and loads nothing that has it"
 
 
 def _lost(

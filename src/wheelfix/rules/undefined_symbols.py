@@ -342,9 +342,11 @@ def _judge(context: Context, loaded: LoadedWheel) -> LoadJudge:
 def failing_loads(context: Context) -> frozenset[str]:
     """Return the members that, opened first, lack a version or a symbol, or load what does."""
     loaded = context.loaded_wheel
-    judge = loaded and _judge(context, loaded)
+    if loaded is None:
+        return frozenset()
+    judge = _judge(context, loaded)
     return frozenset(
         member
-        for member, load in (loaded.loads.items() if loaded else ())
-        if judge and any((*judge.version_lacks(load), *judge.symbol_lacks(load)))
+        for member, load in loaded.loads.items()
+        if any((*judge.version_lacks(load), *judge.symbol_lacks(load)))
     )

@@ -125,10 +125,15 @@ def _write_lock(outcomes: Iterable[Outcome], file: Path) -> None:
 
     Nothing is written where no wheel was.
     """
-    found = [(one.after, one.grafted) for one in outcomes if one.status is Status.REPAIRED]
-    new = [table for after, libs in found if after for table in tables_of(after.name, libs)]
-    if not found:
+    written = [outcome for outcome in outcomes if outcome.status is Status.REPAIRED]
+    if not written:
         return
+    new = [
+        table
+        for outcome in written
+        if outcome.after is not None
+        for table in tables_of(outcome.after.name, outcome.grafted)
+    ]
     if file.is_symlink():  # in a checkout of others it may lead to any file of the user
         raise OutputError(f"`{file}` is a symbolic link", hint="delete it, and repair again")
     write_file(file, lock_text(joined(read_lock(file), new)).rstrip("\n"), Kind.LOCK)
