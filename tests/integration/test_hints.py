@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -209,18 +209,6 @@ def of_a_known_provider(folder: Path) -> Path:
     return make_wheel(folder / "dist", tag=tag, files=files)
 
 
-def tagged_too_old(folder: Path) -> Path:
-    """A module that needs a newer glibc than its tag promises."""
-    libc = stub_library_with_versions(
-        folder / "libc.so.6", "libc.so.6", {"GLIBC_2.2.5": ["f"], "GLIBC_2.33": ["h"]}
-    )
-    one = shared_object(
-        folder / "libone.so", "int h(void); int g(void) { return h(); }", needed=[libc], libc=False
-    )
-    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/libone.so": one}
-    return make_wheel(folder / "dist", tag=f"py3-none-manylinux_2_17_{MACHINE}", files=files)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Repair:
     """A wheel with a finding; `wheelfix repair` as in its hint removes it."""
@@ -281,10 +269,6 @@ REPAIRS: dict[Message, Repair] = {
     ("rules/auditwheel_verdict.py", "`wheelfix repair {}` loads it from there"): Repair(
         code="WF805", make=of_a_known_provider, settings=""
     ),
-    (
-        "rules/auditwheel_verdict.py",
-        "{}, or give it up: `wheelfix repair --only-plat --plat {}`",
-    ): Repair(code="WF801", make=tagged_too_old, settings=""),
 }
 
 
@@ -632,6 +616,34 @@ def test_a_library_whose_file_has_another_name_is_kept_out_by_its_path(
     assert run(["repair", wheel, *words, *shlex.split(option)]) == 0
 
 
+def needing_a_newer_library(folder: Path, calls: Sequence[str]) -> Path:
+    """A wheel whose own object satisfies its tag; a library that it needs has a newer symbol."""
+    library = shared_object(
+        folder / "lib" / "libk.so.1",
+        "#include <dlfcn.h>\nint k(void) { return dlerror() != 0; }"
+        "__attribute__((constructor)) static void made(void) { k(); }",
+        soname="libk.so.1",
+    )
+    module = extension(
+        folder / "_core.so", "_core", needed=[library], rpath=str(library.parent), calls=calls
+    )
+    tag = f"py3-none-manylinux2014_{MACHINE}"
+    return make_wheel(folder / "dist", tag=tag, files={"demo/_core.so": module})
+
+
+def test_a_tag_that_a_graft_breaks_can_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not given up unasked: an older library, or none, would satisfy it."""
+    monkeypatch.chdir(tmp_path)
+    wheel = needing_a_newer_library(tmp_path, calls=("k",))
+    assert run(["repair", str(wheel)]) == 1
+    (command,) = re.findall("`(wheelfix repair [^`]*--only-plat[^`]*)`", capsys.readouterr().err)
+    assert run(shlex.split(command)[1:]) == 0
+    (written,) = Path("wheelhouse").iterdir()
+    assert written.name.endswith(f"-manylinux_2_34_{MACHINE}.whl")
+
+
 @pytest.mark.parametrize("words", [["repair"], ["check"], ["repair", "--plat", "manylinux2014_{}"]])
 def test_an_unused_library_that_needs_a_newer_platform_can_be_left_out(
     tmp_path: Path,
@@ -641,19 +653,8 @@ def test_an_unused_library_that_needs_a_newer_platform_can_be_left_out(
 ) -> None:
     """It is kept for its constructors; the plan of the repair shows that the tag is met without."""
     monkeypatch.chdir(tmp_path)
-    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.34": ["late"]})
-    library = shared_object(
-        tmp_path / "lib" / "libk.so.1",
-        "void late(void); __attribute__((constructor)) static void made(void) { late(); }",
-        soname="libk.so.1",
-        needed=[libc],
-        libc=False,
-    )
-    module = extension(tmp_path / "_core.so", "_core", needed=[library], rpath=str(library.parent))
-    machine = os.uname().machine
-    tag = f"py3-none-manylinux2014_{machine}"
-    wheel = str(make_wheel(tmp_path / "dist", tag=tag, files={"demo/_core.so": module}))
-    assert run([word.format(machine) for word in words] + [wheel]) != 0
+    wheel = str(needing_a_newer_library(tmp_path, calls=()))
+    assert run([word.format(MACHINE) for word in words] + [wheel]) != 0
     said = capsys.readouterr()
     (command,) = re.findall("`(wheelfix repair [^`]*--drop-needed[^`]*)`", said.out + said.err)
     command = " ".join(command.split())
@@ -1189,6 +1190,10 @@ HELD: dict[Message, str] = {
         "pipelines/repair_plan.py",
         "no symbol of {} is used: `wheelfix repair {}`",
     ): "integration/test_hints.py::test_an_unused_library_that_needs_a_newer_platform_can_be_left_out",
+    (
+        "pipelines/repair_plan.py",
+        "give the tag up: `wheelfix repair --only-plat --plat {}`",
+    ): "integration/test_hints.py::test_a_tag_that_a_graft_breaks_can_be_given_up",
     (
         "analysis/policy_reasons.py",
         ", or repair it with `--plat {}`",

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 import wheelfix
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import (
+    extension,
+    make_wheel,
+    shared_object,
+    stub_library_with_versions,
+)
 from wheelfix.cli.app import run
 from wheelfix.pipelines.check_result import Report
 from wheelfix.rules.findings import Finding
@@ -56,6 +61,40 @@ def test_a_graft_is_promised_with_the_folder_that_has_the_library(
     assert [library.original for library in outcome.grafted] == ["libdeep.so.1"]
     assert not outcome.error
     assert "WF804" not in {finding.code for finding in outcome.remaining}
+
+
+@pytest.mark.parametrize("asked", ["", "manylinux_2_35_"])
+def test_a_tag_that_the_objects_of_a_wheel_do_not_satisfy_goes(tmp_path: Path, asked: str) -> None:
+    """auditwheel leaves it beside the true one, and pip installs the wheel where it fails."""
+    arch = os.uname().machine
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.33": ["h"]})
+    code = "int h(void); int g(void) { return h(); }"
+    one = shared_object(tmp_path / "libone.so", code, needed=[libc], libc=False)
+    tag = f"py3-none-manylinux_2_17_{arch}.manylinux_2_39_{arch}.macosx_11_0_x86_64"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files={"demo/libone.so": one})
+    untrue = found(wheelfix.check(wheel), "WF801")
+    assert untrue.fix is not None
+    assert untrue.fix.title.startswith("write macosx_11_0_x86_64.manylinux_2_34_")
+    settings = Settings(wheel_dir=tmp_path / "out", plat=f"{asked}{arch}" if asked else "auto")
+    outcome = wheelfix.repair(wheel, settings)
+    best = "manylinux_2_34_" + (f"{arch}.{asked}" if asked else "")
+    written = f"macosx_11_0_x86_64.{best}{arch}.manylinux_2_39_{arch}.whl"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [f"demo-1.0-py3-none-{written}"]
+    (message,) = (message for message in outcome.messages if "goes" in message)
+    assert f"`manylinux_2_17_{arch}`" in message
+    assert "`GLIBC_2.33`" in message
+
+
+def test_a_tag_that_is_not_to_be_changed_and_is_not_satisfied_is_refused(tmp_path: Path) -> None:
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.33": ["h"]})
+    code = "int h(void); int g(void) { return h(); }"
+    one = shared_object(tmp_path / "libone.so", code, needed=[libc], libc=False)
+    tag = f"py3-none-manylinux_2_17_{os.uname().machine}"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files={"demo/libone.so": one})
+    settings = Settings(wheel_dir=tmp_path / "out", update_tags=False)
+    assert found(wheelfix.check(wheel, settings), "WF801").fix is None
+    assert "WF801" in {finding.code for finding in wheelfix.repair(wheel, settings).remaining}
+    assert not [*(tmp_path / "out").iterdir()]
 
 
 def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path) -> None:

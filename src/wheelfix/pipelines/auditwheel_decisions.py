@@ -32,6 +32,7 @@ from wheelfix.pipelines.graft import (
 from wheelfix.pipelines.repair_refusals import refuse_without_policies
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
@@ -81,8 +82,9 @@ def graft(
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
     replaced = [analysis.policies[0].name]
-    if settings.only_plat:
-        replaced += [tag for tag in wheel.name.platforms if tag.lower() not in platforms]
+    untrue = _untrue_tags(analyst, wheel, settings)
+    given_up = wheel.name.platforms if settings.only_plat else untrue
+    replaced += [tag for tag in given_up if tag.lower() not in platforms]
     return Graft(
         tags=add_platforms(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
         libraries=grafted_libraries(externals, hosts, wheel, folder, last=last),
@@ -92,6 +94,10 @@ def graft(
             *_about_the_libc(analysis, wheel),
             *(f"{found.reason}; to use it: {found.remedy}" for found in analysis.untrusted),
             *_about_a_better_tag(requested, platforms),
+            *(
+                f"`{tag}` goes, which the wheel does not satisfy{why}"
+                for tag, why in untrue.items()
+            ),
         ),
     )
 
@@ -137,6 +143,19 @@ def _platforms(
         for policy in (analysis.policies[index] for index in chosen)
         for tag in (policy.name, *policy.aliases)
     )
+
+
+def _untrue_tags(analyst: Analyst, wheel: Wheel, settings: Settings) -> Mapping[str, str]:
+    """Return the tags that the objects of the wheel alone do not satisfy, each with a reason.
+
+    One that only a graft breaks is not among them: the user may graft an older library, or none.
+    """
+    if not settings.update_tags:
+        return {}
+    own = analyst.verdict(wheel, settings, ("*",))
+    why = f": {own.reasons[0]}" if own.reasons else ""
+    broken = broken_promises(wheel, own)
+    return {tag: why for tag in broken if parse_platform_tag(tag).libc is not None}
 
 
 def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str, oldest: int) -> int:

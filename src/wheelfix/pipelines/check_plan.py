@@ -20,7 +20,7 @@ from wheelfix.pipelines.repair_plan import (
     decide,
     is_repaired,
     judged_context,
-    offer_way_without_unused,
+    offer_other_ways,
     placed_grafts,
     planner_of,
 )
@@ -119,7 +119,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     judged = judged_context(planner, plan, wheel)
     rules = enabled_rules(settings, load_rules())
     found = run_rules(judged, rules)
-    errors = offer_way_without_unused(planner, stopping(found, known))
+    errors = offer_other_ways(planner, stopping(found, known), judged.verdict)
     as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
     if as_checked != settings:
         found = run_rules(replace(judged, settings=as_checked), rules)

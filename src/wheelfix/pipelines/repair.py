@@ -54,7 +54,7 @@ from wheelfix.pipelines.repair_plan import (
     accept,
     decide,
     judged_context,
-    offer_way_without_unused,
+    offer_other_ways,
     placed_grafts,
     planner_of,
     provided_patterns,
@@ -341,7 +341,7 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     )
     judged = _add_remaining(judged, remaining)
     if judged.status is Status.REJECTED:
-        offered = offer_way_without_unused(job.planner, remaining)
+        offered = offer_other_ways(job.planner, remaining, verdict)
         return replace(judged, remaining=offered)
     return _add_remaining(judged, (*remaining, *gaps_of_repair(context, job.archive.wheel)))
 

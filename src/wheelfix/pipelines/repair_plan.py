@@ -317,8 +317,10 @@ def _graft(
     if is_repaired(wheel, settings, partial(verdict_of, planner, wheel, excluded)):
         return Graft(tags=grafting.tags_of(wheel)), ()
     planner.progress("grafting")
-    whole = graft_of(planner, keep_search_paths(wheel, included))
-    planner.read.budget.add_grafts(len(whole.libraries))
+    read, bare = planner.read, keep_search_paths(wheel, included)
+    excluding = replace(settings, exclude=(*settings.exclude, *read.never_grafted))
+    whole = asking.graft(planner.analyst, bare, excluding, read.providers, last=planner.last)
+    read.budget.add_grafts(len(whole.libraries))
     graft = grafting.keep_names(whole, settings.keep_names)
     _, steps = plan_in_order(
         wheel,
@@ -362,13 +364,17 @@ def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> 
     return f"no symbol of {join_some(names)} is used: `wheelfix repair {words}`"
 
 
-def offer_way_without_unused(planner: Planner, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return `findings` on a planned wheel; WF801 has the way that satisfies the tags."""
-    if not any(finding.code == "WF801" for finding in findings):
+def offer_other_ways(
+    planner: Planner, findings: Sequence[Finding], verdict: Verdict | None
+) -> tuple[Finding, ...]:
+    """Return `findings` on a planned wheel; WF801 has the ways that satisfy the tags."""
+    if verdict is None or not any(finding.code == "WF801" for finding in findings):
         return tuple(findings)
-    way = way_without_unused(planner, accept(planner))
+    way, without_tag = way_without_unused(planner, accept(planner)), ""
+    if not (verdict.external or has_local_tag([verdict.overall])):
+        without_tag = f"give the tag up: `wheelfix repair --only-plat --plat {verdict.overall}`"
     return tuple(
-        replace(finding, hint="; or, ".join(filter(None, (way, finding.hint))))
+        replace(finding, hint="; or, ".join(filter(None, (way, finding.hint, without_tag))))
         if finding.code == "WF801"
         else finding
         for finding in findings
@@ -388,13 +394,6 @@ def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
                 copies=tuple(places[1:]),
                 dependents=tuple(dependents.get(library.soname, ())),
             )
-
-
-def graft_of(planner: Planner, wheel: Wheel) -> Graft:
-    """Return what the analyst grafts. Raises `ToolError` for a library that is not found."""
-    read = planner.read
-    settings = replace(read.settings, exclude=(*read.settings.exclude, *read.never_grafted))
-    return asking.graft(planner.analyst, wheel, settings, read.providers, last=planner.last)
 
 
 def is_repaired(wheel: Wheel, settings: Settings, judge: Callable[[], Verdict | None]) -> bool:

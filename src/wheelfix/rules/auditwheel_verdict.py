@@ -74,7 +74,8 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
       at run time.
 
     ## Fix safety
-    Not fixed: the wheel is not published.
+    Safe: `repair` drops a tag that the wheel's own objects do not satisfy, and writes the best one
+    that they do. If a library that is grafted needs a newer platform, nothing is published.
     """
     verdict, platforms = context.verdict, context.wheel.name.platforms
     tags = ".".join(platforms)
@@ -93,6 +94,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
         hint=_other_tag(verdict, context.wheel.name.platforms[0]),
+        fix=_tag_fix(verdict) if context.settings.update_tags else None,
     )
 
 
@@ -101,10 +103,7 @@ def _other_tag(verdict: Verdict, tag: str) -> str:
         return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
-    build = f"build {how_to_build_for(tag, 'in the container of that tag')}"
-    if verdict.external or _is_local(verdict.overall):
-        return build
-    return f"{build}, or give it up: `wheelfix repair --only-plat --plat {verdict.overall}`"
+    return f"build {how_to_build_for(tag, 'in the container of that tag')}"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
@@ -238,10 +237,10 @@ def _is_local(tag: str) -> bool:
 
 
 def _tag_fix(verdict: Verdict) -> Fix | None:
-    """Return what a repair does about the tag; None if grafting libraries is not enough."""
+    """Return what a repair does about the tag; None if no graft helps."""
     if not _is_local(verdict.overall):
         return Fix(title=f"write {verdict.overall}", edits=())
-    if verdict.libraries_alone:
+    if verdict.external:
         libraries = join_some(verdict.external, 3)
         return Fix(title=f"graft {libraries} where installed, and write the tag", edits=())
     return None
