@@ -1,5 +1,6 @@
 """Symbols that the libraries of a platform lack, told without a library of that platform."""
 
+import ctypes
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import PYTHON, SUFFIX
 from wheelfix import check
 from wheelfix.cli.app import run
-from wheelfix.loader.platform_libraries import first_glibcxx
+from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.rules.findings import Finding
 from wheelfix.settings import Settings
 
@@ -93,7 +94,7 @@ def test_the_table_of_machines_calls_ok_what_loads_there(
 
 
 def test_an_old_symbol_of_libstdcxx_is_everywhere(tmp_path: Path) -> None:
-    assert OLD not in first_glibcxx()
+    assert OLD not in first_versions()
     assert errors(wheel(tmp_path, OLD, stub(tmp_path, "libstdc++.so.6", OLD)), "rhel:8") == []
 
 
@@ -112,6 +113,42 @@ def test_a_version_does_not_make_a_symbol_of_glibc(
     assert [f.entry for f in errors(path) if f.code == "WF301"] == ([] if is_there else [name])
 
 
+@pytest.mark.parametrize(
+    ("soname", "name", "oldest", "first"),
+    [
+        ("libc.so.6", "__strlcpy_chk", ("manylinux_2_34", "debian:12"), "GLIBC_2.38"),
+        ("libm.so.6", "__expf128_finite", ("manylinux_2_24",), "GLIBC_2.26"),
+        ("libgcc_s.so.1", "__truncxfbf2", ("manylinux_2_34", "debian:12"), "GCC_13.0.0"),
+    ],
+)
+def test_a_newer_symbol_of_glibc_and_libgcc_is_found_without_a_version(
+    tmp_path: Path, soname: str, name: str, oldest: tuple[str, ...], first: str
+) -> None:
+    tag, *targets = oldest
+    path = wheel(tmp_path, name, stub(tmp_path, soname, name), f"{PYTHON}-{PYTHON}-{tag}_x86_64")
+    found = errors(path, *targets, "debian:13")
+    assert [(f.code, f.targets) for f in found] == [
+        ("WF301", ()),
+        *(("WF812", (t,)) for t in targets),
+    ]
+    assert f"this one came with {first}" in found[0].message
+    assert f"`{name}`" in found[0].message
+    assert errors(wheel(tmp_path / "2", name, stub(tmp_path / "2", "libother.so", name))) == []
+
+
+def test_the_loader_finds_no_newer_symbol_in_an_older_glibc(tmp_path: Path) -> None:
+    if hasattr(ctypes.CDLL("libc.so.6"), "__strlcpy_chk"):
+        pytest.skip("this glibc has strlcpy, which came with 2.38")
+    module = extension(
+        tmp_path / "m.so",
+        "_m",
+        needed=[stub(tmp_path, "libc.so.6", "__strlcpy_chk")],
+        calls=["__strlcpy_chk"],
+    )
+    with pytest.raises(OSError, match="undefined symbol: __strlcpy_chk"):
+        ctypes.CDLL(str(module), mode=os.RTLD_NOW)
+
+
 def test_the_list_has_what_the_libstdcxx_of_this_machine_has() -> None:
     command = ["gcc", "-print-file-name=libstdc++.so.6"]
     library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -124,9 +161,9 @@ def test_the_list_has_what_the_libstdcxx_of_this_machine_has() -> None:
         line.split()[-1].replace("@@", "@").split("@") for line in shown.splitlines() if "@" in line
     )
     newer = {
-        name: version.removeprefix("GLIBCXX_")
+        name
         for name, version in here.items()
         if version.startswith("GLIBCXX_3.4.2") and version >= "GLIBCXX_3.4.20"
     }
     assert len(newer) > 1000
-    assert {*newer} - {*first_glibcxx()} == set()
+    assert newer - {*first_versions()} == set()

@@ -1,6 +1,7 @@
 """The platform tag that a wheel's objects allow once it is installed, by auditwheel's tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from wheelfix.analysis.policies import Policy, policy_of
@@ -15,6 +16,7 @@ from wheelfix.analysis.policy_reasons import (
     target_tag,
 )
 from wheelfix.loader.glibc_moves import oldest_glibc
+from wheelfix.loader.platform_libraries import DEFINERS
 from wheelfix.loader.symbol_versions import Release, release_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -39,9 +41,8 @@ class Verdict(NamedTuple):
     unlisted: tuple[str, ...] = ()
     """Tags of the wheel between two policies, such as `manylinux_2_25`, that the objects satisfy:
     those of the next newer policy, with no newer glibc than the tag's (PEP 600)."""
-    glibcxx: str = ""
-    """The number of the newest GLIBCXX that the tags of the wheel promise; empty for none."""
-
+    promised: Mapping[str, str] = MappingProxyType({})
+    """The prefix of symbol versions -> the newest number that all tags of the wheel promise."""
     in_data: bool = False
     """Whether objects are in the folders of `*.data`, which installers put elsewhere."""
 
@@ -82,20 +83,21 @@ def verdict_from(
         near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         unlisted=tuple(_tags_without_policy(wheel, judgement.overall, policies)),
-        glibcxx=_promised_glibcxx(wheel, policies),
+        promised=_promised(wheel, policies),
         in_data=any(member.startswith(f"{wheel.data_dir}/") for member in wheel.elfs),
     )
 
 
-def _promised_glibcxx(wheel: Wheel, policies: Sequence[Policy]) -> str:
-    """Return the number of the newest GLIBCXX that each platform tag of the wheel promises."""
-    promised: list[Release] = []
+def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
+    """Return the newest number of each prefix that each platform tag of the wheel promises."""
+    promised: dict[str, Release] = {}
     for tag in wheel.name.platforms:
         if policy := policy_of(tag, policies):
             versions = policy.symbol_versions.get(parse_platform_tag(tag).arch, {})
-            numbers = [release_of(f"GLIBCXX_{number}") for number in versions.get("GLIBCXX", ())]
-            promised += [max(numbers)] if numbers else []
-    return ".".join(map(str, min(promised, default=())))
+            for prefix in DEFINERS.keys() & versions.keys():
+                newest = max(release_of(f"{prefix}_{number}") for number in versions[prefix])
+                promised[prefix] = min(newest, promised.get(prefix, newest))
+    return {prefix: ".".join(map(str, release)) for prefix, release in promised.items()}
 
 
 def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:

@@ -16,18 +16,18 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
-    LIBSTDCXX,
+    DEFINERS,
+    GLIBC_PARTS,
     NEWEST_LISTED_GLIBC,
     PYTHON_LIBRARIES,
     defines,
-    first_glibcxx,
+    first_versions,
     is_glibc_loader,
-    is_of_cxx_library,
     may_come_from_platform,
     symbols_of,
 )
 from wheelfix.loader.symbol_lookup import binds
-from wheelfix.loader.symbol_versions import release_of
+from wheelfix.loader.symbol_versions import newer, prefix_of, release_of
 
 VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
@@ -57,38 +57,48 @@ def find_unresolved(
     return _Search(loaded, definitions, opened).unresolved()
 
 
-def newer_cxx_symbols(
-    loaded: LoadedWheel, unreached: Container[str]
+def newer_symbols(
+    loaded: LoadedWheel, unreached: Container[str], promised: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the members that take a newer symbol of libstdc++ by a reference without a version.
+    """Yield the members that take a newer platform symbol by a reference without a version.
 
-    Each with the symbol, and the number of the first GLIBCXX that has it. The loader compares no
-    version for it, and finds no symbol in an older libstdc++. A library that is not found may
-    define it, as those do into which a manylinux image links the newer part of libstdc++, unless it
-    is one of `unreached`.
+    Each with the symbol, and the first version that has it: newer than that of its prefix in
+    `promised`. The loader compares no version for it, and finds no symbol in an older library. A
+    library that is not found may define it, as those do into which a manylinux image links the
+    newer part of libstdc++, unless it is one of `unreached`.
     """
     libc = loaded.environment.libc
     for member, load in loaded.loads.items():
-        requests = load.requests
-        absent = (one.name for one in requests if one.failed and one.name not in unreached)
-        if all(symbols_of(name, libc) is not None for name in absent) and any(
-            request.name == LIBSTDCXX for request in requests
-        ):
-            for name in _unversioned_cxx_names(loaded, member):
-                definer = loaded.scopes[member].lookup(name, None)
-                is_of_platform = definer is None or definer.rpartition("/")[2] == LIBSTDCXX
-                number = first_glibcxx().get(name)
-                if number and is_of_platform and definer not in loaded.members:
-                    yield member, name, number
+        absent = (r.name for r in load.requests if r.failed and r.name not in unreached)
+        if libc is Libc.GLIBC and all(symbols_of(name, libc) is not None for name in absent):
+            # Python itself has loaded the parts of glibc.
+            requested = {*(request.name for request in load.requests), *GLIBC_PARTS}
+            for name in _unversioned_names(loaded, member):
+                version = first_versions()[name]
+                prefix = prefix_of(version)
+                there, definers = promised.get(prefix), DEFINERS[prefix]
+                path = loaded.scopes[member].lookup(name, None)
+                is_of_platform = path is None or path.rpartition("/")[2] in definers
+                is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
+                if (
+                    is_newer
+                    and is_of_platform
+                    and path not in loaded.members
+                    and not requested.isdisjoint(definers)
+                ):
+                    yield member, name, version
 
 
-def _unversioned_cxx_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
-    """Yield what an object looks up of libstdc++ without a version."""
+def _unversioned_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
+    """Yield the newer names of the platform that an object looks up without a version."""
     library = loaded.libraries.get(loaded.paths[member])
     names = [
         symbol.name
         for symbol in loaded.elf(member).undefined
-        if symbol.version is None and not symbol.weak and is_of_cxx_library(symbol.name)
+        if symbol.version is None
+        and not symbol.weak
+        and not python_api.is_python_name(symbol.name)  # most objects have no other
+        and symbol.name in first_versions()
     ]
     if library is not None and names:
         # Each source that includes <iostream> names `std::ios_base_library_init`, without a use.

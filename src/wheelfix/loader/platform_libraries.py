@@ -7,7 +7,7 @@ decision.
 """
 
 import re
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
@@ -119,13 +119,21 @@ def is_of_cxx_library(symbol: str) -> bool:
     return _CXX_LIBRARY.match(symbol) is not None
 
 
+DEFINERS: Mapping[str, Sequence[str]] = {
+    "GLIBC": GLIBC_PARTS,
+    "GLIBCXX": (LIBSTDCXX,),
+    "GCC": ("libgcc_s.so.1",),
+}
+"""The libraries whose versions have each prefix."""
+
+
 @cache
-def first_glibcxx() -> Mapping[str, str]:
-    """Return the names of libstdc++ that came after GLIBCXX_3.4.19, with the number of the first.
+def first_versions() -> Mapping[str, str]:
+    """Return the names that came to `DEFINERS` after manylinux2014, with the first version of each.
 
     A reference with a version names it itself; one without a version does not.
     """
-    lines = (line.split() for line in read_lines("wheelfix.loader", "cxx-symbols.txt"))
+    lines = (line.split() for line in read_lines("wheelfix.loader", "first-versions.txt"))
     return {words[0]: words[1] for words in lines}
 
 

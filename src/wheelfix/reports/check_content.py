@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import grouped
-from wheelfix.loader.platform_libraries import first_glibcxx
+from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
@@ -173,9 +173,9 @@ def target_statuses(report: Report) -> dict[str, str]:
 def _fails_everywhere(finding: Finding) -> bool:
     """Return whether a finding says of an object that it loads on no machine.
 
-    A newer symbol of libstdc++ is there on newer ones.
+    A newer symbol of the platform is there on newer ones.
     """
-    is_newer = finding.entry in first_glibcxx()
+    is_newer = finding.entry in first_versions()
     return finding.severity is Severity.ERROR and finding.code in _UNLOADABLE and not is_newer
 
 

@@ -7,13 +7,13 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator
 
 from wheelfix.analysis.load_failures import LoadJudge
-from wheelfix.analysis.unresolved_symbols import newer_cxx_symbols
+from wheelfix.analysis.unresolved_symbols import newer_symbols
 from wheelfix.analysis.world import World
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.platform_libraries import LIBSTDCXX
-from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer
+from wheelfix.loader.platform_libraries import DEFINERS
+from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer, prefix_of
 from wheelfix.loader.targets import default_name, is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
 from wheelfix.rules.findings import Hit, Severity
@@ -108,10 +108,13 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 dependents = wanted.setdefault((lack.library, lack.there, lack.is_known), {})
                 symbols = (_symbols(elf, lack.library, version) for version in lack.versions)
                 dependents.setdefault(member, []).extend(symbols)
-        for member, name, first_number in _newer_cxx_symbols(context, world):
-            there = f"GLIBCXX_{world.versions['GLIBCXX']}"
-            dependents = wanted.setdefault((LIBSTDCXX, there, True), {})
-            dependents.setdefault(member, []).append(f"{name}, which GLIBCXX_{first_number} has")
+        loaded = context.loaded_wheel
+        unreached, promised = context.left.unreached, world.versions
+        for member, name, first in newer_symbols(loaded, unreached, promised) if loaded else ():
+            prefix = prefix_of(first)
+            there = f"{prefix}_{promised[prefix]}"
+            dependents = wanted.setdefault((DEFINERS[prefix][0], there, True), {})
+            dependents.setdefault(member, []).append(f"{demangle(name)}, which {first} has")
         for (file, there, missing), dependents in wanted.items():
             number = len(dependents)
             first = next(iter(dependents))
@@ -133,15 +136,6 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 if asked
                 else "build in an older image, or remove the machine from `target`",
             )
-
-
-def _newer_cxx_symbols(context: Context, world: World) -> Iterator[tuple[str, str, str]]:
-    """Yield the members with symbols of a newer libstdc++, referred to without a version."""
-    there = world.versions.get("GLIBCXX")
-    if there and context.loaded_wheel is not None:
-        for member, name, number in newer_cxx_symbols(context.loaded_wheel, context.left.unreached):
-            if newer(number, there):
-                yield member, demangle(name), number
 
 
 def _symbols(elf: Elf, file: str, version: str) -> str:

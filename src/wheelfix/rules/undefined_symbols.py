@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.loaded_wheel import LoadedWheel
-from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_cxx_symbols
+from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
@@ -14,7 +14,7 @@ from wheelfix.grouping import grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import symbols_of
-from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer, release_of
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -24,6 +24,12 @@ GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
+_LINKED = {
+    "GLIBC": ("glibc", "-lc"),
+    "GLIBCXX": ("libstdc++", "-lstdc++"),
+    "GCC": ("libgcc_s", "-lgcc_s"),
+}
+"""The library of each prefix of versions, and the option that links with it."""
 
 
 def _spell(reference: VersionedName) -> str:
@@ -47,7 +53,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Simulates loading every object of the wheel as installed, and looks for a definition of each
     symbol that is not weak, in the right version: in the objects loaded with it, in the
     interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
-    promises; of libstdc++ also for those without a version, by the first GLIBCXX that has them.
+    promises; of libstdc++, libgcc_s and glibc also for those without a version, by the first
+    version that has them.
     Libraries that are not imported themselves are treated like extension modules. Left out are
     symbols to which no relocation refers, as the loader does not look them up. Names of the Python
     C API are left to WF303, and versions that a bundled library lacks to WF304.
@@ -94,28 +101,28 @@ def _undefined(context: Context) -> Iterator[Hit]:
 
 
 def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
-    """Yield the objects that take symbols of a newer libstdc++ than their tags promise."""
+    """Yield the objects that take newer platform symbols than their tags promise."""
     loaded, verdict = context.loaded_wheel, context.verdict
-    if loaded is None or verdict is None or not verdict.glibcxx:
-        return
-    found = newer_cxx_symbols(loaded, context.left.unreached)
-    newest = [one for one in found if newer(one[2], verdict.glibcxx)]
-    if not newest:
+    if loaded is None or verdict is None or not verdict.promised:
         return
     # One cause, the image of the build: the same message and entry for all objects.
-    name, number = max(newest, key=lambda one: release_of(f"_{one[2]}"))[1:]
-    for member in dict.fromkeys(member for member, _, _ in newest):
-        yield Hit(
-            message=f"undefined symbols such as `{demangle(name)}` where libstdc++ is the oldest "
-            f"that the tags promise: it has GLIBCXX_{verdict.glibcxx}, and this one came with "
-            f"{number}",
-            member=member,
-            entry=name,
-            notes=(
-                "the references have no version: neither the loader nor auditwheel compares them",
-            ),
-            hint="link with `-lstdc++` of the image for the tag, or statically",
-        )
+    too_new = newer_symbols(loaded, context.left.unreached, verdict.promised)
+    for prefix, uses in grouped(too_new, lambda use: prefix_of(use[2])).items():
+        _, name, version = max(uses, key=lambda use: release_of(use[2]))
+        library, flag = _LINKED[prefix]
+        for member in dict.fromkeys(member for member, _, _ in uses):
+            yield Hit(
+                message=f"undefined symbols such as `{demangle(name)}` where {library} is the "
+                f"oldest that the tags promise: it has {prefix}_{verdict.promised[prefix]}, and "
+                f"this one came with {version}",
+                member=member,
+                entry=name,
+                notes=(
+                    "the references have no version: the loader compares none, nor does auditwheel",
+                ),
+                hint=f"link with `{flag}` of the image for the tag"
+                + ("" if prefix == "GLIBC" else ", or statically"),
+            )
 
 
 def is_left(context: Context, unresolved: Unresolved) -> bool:
