@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
 from types import FrameType
@@ -21,6 +22,7 @@ def main() -> None:
             os.write(1, f"wheelfix {__version__}\n".encode())
             return
     set_handler(_leave)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nothing says how one ended
     _leave_out_current_folder()
     from wheelfix.cli.stdio import guard_streams  # noqa: PLC0415 - after the handler
     from wheelfix.cli.supervisor import supervise  # noqa: PLC0415

@@ -102,6 +102,11 @@ def unexpected_error(error: Exception) -> WheelfixError:
         reported = WheelfixError(
             "out of memory, or of threads", hint="raise the limit (`ulimit -v`, `ulimit -u`)"
         )
+    elif isinstance(error, ImportError):
+        reported = WheelfixError(
+            f"a module cannot be loaded: {error}",
+            hint="raise the limit (`ulimit -v`, `ulimit -n`), or install wheelfix again",
+        )
     else:
         note_place(error)
         place = next(iter(getattr(error, "__notes__", [])), "place unknown")

@@ -20,6 +20,7 @@ from tests.support.fork_server import warm_program, warm_python
 from wheelfix.cli.app import COMMANDS, app, run
 from wheelfix.cli.options import Call
 from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.errors import unexpected_error
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
@@ -214,6 +215,14 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
     assert "Traceback" not in short
     run(["repair", "-v", *crashing("crash")])
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_module_that_a_limit_keeps_out_is_not_called_a_bug() -> None:
+    error = unexpected_error(ImportError("x.so: failed to map segment from shared object"))
+    assert (
+        error.message == "a module cannot be loaded: x.so: failed to map segment from shared object"
+    )
+    assert "ulimit -v" in (error.hint or "")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

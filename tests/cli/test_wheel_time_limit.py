@@ -1,6 +1,7 @@
 """Every command that reads wheels ends when one takes longer than --timeout."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -143,6 +144,41 @@ def test_the_process_that_works_ends_with_a_killed_parent(tmp_path: Path) -> Non
     process.kill()
     process.communicate(timeout=HANGS)
     wait_until(lambda: not Path(f"/proc/{worker}/exe").exists())
+
+
+def test_where_the_end_of_children_is_ignored_a_command_ends_as_elsewhere(tmp_path: Path) -> None:
+    """Of a child whose parent ignores SIGCHLD, no exit code is left (wait(2))."""
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+    command = [sys.executable, "-m", "wheelfix", "why", str(wheel)]
+    for library, code in (("libc.so.6", 0), ("libnone.so", 2)):
+        done = subprocess.run(
+            [*command, library],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        )
+        assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_limit_of_open_files_is_an_error_of_its_own(command: str, tmp_path: Path) -> None:
+    """With a few less, Python itself does not start."""
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+
+    def at_most(files: int) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "wheelfix", command, str(wheel)],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+        )
+        return done.returncode, done.stderr
+
+    for files in (8, 10, 12):
+        code, said = at_most(files)
+        assert code == 0 or (code == 2 and "Too many open files" in said), (files, code, said)
 
 
 BEFORE_SELECT = """

@@ -14,13 +14,14 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from types import FrameType
 from typing import NoReturn
 
 from wheelfix.system.signal_mask import hold_signals, set_handler
 
-LIMITED = frozenset({"diff", "doctor", "explain", "repair", "show", "tree", "why"})
+LIMITED = frozenset({"diff", "doctor", "explain", "repair", "show", "why"})
 """The commands that work in this process. `check` has workers, which it ends."""
 CHANNEL: ContextVar[int] = ContextVar("CHANNEL", default=-1)
 """The descriptor by which the child says until when it may work; -1 without a supervisor."""
@@ -34,21 +35,23 @@ def supervise(arguments: Sequence[str]) -> None:
     """Go on in a child, if the command has a limit of time; the caller's process waits for it."""
     if LIMITED.isdisjoint(arguments[:2]):
         return
-    receive, send = os.pipe()
-    alive, life = os.pipe()
+    pipes: list[int] = []
     try:
-        with (
-            hold_signals()
-        ):  # Python forgets those that come to a child that it is still setting up
+        for _ in range(3):
+            pipes += os.pipe()
+        # Python forgets the signals that come to a child that it is still setting up.
+        with hold_signals():
             child = os.fork()
-    except OSError:  # the limit of processes: a thread keeps the limit of time alone
+    except OSError:  # the limit of processes or files: a thread keeps the limit of time alone
+        any(map(os.close, pipes))
         return
+    receive, send, alive, life, came, writer = pipes
     if child:
         os.close(send)
         os.close(alive)
-        _wait(child, receive)
-    os.close(receive)
-    os.close(life)
+        _wait(child, receive, came, writer)
+    for descriptor in (receive, life, came, writer):
+        os.close(descriptor)
     # The kernel ends the child with its parent: at the end of this pipe it sends the signal.
     fcntl.fcntl(alive, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
@@ -65,28 +68,30 @@ def tell(key: object, seconds: float, name: str) -> None:
         os.write(channel, line.encode("utf-8", "backslashreplace"))
 
 
-def _wait(child: int, receive: int) -> NoReturn:
-    """Wait for the child, and end as it does, or end it when its time is over."""
+def _wait(child: int, receive: int, came: int, writer: int) -> NoReturn:
+    """Wait for the child, and end as it does, or end it when its time is over.
+
+    Signals are written to `writer`, and read from `came`: one that comes right before select()
+    waits, the end of the child too, would be seen only when that ends.
+    """
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        os.kill(child, number)
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(child, number)
 
-    # A signal that comes right before select() waits would be seen only when that ends.
-    came, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     set_handler(forward)
-    ended = os.pidfd_open(child)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     limits: dict[bytes, tuple[float, bytes, bytes]] = {}
     pending = bytearray()
-    while True:
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         first = min(limits.values(), default=None)
         left = None if first is None else first[0] + _GRACE - time.monotonic()
         if left is not None and left <= 0 and first is not None:
             _end(child, float(first[1]), first[2].decode("utf-8", "replace"))
-        ready = select.select([receive, ended, came], [], [], left)[0]
-        if ended in ready:
-            break
+        ready = select.select([receive, came], [], [], left)[0]
         if came in ready:
             os.read(came, 1)
         if receive not in ready:
@@ -99,7 +104,7 @@ def _wait(child: int, receive: int) -> NoReturn:
             limits.pop(key, None)
             if float(end):
                 limits[key] = float(end), seconds, name
-    _, status = os.waitpid(child, 0)
+    status = ended[1]
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
