@@ -305,3 +305,44 @@ def test_a_shared_library_gets_that_of_two_with_which_all_objects_load(tmp_path:
     outcome = repaired(wheel, tmp_path)
     assert outcome.output is not None, outcome.error
     assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "41 42\n"
+
+
+def test_a_choice_with_which_one_object_or_the_other_fails_is_refused(tmp_path: Path) -> None:
+    """As built each loads another `libdup.so.1`; after auditwheel, `_a` lacks `twin`."""
+    helping = shared_object(
+        tmp_path / "c1" / "libhelp.so.1", "int helper(void) { return 1; }", soname="libhelp.so.1"
+    )
+    first = library(tmp_path / "c2", "other", 1)
+    second = shared_object(
+        tmp_path / "c3" / "libdup.so.1",
+        "int helper(void); int twin(void) { return helper(); }",
+        soname="libdup.so.1",
+    )
+    outer = shared_object(
+        tmp_path / "c4" / "libouter.so.1",
+        "int outer(void) { return 1; }",
+        soname="libouter.so.1",
+        needed=[second],
+        runpath="$ORIGIN/../c3",
+        flags=["-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed"],
+    )
+    needed = {
+        "_a": ([helping, outer], ["outer", "twin"]),
+        "_b": ([first, outer], ["other", "outer"]),
+    }
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name,
+            name,
+            needed=some,
+            calls=calls,
+            runpath=":".join(str(one.parent) for one in some),
+            flags=["-Wl,--allow-shlib-undefined"],
+        )
+        for name, (some, calls) in needed.items()
+    }
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.error is not None
+    assert "several libraries named `libdup.so.1`" in outcome.error.message
+    assert all(f"`clash/{name}{SUFFIX}`" in outcome.error.message for name in needed)

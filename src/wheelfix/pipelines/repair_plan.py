@@ -5,6 +5,7 @@ program is run. `repair` carries the plan out; `check` asks it what a repair wou
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ from wheelfix.pipelines.graft_included import (
 from wheelfix.pipelines.repair_notes import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
+    either_or_error,
     no_object_error,
     refuse_edited_objects,
     refuse_false_record,
@@ -179,12 +181,19 @@ def decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
     the one with which more loads of the wheel get all that they need.
     """
     plan = _decide(planner, included)
-    if len({library.original for library in plan.grafted}) < len(plan.grafted):
-        with suppress(WheelfixError):
-            other = _decide(planner._replace(last=True, progress=silent), included)
-            if failing_loads(other.after) < failing_loads(plan.after):
-                return other
-    return plan
+    names = Counter(library.original for library in plan.grafted)
+    if not any(several := [name for name, number in names.items() if number > 1]):
+        return plan
+    try:
+        other = _decide(planner._replace(last=True, progress=silent), included)
+    except WheelfixError:
+        return plan
+    theirs, ours = failing_loads(other.after), failing_loads(plan.after)
+    own = planner.read.wheel.elfs.keys()
+    first, second = (theirs - ours) & own, (ours - theirs) & own
+    if first and second:
+        raise either_or_error(several, sorted(first), sorted(second))
+    return other if theirs < ours else plan
 
 
 def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:

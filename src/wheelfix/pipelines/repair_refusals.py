@@ -82,6 +82,17 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     )
 
 
+def either_or_error(
+    names: Sequence[str], some: Sequence[str], others: Sequence[str]
+) -> BadWheelError:
+    """Return the error for several libraries of one of `names`: not all objects would load."""
+    return BadWheelError(
+        f"the objects find several libraries named {join_some(names, FEW)}, and others need one: "
+        f"with one, {join_some(some, FEW)} cannot be loaded, with another {join_some(others, FEW)}",
+        hint="link them all with the same library, or give one of them another SONAME",
+    )
+
+
 def refuse_without_policies(wheel: Wheel, exclude: Sequence[str]) -> None:
     """Raise `BadWheelError` for objects for which auditwheel knows no platform but `linux`."""
     if not has_policies(wheel, read_policies(), exclude):
