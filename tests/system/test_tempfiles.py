@@ -1,11 +1,13 @@
 """The folder for temporary files."""
 
+import errno
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from wheelfix.system.tempfiles import tmpdir
+from wheelfix.system.tempfiles import remove_own, scratch, tmpdir
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +48,19 @@ def test_nothing_is_written_to_find_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert tmp_path.stat().st_mtime_ns == before
     tempfile.gettempdir()
     assert tmp_path.stat().st_mtime_ns != before, "this test can fail"
+
+
+def test_what_cannot_be_looked_at_when_it_is_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails must not end a run in a traceback."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with scratch() as folder:
+        monkeypatch.setattr(os, "stat", fails)
+        remove_own()
+    monkeypatch.undo()
+    assert folder.is_dir()

@@ -248,9 +248,19 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         open_wheel(tmp_path / NAME)
 
 
-def test_a_file_that_is_not_called_like_a_wheel_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadWheelError, match=r"`demo\.zip` is not the name of a wheel"):
-        open_wheel(tmp_path / "demo.zip")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo.zip",
+        "demo-1.0-py3-none-\x07.whl",  # the path of what is written goes to stdout as it is
+        "demo-1.0-py3-none-\u202eany.whl",
+        "a\n-1.0-py3-none-any.whl",
+    ],
+)
+def test_a_file_that_is_not_called_like_a_wheel_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadWheelError) as refused:
+        open_wheel(tmp_path / name)
+    assert refused.value.message == f"`{name}` is not the name of a wheel"
 
 
 # --- Refused by name ---------------------------------------------------------------------------

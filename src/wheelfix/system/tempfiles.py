@@ -19,7 +19,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
-from wheelfix.system.paths import is_file
+from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.system.signal_mask import hold_signals
 
 PREFIX = "wheelfix-run-"
@@ -123,7 +123,7 @@ def remove_own() -> None:
     for folder in tuple(_own):
         for _ in range(_TRIES):
             _remove(folder)
-            if not folder.exists():
+            if not is_there(folder):
                 break
 
 
@@ -174,16 +174,18 @@ def _remove_abandoned(
 
 
 def _remove(path: Path) -> None:
-    if not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    # A program may have left folders without write permission. Root needs none, and must not
-    # change modes where another user may put a link in place of a folder.
-    if os.geteuid() != 0:
-        for folder, _, _ in os.walk(path):
-            with suppress(OSError):
-                Path(folder).chmod(0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a file or folder; what cannot be removed stays, for the next run."""
+    with suppress(OSError):  # close(2) may fail, too, which rmtree() does not ignore
+        if not is_folder(path):
+            path.unlink()
+            return
+        # A program may have left folders without write permission. Root needs none, and must not
+        # change modes where another user may put a link in place of a folder.
+        if os.geteuid() != 0:
+            for folder, _, _ in os.walk(path):
+                with suppress(OSError):
+                    Path(folder).chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class PendingFile:

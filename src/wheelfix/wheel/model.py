@@ -45,7 +45,8 @@ class WheelName(NamedTuple):
         # a Python tag never does (PEP 825).
         builds = int(len(parts) > 5 and parts[2][:1] in _DIGITS)
         labels = len(parts) - builds - 5
-        if not dot or suffix != "whl" or labels not in (0, 1) or not all(parts):
+        is_split = dot and suffix == "whl" and labels in (0, 1) and all(parts)
+        if not (is_split and filename.isprintable()):
             raise BadWheelError(f"`{filename}` is not the name of a wheel", hint=_WHEEL_NAME)
         if labels and not (_PYTHON_TAG.match(parts[2 + builds]) and _LABEL.fullmatch(parts[-1])):
             is_label = builds or _PYTHON_TAG.match(parts[2])
